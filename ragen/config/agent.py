@@ -1,0 +1,37 @@
+"""How observations become prompts, and responses become actions."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ragen.settings import Settings
+
+
+class AgentConfig(Settings):
+    """The agent's side of an episode (PAPER section 4). The same in sampling, training and evaluation."""
+
+    max_turns: int = Field(5, ge=1, le=1000)
+    """Turns a trajectory."""
+    max_actions: int = Field(10, ge=1, le=10000)
+    """Actions a trajectory, over all its turns."""
+    max_actions_per_turn: int = Field(5, ge=1, le=1000)
+    """Actions a turn; further ones in the same answer are not executed."""
+    prompt: Literal["full", "state"] = "full"
+    """'full': rules, symbols, actions, actions left, format, response length, as in the paper. 'state': the observation
+    alone, for a policy whose warm start has taught it everything else."""
+    should_think: bool = True
+    """True: `<think>...</think><answer>...</answer>`. False: `<answer>...</answer>` alone."""
+    context: Literal["full", "window"] = "full"
+    """'full': a turn sees all turns before it. 'window': only the last `window_turns`, its own included."""
+    window_turns: int = Field(1, ge=1, le=1000)
+    """Turns in sight when context = 'window'. 1: only the present observation."""
+    should_show_reward: bool = True
+    """Does the next prompt begin with the reward of the turn before? Never in the first prompt of a window."""
+    should_prefill_think: bool = False
+    """Does the prompt end with an already opened `<think>` (or `<answer>`)? The tag is then prompt, not response."""
+
+    @model_validator(mode="after")
+    def _window_only_in_window(self) -> "AgentConfig":
+        if self.context == "full" and self.window_turns != 1:
+            raise ValueError("window_turns has no effect while context = 'full'; set context = 'window' or leave it out")
+        return self

@@ -1,0 +1,31 @@
+"""Which groups are trained on (PAPER sections 2 and 6)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ragen.registry import FILTERS, registered
+from ragen.settings import Settings
+
+
+class FilterConfig(Settings):
+    """Scores groups, ranks them, keeps some."""
+
+    strategy: Annotated[str, *registered(FILTERS)] = "top_fraction"
+    """'none' keeps all; 'top_fraction' a share `keep` of the groups; 'top_k' a number `keep_count`; 'top_p_linear' and
+    'top_p_softmax' the best groups that hold a share `keep` of the total score; 'min_p' those whose score is at least
+    `keep` times the best one's."""
+    keep: float = Field(0.25, gt=0.0, le=1.0)
+    """The share that the strategy speaks of. Ignored by 'none' and 'top_k'."""
+    keep_count: int | None = Field(None, ge=1)
+    """Groups kept by 'top_k'; needed there, and rejected elsewhere by the strategy."""
+    metric: Literal["std", "mean", "entropy", "length"] = "std"
+    """The score of a group: the standard deviation (ddof 0) or mean of its returns, the mean negative behaviour
+    log-probability of its response tokens (nats), or their mean number a trajectory."""
+    should_keep_largest: bool = True
+    """True: the best groups are those with the largest score. False: the smallest."""
+    should_drop_zero_variance: bool = True
+    """Drop groups whose returns are all equal (std <= 1e-6) before anything else, whatever the metric."""
+    max_empty_iterations: int = Field(5, ge=1)
+    """Iterations in a row in which nothing is kept before the run stops. Until then an empty iteration makes no update:
+    the checkpoint is passed on unchanged, and the metric `filter/num_empty` counts it."""

@@ -1,0 +1,54 @@
+"""Where the first checkpoint of a run comes from."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ragen.settings import Settings
+
+
+class TinyPolicy(Settings):
+    """The embedded policy: made locally, then warm-started by imitating noisy demonstrations. No download."""
+
+    type: Literal["tiny"] = "tiny"
+    hidden_size: int = Field(128, ge=16, le=4096, multiple_of=8)
+    """Width of the residual stream."""
+    num_layers: int = Field(3, ge=1, le=64)
+    """Transformer layers."""
+    num_heads: int = Field(4, ge=1, le=64)
+    """Attention heads; divides hidden_size."""
+    num_kv_heads: int = Field(2, ge=1, le=64)
+    """Key-value heads; divides num_heads."""
+    intermediate_size: int = Field(320, ge=16, le=16384)
+    """Width of the feed-forward layers."""
+    max_positions: int = Field(2048, ge=64, le=131072)
+    """Longest context in tokens."""
+    demonstration_turns: int = Field(30_000, ge=1)
+    """Demonstrated turns to imitate; more are different turns, not repetitions."""
+    demonstration_skill: float = Field(0.15, ge=0.0, le=1.0)
+    """Probability that a demonstrated decision is the solver's; otherwise it is a random feasible one."""
+    warm_start_steps: int = Field(550, ge=0)
+    """Optimiser steps of supervised learning. 0 leaves the weights random."""
+    warm_start_batch_size: int = Field(32, ge=1)
+    """Demonstrated turns a step."""
+    matrix_learning_rate: float = Field(0.02, gt=0, le=1)
+    """Peak learning rate of Muon, for the weight matrices; falls linearly to 5% after a warm-up of 20 steps."""
+    learning_rate: float = Field(3e-3, gt=0, le=1)
+    """Peak learning rate of AdamW, for everything else; same schedule."""
+    seed: int = Field(0, ge=0)
+    """Seed of the weights and of the demonstrations: kept apart from the run's, so that runs share a warm start."""
+
+
+class PretrainedPolicy(Settings):
+    """A Hugging Face causal language model, by local folder or by name."""
+
+    type: Literal["pretrained"] = "pretrained"
+    name_or_path: str = Field(min_length=1)
+    """A folder with `config.json`, weights and a tokenizer, or a model name for the Hugging Face hub."""
+    revision: str | None = None
+    """Commit or tag on the hub. None is the newest."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Type of the weights in memory."""
+
+
+PolicyConfig = Annotated[TinyPolicy | PretrainedPolicy, Field(discriminator="type")]

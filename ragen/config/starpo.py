@@ -1,0 +1,53 @@
+"""`StarPOConfig`: everything that decides what a run computes."""
+
+from pydantic import Field, model_validator
+
+from ragen.config.agent import AgentConfig
+from ragen.config.environment import EnvironmentConfig
+from ragen.config.evaluation import EvaluationConfig
+from ragen.config.filter import FilterConfig
+from ragen.config.policy import PolicyConfig, TinyPolicy
+from ragen.config.reward import RewardConfig
+from ragen.config.rollout import RolloutConfig
+from ragen.config.update import UpdateConfig
+from ragen.settings import Settings
+
+
+class StarPOConfig(Settings):
+    """A run of StarPO. Same configuration, same artifacts."""
+
+    seed: int = Field(0, ge=0)
+    """Seed of everything random in the run except the warm start and the evaluation panels, which runs share."""
+    iterations: int = Field(200, ge=1, le=1_000_000)
+    """Updates."""
+    online_k: int = Field(1, ge=1, le=1000)
+    """Consecutive updates that one rollout serves (Online-k); the update batch keeps its size."""
+    environment: EnvironmentConfig
+    """What is played."""
+    policy: PolicyConfig = TinyPolicy()
+    """Where the first checkpoint comes from."""
+    agent: AgentConfig = AgentConfig()
+    """How observations become prompts, and responses become actions."""
+    rollout: RolloutConfig = RolloutConfig()
+    """How trajectories are sampled."""
+    reward: RewardConfig = RewardConfig()
+    """What trajectories are paid."""
+    filter: FilterConfig = FilterConfig()
+    """Which groups are trained on."""
+    update: UpdateConfig = UpdateConfig()
+    """How they are trained on."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """What is measured."""
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> "StarPOConfig":
+        if self.filter.strategy == "top_k" and self.filter.keep_count is None:
+            raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
+        if self.filter.strategy != "top_k" and self.filter.keep_count is not None:
+            raise ValueError("filter.keep_count has no effect unless filter.strategy = 'top_k'; leave it out")
+        group_based = not self.update.needs_critic and self.update.advantage != "reinforce"
+        if group_based and self.rollout.group_size == 1 and self.update.advantage != "grpo_batch":
+            raise ValueError(f"update.advantage = '{self.update.advantage}' compares members of a group: set rollout.group_size >= 2")
+        if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
+            raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
+        return self

@@ -1,0 +1,109 @@
+"""The objective, its optimiser, and the learner that carries it out (PAPER sections 2 and 3)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from ragen.registry import ADVANTAGES, LEARNERS, registered
+from ragen.settings import Settings
+
+
+class OptimiserConfig(Settings):
+    """One optimiser and its schedule."""
+
+    type: Literal["adamw", "muon"] = "adamw"
+    """'muon' updates weight matrices by orthogonalised momentum (in fp32) and leaves embeddings, norms and biases to
+    AdamW."""
+    learning_rate: float = Field(1e-6, gt=0, le=1)
+    """Peak learning rate of AdamW."""
+    matrix_learning_rate: float = Field(5e-3, gt=0, le=1)
+    """Peak learning rate of Muon. No effect with 'adamw'."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """Muon's. No effect with 'adamw'."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """AdamW's first moment."""
+    beta2: float = Field(0.999, ge=0, lt=1)
+    """AdamW's second moment."""
+    weight_decay: float = Field(0.0, ge=0, le=1)
+    """Decoupled, of AdamW."""
+    warmup_iterations: int = Field(0, ge=0)
+    """Iterations over which the learning rate rises linearly to its peak. 0: none."""
+    decay: Literal["constant", "linear"] = "constant"
+    """'linear' falls from the peak to `final_fraction` of it at the run's last iteration."""
+    final_fraction: float = Field(0.1, ge=0, le=1)
+    """What 'linear' ends at. No effect with 'constant'."""
+    max_gradient_norm: float | None = Field(1.0, gt=0)
+    """Gradients are scaled down to this norm. None: never."""
+
+
+class CriticConfig(Settings):
+    """The token-level value function of PPO: the policy's own architecture with a scalar head."""
+
+    optimiser: OptimiserConfig = OptimiserConfig(learning_rate=1e-5)
+    """The critic's optimiser."""
+    clip_value: float | None = Field(0.5, gt=0)
+    """Clips how far a value may move from its old one in the loss. None: no clipping."""
+    warmup_updates: int = Field(0, ge=0)
+    """First iterations in which only the critic learns."""
+
+
+class UpdateConfig(Settings):
+    """One update: what is maximised, and in which steps."""
+
+    advantage: Annotated[str, *registered(ADVANTAGES)] = "gae"
+    """Advantage estimator. Those that need a critic ('gae', 'bi_level_gae') train one; the others do not."""
+    advantage_scale: Literal["none", "group", "batch"] = "none"
+    """What advantages are divided by: nothing, the standard deviation of the group's returns (GRPO), or that of all kept
+    trajectories' centred returns. 'group' needs an estimator that works on groups."""
+    should_whiten: bool = False
+    """Shift and scale the advantages of all response tokens of the update to mean 0 and standard deviation 1."""
+    gamma: float = Field(1.0, ge=0, le=1)
+    """Discount from token to token (GAE)."""
+    gae_lambda: float = Field(1.0, ge=0, le=1)
+    """GAE's lambda from token to token."""
+    gamma_turn: float = Field(1.0, ge=0, le=1)
+    """Discount from turn to turn (bi-level GAE only)."""
+    lambda_turn: float = Field(1.0, ge=0, le=1)
+    """Lambda from turn to turn (bi-level GAE only)."""
+    clip_low: float = Field(0.2, gt=0, lt=1)
+    """The ratio is clipped below at 1 - clip_low."""
+    clip_high: float = Field(0.2, gt=0, le=10)
+    """The ratio is clipped above at 1 + clip_high."""
+    kl_coefficient: float = Field(0.0, ge=0, le=100)
+    """Weight of the KL divergence to the reference policy (the run's first checkpoint). 0: no reference is kept."""
+    kl_estimator: Literal["k1", "k2", "k3"] = "k1"
+    """Per-token estimator of that divergence."""
+    kl_placement: Literal["loss", "reward"] = "loss"
+    """Is it added to the loss, or subtracted from the token's reward before advantages are estimated?"""
+    entropy_coefficient: float = Field(0.0, ge=0, le=10)
+    """Weight of the policy's mean token entropy, which is maximised."""
+    aggregation: Literal["token_mean", "sequence_mean", "dr_grpo"] = "sequence_mean"
+    """Mean over all tokens; mean over trajectories of the mean over their tokens (the paper's Eq. 4); or the sum over
+    tokens divided by trajectories times `max_response_tokens` (Dr. GRPO)."""
+    importance_cap: float | None = Field(None, ge=1.0)
+    """Truncated importance weights: multiply a token's loss by min(old / behaviour, cap). None: off."""
+    num_epochs: int = Field(1, ge=1, le=100)
+    """Passes over the data of an update."""
+    num_minibatches: int = Field(4, ge=1, le=100_000)
+    """Optimiser steps a pass; trajectories are dealt out to them at random and never split."""
+    micro_batch_tokens: int = Field(8192, ge=16)
+    """Tokens (padding included) of one forward and backward pass; sums of gradients do not depend on it but for rounding."""
+    optimiser: OptimiserConfig = OptimiserConfig()
+    """The policy's optimiser."""
+    critic: CriticConfig = CriticConfig()
+    """The critic, where the estimator needs one."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Arithmetic of forward and backward; weights and optimiser state stay in float32."""
+    learner: Annotated[str, *registered(LEARNERS)] = "torch"
+    """What carries the update out."""
+
+    @model_validator(mode="after")
+    def _settings_agree(self) -> "UpdateConfig":
+        if self.advantage_scale == "group" and self.needs_critic:
+            raise ValueError(f"advantage_scale = 'group' has no meaning for the estimator '{self.advantage}'")
+        return self
+
+    @property
+    def needs_critic(self) -> bool:
+        """Does the estimator need a value function?"""
+        return self.advantage in ("gae", "bi_level_gae")

@@ -1,0 +1,90 @@
+"""The environment protocol: Gymnasium's conventions with text observations and named actions.
+
+An environment owns its random generators (never global ones), separates the *initial state* (shared by a group)
+from the *dynamics* (each member's own), and never judges an agent's text: parsing is `ragen.agent`'s work, penalties
+are `ragen.reward`'s. Turn and action limits belong to the agent loop; an environment reports only its own ends.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from ragen.settings import Settings
+
+Info = dict[str, Any]
+"""JSON-serialisable facts about a step. Every step reports `effective`: did the action change the state?"""
+
+
+class EnvironmentSettings(Settings):
+    """Base of the settings of an environment; each adds `type: Literal["..."]`."""
+
+    type: str
+
+
+S = TypeVar("S", bound=EnvironmentSettings)
+
+
+class Environment(ABC, Generic[S]):
+    """One episode at a time of a text environment.
+
+    Class attributes:
+        settings_type: The model of this environment's settings.
+        action_cost: The reward of the least rewarding ordinary action (<= 0). A malformed response forfeits actions
+            at this price, so that not acting never pays better than acting and failing.
+    """
+
+    settings_type: ClassVar[type[EnvironmentSettings]]
+    action_cost: ClassVar[float] = 0.0
+
+    def __init__(self, settings: S) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Begin an episode.
+
+        Args:
+            seed: Determines the initial state, and nothing else.
+            dynamics_seed: Determines the chance in `step`, and nothing else.
+
+        Returns:
+            The first observation and its info.
+        """
+
+    @abstractmethod
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Take one action, one of `actions`.
+
+        Returns:
+            observation, reward, terminated, truncated (always False: limits are the agent loop's), info.
+
+        Raises:
+            EnvironmentFault: If the action is not one of `actions`, or the episode has ended.
+        """
+
+    @property
+    @abstractmethod
+    def actions(self) -> tuple[str, ...]:
+        """Names of the actions that may be taken in the present episode."""
+
+    @property
+    @abstractmethod
+    def is_success(self) -> bool:
+        """Has the goal of the task been reached in this episode?"""
+
+    @abstractmethod
+    def rules(self) -> str:
+        """What the prompt tells about the task: goal, rules, meaning of the symbols (several lines)."""
+
+    @abstractmethod
+    def state_digest(self) -> str:
+        """16 hexadecimal digits that are equal for equal states (of this type and these settings), in any process."""
+
+    @abstractmethod
+    def render(self) -> str:
+        """The present observation as text."""
+
+    @abstractmethod
+    def render_rgb(self) -> np.ndarray:
+        """The present state as a picture, uint8 [height, width, 3]."""

@@ -1,0 +1,57 @@
+"""Errors of the library: one type for each boundary that data or a request crosses.
+
+Every message says what was found, what was expected, where, and what to do next. All of them derive from
+`StarPOError`, so that a command line or a flow can print one line instead of a traceback.
+"""
+
+
+class StarPOError(ValueError):
+    """Base of every error that a user can cause and can mend."""
+
+
+class ConfigError(StarPOError):
+    """A setting is unknown, of the wrong type or out of its bounds."""
+
+
+class MissingPackageError(StarPOError):
+    """An optional package is needed for what was asked; the message names the extra to install."""
+
+
+class EnvironmentFault(StarPOError):
+    """An environment broke its own rules (not: an agent that failed in it)."""
+
+
+class TemplateError(StarPOError):
+    """A tokenizer has no chat template, or one to which turns cannot be appended."""
+
+
+class PolicyError(StarPOError):
+    """A model folder or name cannot be loaded as a policy."""
+
+
+class EngineError(StarPOError):
+    """A rollout engine failed or was asked for what it cannot do."""
+
+
+class LearnerError(StarPOError):
+    """An update cannot be computed from what it was given."""
+
+
+class StoreError(StarPOError):
+    """The store cannot be reached, read or written."""
+
+
+class ArtifactMissingError(StoreError):
+    """No artifact of this kind and key is in the store."""
+
+
+class ArtifactDamagedError(StoreError):
+    """An artifact is there, but its bytes or its manifest are not what was written."""
+
+
+class DataError(StarPOError):
+    """A dataset violates its contract; the failing data are in quarantine."""
+
+
+class NothingKeptError(StarPOError):
+    """The filter kept no group, too many iterations in a row."""

@@ -1,0 +1,99 @@
+"""Registries: a name in a setting -> the one place that implements it, imported only when used.
+
+A registry is a plain dictionary `name -> "module:attribute"`. Listing the names costs no import, so settings can be
+validated and shown without torch; `load` imports the implementation. Adding an environment, reward, filter,
+advantage estimator, engine or learner is one new file and one line in its registry.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from ragen.errors import ConfigError
+
+
+ENVIRONMENTS: dict[str, str] = {
+    "bandit": "ragen.envs.bandit:Bandit",
+    "sokoban": "ragen.envs.sokoban:Sokoban",
+    "frozen_lake": "ragen.envs.frozen_lake:FrozenLake",
+}
+"""Classes derived from `ragen.envs.base.Environment`."""
+
+DEMONSTRATORS: dict[str, str] = {
+    "bandit": "ragen.policy.demonstrations.bandit:demonstrate",
+    "sokoban": "ragen.policy.demonstrations.sokoban:demonstrate",
+    "frozen_lake": "ragen.policy.demonstrations.frozen_lake:demonstrate",
+}
+"""By environment type, functions `(environment, skill, rng) -> Demonstration` of one mediocre decision."""
+
+REWARDS: dict[str, str] = {
+    "environment": "ragen.reward.components:environment_reward",
+    "format": "ragen.reward.components:format_penalty",
+    "forfeit": "ragen.reward.components:forfeited_actions",
+}
+"""Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total is the sum of all of them."""
+
+FILTERS: dict[str, str] = {
+    "none": "ragen.filter.strategies:keep_all",
+    "top_fraction": "ragen.filter.strategies:top_fraction",
+    "top_k": "ragen.filter.strategies:top_k",
+    "top_p_linear": "ragen.filter.strategies:top_p_linear",
+    "top_p_softmax": "ragen.filter.strategies:top_p_softmax",
+    "min_p": "ragen.filter.strategies:min_p",
+}
+"""Functions `(scores: float64 [groups], FilterConfig) -> bool [groups]`; a larger score is better."""
+
+ADVANTAGES: dict[str, str] = {
+    "gae": "ragen.objectives.advantages:gae",
+    "bi_level_gae": "ragen.objectives.advantages:bi_level_gae",
+    "grpo": "ragen.objectives.advantages:group_relative",
+    "grpo_batch": "ragen.objectives.advantages:batch_relative",
+    "rloo": "ragen.objectives.advantages:leave_one_out",
+    "reinforce": "ragen.objectives.advantages:raw_return",
+}
+"""Pure functions that estimate advantages."""
+
+ENGINES: dict[str, str] = {
+    "torch": "ragen.rollout.torch_engine:TorchEngine",
+}
+"""Classes that implement `ragen.rollout.engine.RolloutEngine`."""
+
+LEARNERS: dict[str, str] = {
+    "torch": "ragen.learn.torch_learner:TorchLearner",
+}
+"""Classes that implement `ragen.learn.learner.Learner`."""
+
+
+def load(registry: Mapping[str, str], name: str) -> Any:
+    """Import what `name` stands for.
+
+    Raises:
+        ConfigError: If the registry has no such name; the message lists those it has.
+    """
+    return _resolve(registry[known(registry, name)])
+
+
+def known(registry: Mapping[str, str], name: str) -> str:
+    """Return `name` if the registry has it.
+
+    Raises:
+        ConfigError: Otherwise; the message lists the names there are.
+    """
+    if name not in registry:
+        raise ConfigError(f"'{name}' is not known here; known: {', '.join(sorted(registry))}")
+    return name
+
+
+def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSchema]:
+    """Annotations for a string setting that must name an entry: `Annotated[str, *registered(FILTERS)]`."""
+    return (
+        AfterValidator(lambda name: known(registry, name)),
+        WithJsonSchema({"type": "string", "enum": sorted(registry)}),
+    )
+
+
+def _resolve(target: str) -> Any:
+    module, attribute = target.split(":")
+    return getattr(import_module(module), attribute)

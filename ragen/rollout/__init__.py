@@ -1,0 +1,7 @@
+"""Rollouts: agents playing groups of episodes, many turns each.
+
+    engine        the protocol: token-id prompts in, token ids and log-probs out
+    torch_engine  batched generation in this process, KV cache kept across turns
+    loop          a shard of groups, turn by turn, as rows of `turns`
+    shards        splits an iteration into shards and plays them side by side
+"""

@@ -1,0 +1,62 @@
+"""Counter-based seeds: every random number in a run is a function of the run's seed and of what it is for.
+
+No global random state is read or written anywhere. A seed is derived by hashing a path of names and numbers, so
+it is the same in every process, on every machine, in whatever order it is asked for, and resuming a run cannot
+repeat or skip one.
+
+    run seed --(iteration, group)--> env_seed --(member)--> dynamics_seed, sampling_seed
+"""
+
+import hashlib
+import random
+
+import numpy as np
+
+_SEED_BITS = 63  # fits a signed 64-bit integer, hence an Arrow int64 column and every library's seed
+
+
+def derive_seed(*path: str | int) -> int:
+    """Hash a path such as `(seed, "rollout", iteration, group)` to a seed.
+
+    Args:
+        path: Names and integers. `("a", 1)` and `("a1",)` give different seeds.
+
+    Returns:
+        An integer in [0, 2**63).
+    """
+    text = "/".join(f"{type(part).__name__[0]}{len(str(part))}:{part}" for part in path)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> (64 - _SEED_BITS)
+
+
+def env_seed(run_seed: int, iteration: int, group: int) -> int:
+    """Seed of the initial state that all members of a group share."""
+    return derive_seed(run_seed, "environment", iteration, group)
+
+
+def dynamics_seed(environment_seed: int, member: int) -> int:
+    """Seed of the chance in one member's dynamics (slips, pay-outs)."""
+    return derive_seed(environment_seed, "dynamics", member)
+
+
+def sampling_seed(environment_seed: int, member: int) -> int:
+    """Seed of the tokens one member samples."""
+    return derive_seed(environment_seed, "sampling", member)
+
+
+def python_random(*path: str | int) -> random.Random:
+    """A `random.Random` of its own for one purpose."""
+    return random.Random(derive_seed(*path))
+
+
+def token_uniforms(seed: int, turn: int, count: int) -> np.ndarray:
+    """Uniform numbers that choose the tokens of one turn by inverse transform sampling.
+
+    They depend on nothing but the trajectory's sampling seed and the turn, so a trajectory samples the same
+    tokens whatever else is in its batch.
+
+    Returns:
+        float64 array [count] in [0, 1).
+    """
+    bits = np.random.Philox(key=np.array([seed, turn], dtype=np.uint64))
+    return np.random.Generator(bits).random(count)

@@ -1,0 +1,205 @@
+"""The Arrow schema of every dataset that stages exchange.
+
+A dataset kind has a version, raised when its columns or their meaning change. Every column says what it means, its
+unit and what null means (a column that may be null is marked so; all others are never null). Lists are never null
+and hold no nulls. All text is untrusted model or environment output.
+
+    turns -> rewards -> selection -> samples, metrics          episodes, metrics <- evaluation
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+TOKENS = pa.list_(pa.field("item", pa.int32(), nullable=False))
+REALS = pa.list_(pa.field("item", pa.float32(), nullable=False))
+DOUBLES = pa.list_(pa.field("item", pa.float64(), nullable=False))
+TEXTS = pa.list_(pa.field("item", pa.string(), nullable=False))
+FLAGS = pa.list_(pa.field("item", pa.bool_(), nullable=False))
+
+STATUSES = ("ok", "format_error", "truncated", "env_error", "timeout")
+"""How a turn went. 'ok': a well-formed response was carried out. 'format_error': the response was malformed.
+'truncated': no response, the context was full. 'env_error': the environment failed. 'timeout': the deadline passed.
+Trajectories that contain one of the last two never enter group statistics or training."""
+
+ERROR_STATUSES = ("env_error", "timeout")
+FINISH_REASONS = ("stop", "length", "none")
+"""Why a response ended: at its end token, at `max_response_tokens`, or there was none (status truncated, timeout, and
+env_error where the environment failed before the response)."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its Arrow type, what it means, and whether it may be null."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset kind: its name, its version, its columns, and the columns that identify a row."""
+
+    name: str
+    version: int
+    row: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, with the meaning of every column and the dataset's name and version as metadata."""
+        fields = [
+            pa.field(c.name, c.type, nullable=c.nullable, metadata={"meaning": c.meaning}) for c in self.columns
+        ]
+        return pa.schema(fields, metadata={"dataset": self.name, "version": str(self.version)})
+
+
+_EPISODE_IDENTITY = (
+    Column("env", pa.string(), "environment type, as registered"),
+    Column("env_seed", pa.int64(), "seed of the initial state, shared by the group"),
+)
+
+TURNS = Dataset(
+    name="turns",
+    version=1,
+    row="one response and the environment's reply",
+    key=("trajectory_id", "turn"),
+    columns=(
+        Column("trajectory_id", pa.string(), "unique in the dataset: group_id and member"),
+        Column("group_id", pa.string(), "trajectories from one initial state share it"),
+        *_EPISODE_IDENTITY,
+        Column("dynamics_seed", pa.int64(), "seed of the chance in this trajectory's dynamics"),
+        Column("sampling_seed", pa.int64(), "seed of this trajectory's tokens"),
+        Column("member", pa.int32(), "index in the group, 0 .. N-1"),
+        Column("turn", pa.int32(), "index in the trajectory, 0 .. K-1, without gaps"),
+        Column("observation", pa.string(), "what the environment showed before the response"),
+        Column("is_context_start", pa.bool_(), "does the model's context begin anew with this turn's prompt_ids?"),
+        Column("prompt_ids", TOKENS, "tokens put before this response, after everything since the last context start"),
+        Column("response_ids", TOKENS, "sampled tokens, the end token included where there is one"),
+        Column("behaviour_logprobs", REALS, "nats, of the distribution sampled from; aligned with response_ids"),
+        Column("response", pa.string(), "response_ids as text, without the end token"),
+        Column("think", pa.string(), "the reasoning inside the tags; null: there is none that can be told apart", True),
+        Column("answer", pa.string(), "the answer inside the tags; null: there is none that can be told apart", True),
+        Column("parsed_actions", TEXTS, "actions named in the answer, known or not, in order"),
+        Column("executed_actions", TEXTS, "those that were carried out, a prefix of the known ones"),
+        Column("action_rewards", DOUBLES, "the environment's reward of each executed action"),
+        Column("action_effective", FLAGS, "did each executed action change the state?"),
+        Column("format_ok", pa.bool_(), "tags well formed and at least one known action, and no unknown one"),
+        Column("forfeited_actions", pa.int32(), "actions a malformed response gave up; they count as used"),
+        Column("action_cost", pa.float64(), "the environment's price of an ordinary action, at most 0"),
+        Column("finish_reason", pa.string(), "why the response ended: " + ", ".join(FINISH_REASONS)),
+        Column("status", pa.string(), "how the turn went: " + ", ".join(STATUSES)),
+        Column("terminated", pa.bool_(), "the environment ended the episode in this turn"),
+        Column("truncated", pa.bool_(), "a limit (turns, actions, context, deadline) ended it in this turn"),
+        Column("success", pa.bool_(), "the task's goal is reached after this turn"),
+        Column("actions_left", pa.int32(), "actions left before this turn"),
+        Column("initial_state_digest", pa.string(), "16 hex digits of the episode's first state; equal in a group"),
+        Column("state_digest", pa.string(), "16 hex digits of the state after this turn"),
+        Column("info", pa.string(), "the environment's info after this turn, or the error, as JSON"),
+    ),
+)
+
+REWARDS = Dataset(
+    name="rewards",
+    version=1,
+    row="a turn",
+    key=("trajectory_id", "turn"),
+    columns=(
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("group_id", pa.string(), "as in turns"),
+        Column("turn", pa.int32(), "as in turns"),
+        Column("component_names", TEXTS, "names of the reward's components"),
+        Column("component_values", DOUBLES, "aligned with component_names"),
+        Column("total", pa.float64(), "the sum of component_values"),
+        Column("trajectory_return", pa.float64(), "the sum of total over the trajectory's turns, R(tau)"),
+        Column("normalised_return", pa.float64(), "trajectory_return after the configured normalisation"),
+        Column("is_valid", pa.bool_(), "false: an error status in the trajectory; it is in no statistic and not trained on"),
+    ),
+)
+
+SELECTION = Dataset(
+    name="selection",
+    version=1,
+    row="a group",
+    key=("group_id",),
+    columns=(
+        Column("group_id", pa.string(), "as in turns"),
+        *_EPISODE_IDENTITY,
+        Column("num_trajectories", pa.int32(), "trajectories of the group"),
+        Column("num_valid", pa.int32(), "those without an error status; only they enter the statistics"),
+        Column("metric", pa.string(), "what is scored: std, mean, entropy or length"),
+        Column("score", pa.float64(), "the metric's value; 0 where num_valid is 0"),
+        Column("return_std", pa.float64(), "standard deviation (ddof 0) of the returns; 0 where num_valid is 0"),
+        Column("return_mean", pa.float64(), "mean of the returns; 0 where num_valid is 0"),
+        Column("return_max", pa.float64(), "largest return; 0 where num_valid is 0"),
+        Column("return_min", pa.float64(), "smallest return; 0 where num_valid is 0"),
+        Column("success_rate", pa.float64(), "share of valid trajectories that succeed; 0 where num_valid is 0"),
+        Column("rank", pa.int32(), "0 is the best score; ties go to the earlier group"),
+        Column("kept", pa.bool_(), "is the group trained on?"),
+        Column("strategy", pa.string(), "the filter's strategy"),
+        Column("reason", pa.string(), "why the group was kept or dropped, in words"),
+    ),
+)
+
+SAMPLES = Dataset(
+    name="samples",
+    version=1,
+    row="a trajectory that was trained on",
+    key=("trajectory_id",),
+    columns=(
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("group_id", pa.string(), "as in turns"),
+        Column("num_tokens", pa.int32(), "response tokens in the loss"),
+        Column("trajectory_return", pa.float64(), "as in rewards"),
+        Column("advantage", pa.float64(), "mean over its tokens, as it entered the loss"),
+        Column("mean_ratio", pa.float64(), "mean policy/old probability ratio over tokens and steps"),
+        Column("clip_fraction", pa.float64(), "share of tokens (over steps) whose clipped term was the smaller one"),
+        Column("kl_behaviour", pa.float64(), "mean behaviour minus policy log-prob, nats a token, after the update"),
+        Column("kl_reference", pa.float64(), "mean KL to the reference, nats a token; null: no reference", True),
+        Column("entropy", pa.float64(), "mean token entropy before the update, nats"),
+        Column("old_behaviour_gap", pa.float64(), "largest |old - behaviour| log-prob over its tokens, nats"),
+        Column("loss_share", pa.float64(), "its share of the sum of absolute policy-loss terms; sums to 1"),
+    ),
+)
+
+METRICS = Dataset(
+    name="metrics",
+    version=1,
+    row="a named number",
+    key=("iteration", "stage", "name"),
+    columns=(
+        Column("iteration", pa.int32(), "number of updates done before the stage began"),
+        Column("stage", pa.string(), "stage that measured it"),
+        Column("name", pa.string(), "slash-separated name, such as update/gradient_norm"),
+        Column("value", pa.float64(), "finite; a number that does not exist is absent, never NaN"),
+    ),
+)
+
+EPISODES = Dataset(
+    name="episodes",
+    version=1,
+    row="an evaluated episode",
+    key=("cell", "env_seed", "member"),
+    columns=(
+        Column("cell", pa.string(), "name of the environment under evaluation"),
+        *_EPISODE_IDENTITY,
+        Column("member", pa.int32(), "sample from this prompt, 0 .. samples_per_prompt-1"),
+        Column("temperature", pa.float64(), "sampling temperature"),
+        Column("initial_state_digest", pa.string(), "16 hex digits of the episode's first state"),
+        Column("num_turns", pa.int32(), "turns played"),
+        Column("num_actions", pa.int32(), "actions executed"),
+        Column("num_response_tokens", pa.int32(), "sampled tokens"),
+        Column("num_format_errors", pa.int32(), "malformed responses"),
+        Column("episode_return", pa.float64(), "sum of the environment's rewards, penalties not included"),
+        Column("success", pa.bool_(), "the task's goal was reached"),
+        Column("status", pa.string(), "the worst status of its turns"),
+        Column("observations", TEXTS, "before each turn"),
+        Column("responses", TEXTS, "of each turn, aligned with observations"),
+        Column("actions", TEXTS, "executed in each turn, joined by ' || ', aligned with observations"),
+    ),
+)
+
+DATASETS: dict[str, Dataset] = {d.name: d for d in (TURNS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES)}

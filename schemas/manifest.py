@@ -1,0 +1,73 @@
+"""The manifest: what is written, last and once, beside every artifact.
+
+Identity (`kind`, `key`, `stage`, `inputs`, `settings`, `seed`, `files`, `content_digest`) is what replay and
+verification rely on; everything under `provenance` is volatile and outside every digest.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MANIFEST_NAME = "manifest.json"
+FORMAT_VERSION = 1
+
+
+class StrictModel(BaseModel):
+    """Frozen, unknown keys rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class FileEntry(StrictModel):
+    """A file of an artifact."""
+
+    name: str
+    """What readers call it, such as `part-00000.parquet` or `model.safetensors`."""
+    path: str
+    """Where it is, relative to the artifact's folder; on object storage it carries its writer's own suffix."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of its bytes."""
+    size_bytes: int = Field(ge=0)
+    """Its size."""
+
+
+class Stage(StrictModel):
+    """Which stage, at which version of its meaning."""
+
+    name: str
+    """Such as `rollout`."""
+    version: int = Field(ge=1)
+    """Raised whenever the stage's output changes for the same input."""
+
+
+class Manifest(StrictModel):
+    """Everything known about an artifact."""
+
+    format_version: int = FORMAT_VERSION
+    """Version of this model."""
+    kind: str
+    """Dataset kind, or `checkpoint`."""
+    key: str
+    """Digest of stage, settings, input keys and seed."""
+    stage: Stage
+    """What made it."""
+    settings: dict[str, Any]
+    """The stage's own configuration, as JSON."""
+    inputs: dict[str, str]
+    """Role -> key of every artifact it was made from."""
+    seed: int | None
+    """The stage's seed, where it has one."""
+    dataset_version: int | None
+    """Version of the dataset's schema; null for a checkpoint."""
+    num_rows: int | None
+    """Rows of the dataset; null for a checkpoint."""
+    files: tuple[FileEntry, ...]
+    """In reading order."""
+    content_digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Of the logical data, not of the compressed bytes."""
+    is_deterministic: bool = True
+    """Would the same work give the same content digest on this kind of machine?"""
+    headline: dict[str, float] = Field(default_factory=dict)
+    """A few numbers that say what is inside."""
+    provenance: dict[str, Any] = Field(default_factory=dict)
+    """Volatile: versions, hardware, threads, timings. Never secrets."""
