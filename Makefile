@@ -1,0 +1,56 @@
+# Thin: the work is in the `ragen` command and in Prefect's. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
+export DO_NOT_TRACK = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install sokoban bandit frozen-lake test bench check lint types imports stop clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: $(VENV)/.installed  ## Make the environment and install the package in it
+
+# torch first and pinned: left to itself, pip would take the newest build with gigabytes of CUDA.
+$(VENV)/.torch: constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.torch pyproject.toml constraints.txt
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) -e '.[test]'
+	$(PIP) --no-deps -r tests/requirements-no-deps.txt
+	@touch $@
+
+sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: server, deployment, live progress, report
+	$(BIN)/ragen train $@
+
+test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians
+	$(BIN)/python -m pytest -m benchmark tests/benchmarks -s
+
+check: lint types imports  ## Lint, types, direction of imports
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+imports: $(VENV)/.installed-test
+	$(BIN)/lint-imports
+
+stop:  ## Stop the local server and the serving process
+	@test ! -x $(BIN)/ragen || $(BIN)/ragen down
+
+clean: stop  ## Stop, and remove the environment and caches; runs and artifacts under var/ stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache *.egg-info

@@ -1,0 +1,132 @@
+"""What a run leaves behind for people: its record in the store, its state, wandb metrics, Prefect artifacts.
+
+Stages do not know of runs; this is the only place that puts names on keys.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
+from prefect.context import get_run_context
+from prefect.logging import get_run_logger
+
+from flows.summary import iteration_markdown
+from ragen.config.starpo import StarPOConfig
+from ragen.report.tracking import Tracker
+from ragen.store import Store
+from tasks.progress import RunProgress
+from tasks.stage import Keys
+
+
+class RunRecorder:
+    """Runs stages in the name of a run.
+
+    Attributes:
+        name: The run's name.
+        store_url: The store.
+        progress: Where stages say how far they are.
+    """
+
+    def __init__(self, store_url: str, name: str, config: StarPOConfig) -> None:
+        self.name = name
+        self.store_url = store_url
+        self.progress = RunProgress(store_url, name)
+        self._config = config
+        self._store = Store(store_url)
+        self._tracker = Tracker(name, config.model_dump(mode="json"))
+        self._log = get_run_logger()
+        self._metrics: dict[str, float] = {}
+        self._iteration_seconds: list[float] = []
+        self._iteration_started = time.monotonic()
+        self._progress_artifact: Any = None
+
+    @classmethod
+    def open(
+        cls, store_url: str, name: str | None, *, flow: str, preset: str, config: StarPOConfig
+    ) -> "RunRecorder":
+        """Begin a run, or continue the one of this name and configuration.
+
+        Raises:
+            StoreError: If the name is taken by a run with other settings; the message names them.
+        """
+        settings = config.model_dump(mode="json")
+        name = name or f"{preset}-s{config.seed}-{_digest(settings)[:8]}"
+        Store(store_url).runs.create(
+            name, flow=flow, preset=preset, config=settings, flow_run_id=str(get_run_context().flow_run.id)  # type: ignore[union-attr]
+        )
+        return cls(store_url, name, config)
+
+    def __enter__(self) -> "RunRecorder":
+        self.progress.say("starting", iteration=0, iterations=self._config.iterations)
+        self._progress_artifact = create_progress_artifact(0.0, description=f"run {self.name}")
+        self._log.info("run %s in store %s", self.name, self._store.display_url)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.progress.end("completed", "completed")
+        else:
+            self.progress.end("failed", f"{type(error).__name__}: {error}")
+        self._tracker.close()
+
+    def stage(self, iteration: int, name: str, task: Callable[..., Keys], *args: Any, **kwargs: Any) -> Keys:
+        """Run one stage and write down what it made."""
+        self.progress.say(f"{name}", stage=name, fraction=None)
+        keys = task(*args, **kwargs)
+        self._store.runs.record_stage(self.name, iteration, name, keys)
+        if "metrics" in keys:
+            self._absorb(keys["metrics"])
+        return keys
+
+    def reuse(self, iteration: int, name: str, keys: Keys) -> None:
+        """Write down that this iteration uses an earlier iteration's artifacts (Online-k)."""
+        self._store.runs.record_stage(self.name, iteration, name, keys)
+
+    def nothing_kept(self, iteration: int, times: int) -> None:
+        """Count and show an iteration without an update."""
+        self._log.warning("iteration %d: the filter kept nothing (%d in a row); no update", iteration, times)
+        self._metrics["filter/num_empty"] = float(times)
+
+    def iteration_done(self, iteration: int) -> None:
+        """Log the iteration's metrics and tell people how it goes."""
+        now = time.monotonic()
+        self._iteration_seconds.append(now - self._iteration_started)
+        self._iteration_started = now
+        done, total = iteration + 1, self._config.iterations
+        recent = self._iteration_seconds[-10:]
+        facts = {
+            "iteration": done,
+            "seconds_left": round(sum(recent) / len(recent) * (total - done), 1),
+            **{
+                name: self._metrics.get(metric)
+                for name, metric in {
+                    "success": "rollout/success_rate",
+                    "reward_std": "reward/in_group_std",
+                    "evaluation": f"evaluation/{self._config.environment.type}/success",
+                }.items()
+            },
+        }
+        self.progress.say("update done", **facts)
+        self._tracker.log(iteration, self._metrics)
+        markdown = iteration_markdown(self.name, iteration, total, self._metrics, self._store)
+        create_markdown_artifact(markdown, key=_artifact_key(self.name), description=f"{self.name}, iteration {done}")
+        update_progress_artifact(self._progress_artifact, 100.0 * done / total)
+
+    def _absorb(self, metrics_key: str) -> None:
+        table = self._store.read_table("metrics", metrics_key)
+        self._metrics |= dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _artifact_key(name: str) -> str:
+    """Prefect allows lower-case letters, digits and dashes."""
+    return "run-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in name.lower())

@@ -1,0 +1,60 @@
+"""The deployments, served by one long-lived process: `python -m flows.serve [READY_FILE]`.
+
+Each preset is a deployment of the flow `starpo`; the warm starts of those with a tiny policy are deployments of
+`warm-start`. Every run is started in a process of its own.
+"""
+
+import sys
+from pathlib import Path
+
+from prefect.deployments.runner import EntrypointType, RunnerDeployment
+from prefect.runner import Runner
+
+from flows.presets import names, preset
+from flows.starpo import starpo
+from flows.warm_start import warm_start
+
+
+def deployments() -> list[RunnerDeployment]:
+    """Every deployment, with its preset as default parameters."""
+    made = []
+    for name in names():
+        config = preset(name)
+        settings = config.model_dump(mode="json")
+        made.append(
+            starpo.to_deployment(
+                name=name,
+                parameters={"config": settings, "preset": name},
+                tags=["starpo", config.environment.type],
+                entrypoint_type=EntrypointType.MODULE_PATH,
+            )
+        )
+        if config.policy.type == "tiny":
+            made.append(
+                warm_start.to_deployment(
+                    name=name,
+                    parameters={"config": settings},
+                    tags=["warm-start", config.environment.type],
+                    entrypoint_type=EntrypointType.MODULE_PATH,
+                )
+            )
+    return made
+
+
+def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
+    """Register the deployments and run what is asked of them until interrupted.
+
+    Args:
+        ready_file: Touched when the deployments can be run.
+        limit: Flow runs at a time.
+    """
+    runner = Runner(name="starpo", limit=limit, pause_on_shutdown=False)
+    for deployment in deployments():
+        runner.add_deployment(deployment)
+    if ready_file:
+        ready_file.touch()
+    runner.start()
+
+
+if __name__ == "__main__":
+    serve_deployments(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

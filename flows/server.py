@@ -1,0 +1,169 @@
+"""A local Prefect server and the process that serves the deployments: start, look after, stop.
+
+Both listen on or talk to loopback, run in the background, log into the state folder, and leave a process id there, so
+that `ragen down` stops exactly what `ragen up` started.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+
+from ragen.errors import StarPOError
+
+START_TIMEOUT_S = 120.0
+
+
+class ServerError(StarPOError):
+    """The local server or the serving process cannot be started or reached."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A background process of ours, remembered by process id and start time.
+
+    Attributes:
+        name: Of its pid file and log.
+        folder: Where these are.
+    """
+
+    name: str
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / f"{self.name}.pid"
+
+    def running(self) -> psutil.Process | None:
+        """The process, if it is alive and is the one that was started."""
+        try:
+            pid, created = self._pid_file.read_text().split()
+            process = psutil.Process(int(pid))
+            return process if abs(process.create_time() - float(created)) < 2.0 and process.is_running() else None
+        except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+            return None
+
+    def start(self, *command: str, env: dict[str, str] | None = None) -> None:
+        """Start it in the background, detached from this terminal."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, **(env or {})},
+            )
+        self._pid_file.write_text(f"{child.pid} {psutil.Process(child.pid).create_time()}")
+
+    def stop(self) -> bool:
+        """End it and its children. Returns whether there was anything to end."""
+        process = self.running()
+        self._pid_file.unlink(missing_ok=True)
+        if process is None:
+            return False
+        family = [process, *process.children(recursive=True)]
+        for member in family:
+            _signal(member.terminate)
+        _, alive = psutil.wait_procs(family, timeout=10)
+        for member in alive:
+            _signal(member.kill)
+        return True
+
+
+def _signal(send: object) -> None:
+    try:
+        send()  # type: ignore[operator]
+    except psutil.NoSuchProcess:
+        return
+
+
+def api_url() -> str:
+    """Address of the Prefect API that commands here talk to: PREFECT_API_URL, or the one of `prefect.toml`.
+
+    Raises:
+        ServerError: If none is configured.
+    """
+    from prefect.settings import PREFECT_API_URL
+
+    url = PREFECT_API_URL.value()
+    if not url:
+        raise ServerError(
+            "no Prefect server is configured. Work in the repository's folder (its prefect.toml names one), or set "
+            "PREFECT_API_URL, for example to http://127.0.0.1:4200/api"
+        )
+    return str(url)
+
+
+def is_healthy(url: str) -> bool:
+    """Does a Prefect API answer at this address?"""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=3) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def processes(state_dir: str) -> tuple[Process, Process]:
+    """The server and the serving process of this state folder."""
+    folder = Path(state_dir)
+    return Process("server", folder), Process("serve", folder)
+
+
+def start(state_dir: str) -> str:
+    """Have a server and a serving process running; what already runs is used. Returns the API's address.
+
+    Raises:
+        ServerError: If either does not come up in time; the message names its log.
+    """
+    url = api_url()
+    server, serve = processes(state_dir)
+    if not is_healthy(url):
+        address = urlsplit(url)
+        if address.hostname not in ("127.0.0.1", "localhost", "::1"):
+            raise ServerError(f"no Prefect server answers at {url}, and only a local one can be started from here")
+        server.start(
+            sys.executable, "-m", "prefect", "server", "start",
+            "--host", address.hostname, "--port", str(address.port or 4200),
+            env={"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"},
+        )  # fmt: skip
+        _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
+    if serve.running() is None:
+        ready = Path(state_dir) / "serve.ready"
+        ready.unlink(missing_ok=True)
+        serve.start(sys.executable, "-m", "flows.serve", str(ready), env={"PREFECT_API_URL": url})
+        _wait(ready.exists, serve, "the process that serves the deployments did not come up")
+    return url
+
+
+def stop(state_dir: str) -> list[str]:
+    """Stop what `start` started. Returns the names of what was stopped."""
+    server, serve = processes(state_dir)
+    return [process.name for process in (serve, server) if process.stop()]
+
+
+def _wait(is_ready: object, process: Process, complaint: str) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not is_ready():  # type: ignore[operator]
+        if process.running() is None:
+            raise ServerError(f"{complaint}: it ended at once. Its log, {process.log}, ends with:\n{_tail(process.log)}")
+        if time.monotonic() > deadline:
+            raise ServerError(f"{complaint} within {START_TIMEOUT_S:.0f} s. Its log: {process.log}")
+        time.sleep(0.3)
+
+
+def _tail(path: Path, lines: int = 8) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,119 @@
+"""The training loop: plain Python over stages. Resuming a run is running it again.
+
+    checkpoint -> rollout -> reward -> variance_filter -> update -> checkpoint
+         `-> evaluate                        `-> diagnose
+"""
+
+from typing import Any
+
+from prefect import flow
+
+from flows.record import RunRecorder
+from ragen.config.load import apply_overrides
+from ragen.config.runtime import Runtime
+from ragen.config.starpo import StarPOConfig
+from ragen.errors import NothingKeptError
+from ragen.seeding import derive_seed
+from tasks.diagnose import diagnose
+from tasks.evaluate import evaluate
+from tasks.reward import reward
+from tasks.rollout import rollout
+from tasks.stage import Keys
+from tasks.update import update
+from tasks.variance_filter import variance_filter
+from tasks.warm_start import warm_start
+
+
+@flow(name="starpo", log_prints=False, validate_parameters=True)
+def starpo(
+    config: StarPOConfig,
+    preset: str = "custom",
+    overrides: dict[str, Any] | None = None,
+    seed: int | None = None,
+    iterations: int | None = None,
+    store: str | None = None,
+    run: str | None = None,
+) -> str:
+    """Train an agent with StarPO; every stage is stored, and what is stored is not done again.
+
+    Args:
+        config: All settings; a deployment fills in its preset's.
+        preset: What the settings are called, for people.
+        overrides: Single settings by dotted path, such as {"filter.keep": 0.25}.
+        seed: Short for overrides of `seed`.
+        iterations: Short for overrides of `iterations`.
+        store: Store URL. None: the one of the serving process (RAGEN_STORE).
+        run: Name of the run. None: made of preset, seed and settings; the same settings continue the same run.
+
+    Returns:
+        The run's name.
+    """
+    short = {"seed": seed, "iterations": iterations}
+    config = apply_overrides(config, {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}})
+    with RunRecorder.open(store or Runtime().store, run, flow="starpo", preset=preset, config=config) as record:
+        _train(record, config)
+    return record.name
+
+
+def _train(record: RunRecorder, config: StarPOConfig) -> None:
+    store = record.store_url
+    made = record.stage(0, "warm_start", warm_start, store, config, progress=record.progress)
+    first = checkpoint = made["checkpoint"]
+    turns: Keys = {}
+    num_empty = 0
+    for iteration in range(config.iterations):
+        _evaluate_if_due(record, config, iteration, checkpoint)
+        if iteration % config.online_k == 0:
+            turns = record.stage(iteration, "rollout", rollout, store, iteration, config, checkpoint)
+        else:
+            record.reuse(iteration, "rollout", turns)
+        data = dict(turns)
+        data |= record.stage(iteration, "reward", reward, store, iteration, config.reward, **data)
+        data |= record.stage(iteration, "variance_filter", variance_filter, store, iteration, config.filter, **data)
+        record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
+        try:
+            made = record.stage(
+                iteration,
+                "update",
+                update,
+                store,
+                config.update,
+                iteration=iteration,
+                num_iterations=config.iterations,
+                seed=derive_seed(config.seed, "update", iteration),
+                temperature=config.rollout.temperature,
+                max_response_tokens=config.rollout.max_response_tokens,
+                checkpoint=checkpoint,
+                reference=first,
+                **data,
+            )
+            checkpoint, num_empty = made["checkpoint"], 0
+        except NothingKeptError:
+            num_empty += 1
+            record.nothing_kept(iteration, num_empty)
+            if num_empty == config.filter.max_empty_iterations:
+                raise
+        record.iteration_done(iteration)
+    _evaluate_if_due(record, config, config.iterations, checkpoint)
+
+
+def _evaluate_if_due(record: RunRecorder, config: StarPOConfig, iteration: int, checkpoint: str) -> None:
+    """The first and the last checkpoint meet every panel; those in between the training environment's, now and then."""
+    is_end = iteration in (0, config.iterations)
+    cells = {config.environment.type: config.environment} if is_end or iteration % config.evaluation.every == 0 else {}
+    if is_end:
+        cells |= config.evaluation.variants
+    for cell, environment in cells.items():
+        record.stage(
+            iteration,
+            f"evaluate:{cell}",
+            evaluate,
+            record.store_url,
+            iteration,
+            cell,
+            environment,
+            config.agent,
+            config.rollout,
+            config.evaluation,
+            checkpoint,
+        )

@@ -1,0 +1,59 @@
+"""One markdown summary an iteration, for Prefect's artifacts."""
+
+from ragen.store import Store
+
+SHOWN = {
+    "success (training)": "rollout/success_rate",
+    "return": "reward/return_mean",
+    "in-group reward std": "reward/in_group_std",
+    "groups kept": "filter/num_kept",
+    "entropy (nats a token)": "rollout/entropy",
+    "response length (tokens)": "rollout/response_length_mean",
+    "format valid": "rollout/format_ok",
+    "gradient norm": "update/gradient_norm_max",
+    "clip fraction": "update/clip_fraction",
+}
+
+
+def iteration_markdown(run: str, iteration: int, iterations: int, metrics: dict[str, float], store: Store) -> str:
+    """Headline numbers of an iteration and where its artifacts are.
+
+    Args:
+        run: The run's name.
+        iteration: Updates done before it.
+        iterations: Updates in all.
+        metrics: The newest value of every metric; one that was not measured is left out.
+        store: Where the artifacts are.
+    """
+    rows = [f"| {label} | {metrics[name]:.4g} |" for label, name in SHOWN.items() if name in metrics]
+    evaluations = [
+        f"| {name.removeprefix('evaluation/').removesuffix('/success')} | {value:.3f} "
+        f"| {metrics.get(name + '_low', value):.3f} - {metrics.get(name + '_high', value):.3f} |"
+        for name, value in sorted(metrics.items())
+        if name.startswith("evaluation/") and name.endswith("/success")
+    ]
+    record = next((r for r in store.runs.iterations(run) if r.iteration == iteration), None)
+    artifacts = [
+        f"| {stage} | {kind} | `{store.display_url}/{kind}/{key}` |"
+        for stage, keys in (record.stages.items() if record else ())
+        for kind, key in keys.items()
+    ]
+    return "\n".join(
+        [
+            f"# {run}: iteration {iteration + 1} of {iterations}",
+            "",
+            "| metric | value |",
+            "| --- | ---: |",
+            *rows,
+            "",
+            "| evaluated on | success | 95% interval |",
+            "| --- | ---: | ---: |",
+            *evaluations,
+            "",
+            "| stage | artifact | where |",
+            "| --- | --- | --- |",
+            *artifacts,
+            "",
+            f"`ragen report {run}` draws the curves and the trajectories.",
+        ]
+    )

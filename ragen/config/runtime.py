@@ -1,0 +1,31 @@
+"""`Runtime`: where things are and how much of the machine to use. Never what numbers come out.
+
+Read from environment variables `RAGEN_...`; everything that decides what a run computes is in `StarPOConfig`.
+"""
+
+import os
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Runtime(BaseSettings):
+    """Endpoints and resources of this machine."""
+
+    model_config = SettingsConfigDict(env_prefix="RAGEN_", frozen=True, use_attribute_docstrings=True)
+
+    store: str = "var/store"
+    """The artifact store: a folder, or any fsspec URL such as s3://bucket/prefix."""
+    state_dir: str = "var"
+    """Folder of what the local server, its logs and wandb's offline runs leave behind."""
+    threads: int = Field(default_factory=_available_cores, ge=1)
+    """CPU threads of rollouts and updates. On one machine type, the same number gives the same bytes."""
+    wandb_mode: Literal["online", "offline", "disabled"] = "offline"
+    """Where wandb metrics go. 'online' needs an account; a run never waits for the network."""
+    wandb_project: str = "starpo"
+    """The wandb project."""

@@ -1,0 +1,84 @@
+"""checkpoint -> turns."""
+
+from functools import cache
+
+from ragen.config.environment import EnvironmentConfig
+from ragen.config.starpo import StarPOConfig
+from ragen.store import Store
+from schemas.manifest import Stage
+from tasks.stage import Keys, StageWork, stage_task
+
+STAGE = Stage(name="rollout", version=1)
+
+
+@stage_task(name="rollout", task_run_name="{iteration:03d} rollout", timeout_seconds=24 * 3600)
+def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: str) -> Keys:
+    """Play the iteration's groups with this checkpoint.
+
+    Initial states of the evaluation panel are never played: their digests are excluded by hash.
+    """
+    store = Store(store_url)
+    settings = {
+        "environment": config.environment.model_dump(mode="json"),
+        "agent": config.agent.model_dump(mode="json"),
+        "rollout": config.rollout.model_dump(mode="json"),
+        "iteration": iteration,
+        "excluded_panel": panel_digest(
+            config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed
+        ),
+    }
+    work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, config.seed)
+    if not work.is_stored("turns"):
+        _play(work, iteration, config)
+    return {"turns": work.key}
+
+
+def panel_digest(environment: EnvironmentConfig, num_prompts: int, panel_seed: int) -> str:
+    """Digest of the initial states that training must not see."""
+    return _panel(environment, num_prompts, panel_seed).digest
+
+
+@cache
+def _panel(environment: EnvironmentConfig, num_prompts: int, panel_seed: int):  # type: ignore[no-untyped-def]
+    from ragen.evaluate.panel import make_panel
+
+    return make_panel(environment, num_prompts, panel_seed)
+
+
+def panel_states(environment: EnvironmentConfig, num_prompts: int, panel_seed: int) -> frozenset[str]:
+    """Digests of those initial states."""
+    return frozenset(_panel(environment, num_prompts, panel_seed).state_digests)
+
+
+def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
+    from ragen.config.runtime import Runtime
+    from ragen.diagnostics.metrics import rollout_metrics
+    from ragen.envs.initial_states import fresh_env_seed
+    from ragen.policy.load import load_tokenizer
+    from ragen.rollout.shards import make_episodes, play_groups
+    from tasks.warm_processes import engine_at
+
+    evaluation, sampling = config.evaluation, config.rollout
+    excluded = panel_states(config.environment, evaluation.num_prompts, evaluation.panel_seed)
+    groups = [
+        (
+            f"g{group:04d}",
+            fresh_env_seed(config.environment, config.seed, "environment", iteration, group, excluded=excluded),
+        )
+        for group in range(sampling.num_groups)
+    ]
+    engine = engine_at(work.store, work.inputs["checkpoint"], sampling.engine)
+    turns = play_groups(
+        engine,
+        load_tokenizer(work.store.local_folder("checkpoint", work.inputs["checkpoint"])),
+        config.environment,
+        config.agent,
+        sampling,
+        sampling.max_context_tokens,
+        make_episodes(groups, sampling.group_size, sampling.shard_groups),
+        sampling.deadline_s,
+        num_workers=Runtime().threads,
+        on_shard=None,
+    )
+    headline = rollout_metrics(turns)
+    work.put_table("turns", turns, headline=headline, is_deterministic=engine.is_deterministic)

@@ -1,0 +1,95 @@
+"""What every stage does around its own work: derive its key, skip what is stored, store what it made.
+
+    StageWork(store, stage, settings, inputs, seed).key --stored?--> done
+                                                        --missing--> work --> put_table / put_folder
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.tasks import Task, exponential_backoff
+
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from schemas.manifest import Manifest, Stage
+
+Keys = dict[str, str]
+"""Artifact kind -> key: what a stage made or found."""
+
+
+@dataclass
+class StageWork:
+    """One stage with one set of inputs, and the artifacts that stand for it.
+
+    Attributes:
+        store: Where inputs are and outputs go.
+        stage: Which stage, at which version.
+        settings: Its own configuration, as JSON.
+        inputs: Role -> artifact key.
+        seed: Its seed, where it has one.
+    """
+
+    store: Store
+    stage: Stage
+    settings: dict[str, Any]
+    inputs: dict[str, str]
+    seed: int | None = None
+    _started: float = field(default_factory=time.perf_counter)
+
+    @cached_property
+    def key(self) -> str:
+        """Same key, same work."""
+        return stage_key(self.stage, self.settings, self.inputs, self.seed)
+
+    def is_stored(self, *kinds: str) -> bool:
+        """Are all of its artifacts there?"""
+        return all(self.store.has(kind, self.key) for kind in kinds)
+
+    def put_table(self, kind: str, table: pa.Table, **extra: Any) -> Manifest:
+        """Store a dataset; see `Store.put_table`."""
+        return self.store.put_table(kind, table, **self._identity(extra))
+
+    def put_folder(self, kind: str, folder: str | Path, **extra: Any) -> Manifest:
+        """Store a folder of files; see `Store.put_folder`."""
+        return self.store.put_folder(kind, folder, **self._identity(extra))
+
+    def _identity(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        provenance = {"seconds": round(time.perf_counter() - self._started, 3), **extra.get("provenance", {})}
+        return {
+            "key": self.key,
+            "stage": self.stage,
+            "settings": self.settings,
+            "inputs": self.inputs,
+            "seed": self.seed,
+            **extra,
+            "provenance": provenance,
+        }
+
+
+def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Retry when the outside world failed (store, network), never when the data or the settings are wrong."""
+    error = state.result(raise_on_failure=False)
+    if isinstance(error, ArtifactMissingError | ArtifactDamagedError):
+        return False
+    return isinstance(error, StoreError | OSError)
+
+
+stage_task: Callable[..., Any] = partial(
+    task,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=3,
+    retry_delay_seconds=exponential_backoff(backoff_factor=1),
+    retry_jitter_factor=0.5,
+    retry_condition_fn=is_io_failure,
+)
+"""`prefect.task` for a stage: our own keys decide what is done again, so Prefect's result cache is off."""

@@ -1,0 +1,80 @@
+"""checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
+
+import tempfile
+
+from ragen.config.update import UpdateConfig
+from ragen.diagnostics.metrics import metrics_table
+from ragen.errors import NothingKeptError
+from ragen.store import Store
+from schemas.manifest import Stage
+from tasks.stage import Keys, StageWork, stage_task
+
+STAGE = Stage(name="update", version=1)
+OUTPUTS = ("samples", "metrics", "checkpoint")
+
+
+@stage_task(name="update", task_run_name="{iteration:03d} update", timeout_seconds=24 * 3600)
+def update(
+    store_url: str,
+    config: UpdateConfig,
+    *,
+    iteration: int,
+    num_iterations: int,
+    seed: int,
+    temperature: float,
+    max_response_tokens: int,
+    checkpoint: str,
+    reference: str,
+    turns: str,
+    rewards: str,
+    selection: str,
+) -> Keys:
+    """Train the checkpoint on the selected groups.
+
+    Raises:
+        NothingKeptError: If the selection is empty; the flow passes the checkpoint on unchanged.
+    """
+    store = Store(store_url)
+    is_scheduled = config.optimiser.decay != "constant" or config.critic.optimiser.decay != "constant"
+    settings = {
+        **config.model_dump(mode="json"),
+        "iteration": iteration,
+        "num_iterations": num_iterations if is_scheduled else None,
+        "temperature": temperature,
+        "max_response_tokens": max_response_tokens,
+    }
+    inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection}
+    if config.kl_coefficient > 0:
+        inputs["reference"] = reference
+    work = StageWork(store, STAGE, settings, inputs, seed)
+    if not work.is_stored(*OUTPUTS):
+        _train(work, config, num_iterations)
+    return dict.fromkeys(OUTPUTS, work.key)
+
+
+def _train(work: StageWork, config: UpdateConfig, num_iterations: int) -> None:
+    from ragen.learn.learner import UpdateContext
+    from ragen.learn.trajectories import assemble
+    from tasks.warm_processes import learner_at
+
+    store, inputs, settings = work.store, work.inputs, work.settings
+    tables = (store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
+    trajectories = assemble(*tables)
+    if not trajectories:
+        raise NothingKeptError(f"the selection {inputs['selection']} keeps no group, so there is nothing to train on")
+    learner = learner_at(store, inputs["checkpoint"], config, inputs.get("reference"))
+    assert work.seed is not None
+    context = UpdateContext(
+        iteration=settings["iteration"],
+        num_iterations=num_iterations,
+        seed=work.seed,
+        temperature=settings["temperature"],
+        max_response_tokens=settings["max_response_tokens"],
+    )
+    result = learner.update(trajectories, context)
+    kept = {"is_deterministic": learner.is_deterministic}
+    work.put_table("samples", result.samples, **kept)
+    work.put_table("metrics", metrics_table(settings["iteration"], STAGE.name, result.metrics), **kept)
+    with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
+        learner.save(folder, work.key)
+        work.put_folder("checkpoint", folder, headline=result.metrics, provenance={"timings": result.timings}, **kept)

@@ -1,0 +1,56 @@
+"""(configuration) -> checkpoint: the first one of a run."""
+
+import tempfile
+from pathlib import Path
+
+from ragen.config.policy import PretrainedPolicy, TinyPolicy
+from ragen.config.starpo import StarPOConfig
+from ragen.store import Store
+from schemas.manifest import Stage
+from tasks.progress import RunProgress
+from tasks.rollout import panel_digest, panel_states
+from tasks.stage import Keys, StageWork, stage_task
+
+STAGE = Stage(name="warm_start", version=1)
+
+
+@stage_task(name="warm_start", task_run_name="warm start", timeout_seconds=24 * 3600)
+def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | None = None) -> Keys:
+    """Make the tiny policy and let it imitate demonstrations, or take a pretrained one into the store."""
+    store = Store(store_url)
+    policy, evaluation = config.policy, config.evaluation
+    settings: dict[str, object] = {"policy": policy.model_dump(mode="json")}
+    if isinstance(policy, TinyPolicy):
+        settings |= {
+            "environment": config.environment.model_dump(mode="json"),
+            "agent": config.agent.model_dump(mode="json"),
+            "max_response_tokens": config.rollout.max_response_tokens,
+            "excluded_panel": panel_digest(config.environment, evaluation.num_prompts, evaluation.panel_seed),
+        }
+    work = StageWork(store, STAGE, settings, {}, policy.seed if isinstance(policy, TinyPolicy) else None)
+    if not work.is_stored("checkpoint"):
+        with tempfile.TemporaryDirectory(prefix="warm-start-") as folder:
+            headline = _make(policy, config, Path(folder), progress)
+            work.put_folder("checkpoint", folder, headline=headline)
+    return {"checkpoint": work.key}
+
+
+def _make(
+    policy: TinyPolicy | PretrainedPolicy, config: StarPOConfig, folder: Path, progress: RunProgress | None
+) -> dict[str, float]:
+    if isinstance(policy, PretrainedPolicy):
+        from ragen.policy.load import copy_policy
+
+        return copy_policy(policy, folder)
+    from ragen.policy.warm_start import imitate
+
+    evaluation = config.evaluation
+    return imitate(
+        policy,
+        config.environment,
+        config.agent,
+        config.rollout.max_response_tokens,
+        excluded=panel_states(config.environment, evaluation.num_prompts, evaluation.panel_seed),
+        folder=folder,
+        on_progress=progress.part if progress else None,
+    )
