@@ -1,0 +1,13 @@
+"""`Demonstration`: one turn of a mediocre but honest player."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """What a player thinks and does in one turn; `ragen.agent.parser.format_response` puts it into a response."""
+
+    think: str
+    """Facts about the board, always true, and the decision."""
+    actions: tuple[str, ...]
+    """At least one of the environment's actions, and no more than fit into a turn."""
