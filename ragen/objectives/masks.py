@@ -1,0 +1,70 @@
+"""Statistics over the tokens of a mask. What lies outside a mask never matters, not even NaN.
+
+Legend: B trajectories, T tokens.
+"""
+
+import torch
+from torch import Tensor
+
+ZERO_STD = 1e-6
+"""A standard deviation up to this is none: the same bound below which filters call a group's returns equal."""
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the elements of a mask.
+
+    Args:
+        values: Any shape, floating.
+        mask: bool, same shape.
+
+    Returns:
+        Scalar; the denominator is the number of elements in the mask; 0 for an empty mask.
+    """
+    _check_same_shape(values, mask)
+    return torch.where(mask, values, 0).sum() / mask.sum().clamp(min=1)
+
+
+def masked_std(values: Tensor, mask: Tensor) -> Tensor:
+    """Standard deviation (ddof 0) over the elements of a mask; 0 for an empty one."""
+    mean = masked_mean(values, mask)
+    return masked_mean((torch.where(mask, values, mean) - mean).square(), mask).sqrt()
+
+
+def whiten(values: Tensor, mask: Tensor) -> Tensor:
+    """Shift and scale the elements of a mask to mean 0 and standard deviation 1 (ddof 0).
+
+    Args:
+        values: Any shape, floating.
+        mask: bool, same shape.
+
+    Returns:
+        Same shape; 0 outside the mask. Values that are all equal become 0: there is no deviation to scale by.
+    """
+    std = masked_std(values, mask)
+    centred = torch.where(mask, values - masked_mean(values, mask), 0)
+    return centred / torch.where(std > ZERO_STD, std, 1)
+
+
+def turn_ends(turn_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """Mark the last response token of every turn, from the structure alone (never from where rewards are not zero).
+
+    Args:
+        turn_BT: int; the turn each response token belongs to, never falling along a row. Ignored outside the mask.
+        mask_BT: bool; the response tokens. Holes between them are allowed.
+
+    Returns:
+        bool [B, T]; as many marks a row as it has turns with response tokens.
+    """
+    _check_same_shape(turn_BT, mask_BT)
+    is_end_BT = torch.zeros_like(mask_BT)
+    next_turn_B = torch.full_like(turn_BT[:, 0], -1) if turn_BT.shape[1] else turn_BT.new_empty(len(turn_BT))
+    for t in reversed(range(turn_BT.shape[1])):
+        mask_B = mask_BT[:, t]
+        is_end_BT[:, t] = mask_B & (turn_BT[:, t] != next_turn_B)
+        next_turn_B = torch.where(mask_B, turn_BT[:, t], next_turn_B)
+    return is_end_BT
+
+
+def _check_same_shape(values: Tensor, mask: Tensor) -> None:
+    assert values.shape == mask.shape, f"values {tuple(values.shape)} and mask {tuple(mask.shape)} differ in shape"
+    assert mask.dtype == torch.bool, f"a mask is bool, not {mask.dtype}"
