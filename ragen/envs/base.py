@@ -32,10 +32,13 @@ class Environment(ABC, Generic[S]):
         settings_type: The model of this environment's settings.
         action_cost: The reward of the least rewarding ordinary action (<= 0). A malformed response forfeits actions
             at this price, so that not acting never pays better than acting and failing.
+        num_initial_states: At most how many different initial states there are, where they are so few that training
+            and evaluation must share them. None: practically unbounded.
     """
 
     settings_type: ClassVar[type[EnvironmentSettings]]
     action_cost: ClassVar[float] = 0.0
+    num_initial_states: ClassVar[int | None] = None
 
     def __init__(self, settings: S) -> None:
         self.settings = settings
@@ -67,6 +70,11 @@ class Environment(ABC, Generic[S]):
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
         """Names of the actions that may be taken in the present episode."""
+
+    @property
+    def has_chance(self) -> bool:
+        """Can the same actions from the same state end differently, by `dynamics_seed`?"""
+        return False
 
     @property
     @abstractmethod
