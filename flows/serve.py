@@ -33,7 +33,7 @@ def deployments() -> list[RunnerDeployment]:
             made.append(
                 warm_start.to_deployment(
                     name=name,
-                    parameters={"config": settings},
+                    parameters={"config": settings, "preset": name},
                     tags=["warm-start", config.environment.type],
                     entrypoint_type=EntrypointType.MODULE_PATH,
                 )

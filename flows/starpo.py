@@ -8,6 +8,7 @@ from typing import Any
 
 from prefect import flow
 
+from flows.presets import preset as load_preset
 from flows.record import RunRecorder
 from ragen.config.load import apply_overrides
 from ragen.config.runtime import Runtime
@@ -26,8 +27,8 @@ from tasks.warm_start import warm_start
 
 @flow(name="starpo", log_prints=False, validate_parameters=True)
 def starpo(
-    config: StarPOConfig,
-    preset: str = "custom",
+    config: StarPOConfig | None = None,
+    preset: str = "sokoban",
     overrides: dict[str, Any] | None = None,
     seed: int | None = None,
     iterations: int | None = None,
@@ -37,8 +38,8 @@ def starpo(
     """Train an agent with StarPO; every stage is stored, and what is stored is not done again.
 
     Args:
-        config: All settings; a deployment fills in its preset's.
-        preset: What the settings are called, for people.
+        config: All settings; a deployment fills in its preset's. None: those of the preset.
+        preset: What the settings are called.
         overrides: Single settings by dotted path, such as {"filter.keep": 0.25}.
         seed: Short for overrides of `seed`.
         iterations: Short for overrides of `iterations`.
@@ -49,7 +50,7 @@ def starpo(
         The run's name.
     """
     short = {"seed": seed, "iterations": iterations}
-    config = apply_overrides(config, {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}})
+    config = apply_overrides(config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}})
     with RunRecorder.open(store or Runtime().store, run, flow="starpo", preset=preset, config=config) as record:
         _train(record, config)
     return record.name

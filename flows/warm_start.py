@@ -4,6 +4,7 @@ from typing import Any
 
 from prefect import flow
 
+from flows.presets import preset as load_preset
 from ragen.config.load import apply_overrides
 from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
@@ -11,11 +12,23 @@ from tasks.warm_start import warm_start as make_checkpoint
 
 
 @flow(name="warm-start", validate_parameters=True)
-def warm_start(config: StarPOConfig, overrides: dict[str, Any] | None = None, store: str | None = None) -> str:
+def warm_start(
+    config: StarPOConfig | None = None,
+    preset: str = "sokoban",
+    overrides: dict[str, Any] | None = None,
+    store: str | None = None,
+) -> str:
     """Make the warm-started policy of this configuration, unless the store has it.
+
+    Args:
+        config: All settings; a deployment fills in its preset's. None: those of the preset.
+        preset: What the settings are called.
+        overrides: Single settings by dotted path.
+        store: Store URL. None: the one of the serving process (RAGEN_STORE).
 
     Returns:
         Key of the checkpoint artifact.
     """
-    key: str = make_checkpoint(store or Runtime().store, apply_overrides(config, overrides or {}))["checkpoint"]
+    config = apply_overrides(config or load_preset(preset), overrides or {})
+    key: str = make_checkpoint(store or Runtime().store, config)["checkpoint"]
     return key

@@ -4,9 +4,9 @@ from ragen.config.agent import AgentConfig
 from ragen.config.environment import EnvironmentConfig
 from ragen.config.evaluation import EvaluationConfig
 from ragen.config.rollout import RolloutConfig, SamplingConfig
+from ragen.evaluate.panel import make_panel
 from ragen.store import Store
 from schemas.manifest import Stage
-from tasks.rollout import _panel, panel_digest
 from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="evaluate", version=1)
@@ -32,9 +32,9 @@ def evaluate(
         "agent": agent.model_dump(mode="json"),
         "evaluation": evaluation.model_dump(mode="json", exclude={"every", "variants"}),
         "rollout": rollout.model_dump(
-            mode="json", include={"max_response_tokens", "max_context_tokens", "shard_groups", "engine", "top_p"}
+            mode="json", include={"max_response_tokens", "max_context_tokens", "group_size", "shard_groups", "engine", "top_p"}
         ),
-        "panel": panel_digest(environment, evaluation.num_prompts, evaluation.panel_seed),
+        "panel": make_panel(environment, evaluation.num_prompts, evaluation.panel_seed).digest,
     }
     work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, evaluation.panel_seed)
     if not work.is_stored("episodes", "metrics"):
@@ -58,7 +58,7 @@ def _play(
     from tasks.warm_processes import engine_at
 
     cell, iteration = work.settings["cell"], work.settings["iteration"]
-    panel = _panel(environment, evaluation.num_prompts, evaluation.panel_seed)
+    panel = make_panel(environment, evaluation.num_prompts, evaluation.panel_seed)
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]
     # The panel is dealt to shards of about as many trajectories as a rollout's.
     groups_per_shard = max(1, rollout.shard_groups * rollout.group_size // evaluation.samples_per_prompt)

@@ -1,9 +1,7 @@
 """checkpoint -> turns."""
 
-from functools import cache
-
-from ragen.config.environment import EnvironmentConfig
 from ragen.config.starpo import StarPOConfig
+from ragen.evaluate.panel import Panel, make_panel
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
@@ -23,9 +21,7 @@ def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: st
         "agent": config.agent.model_dump(mode="json"),
         "rollout": config.rollout.model_dump(mode="json"),
         "iteration": iteration,
-        "excluded_panel": panel_digest(
-            config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed
-        ),
+        "excluded_panel": training_panel(config).digest,
     }
     work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, config.seed)
     if not work.is_stored("turns"):
@@ -33,21 +29,9 @@ def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: st
     return {"turns": work.key}
 
 
-def panel_digest(environment: EnvironmentConfig, num_prompts: int, panel_seed: int) -> str:
-    """Digest of the initial states that training must not see."""
-    return _panel(environment, num_prompts, panel_seed).digest
-
-
-@cache
-def _panel(environment: EnvironmentConfig, num_prompts: int, panel_seed: int):  # type: ignore[no-untyped-def]
-    from ragen.evaluate.panel import make_panel
-
-    return make_panel(environment, num_prompts, panel_seed)
-
-
-def panel_states(environment: EnvironmentConfig, num_prompts: int, panel_seed: int) -> frozenset[str]:
-    """Digests of those initial states."""
-    return frozenset(_panel(environment, num_prompts, panel_seed).state_digests)
+def training_panel(config: StarPOConfig) -> Panel:
+    """The panel whose initial states training must not see."""
+    return make_panel(config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed)
 
 
 def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
@@ -58,8 +42,8 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     from ragen.rollout.shards import make_episodes, play_groups
     from tasks.warm_processes import engine_at
 
-    evaluation, sampling = config.evaluation, config.rollout
-    excluded = panel_states(config.environment, evaluation.num_prompts, evaluation.panel_seed)
+    sampling = config.rollout
+    excluded = frozenset(training_panel(config).state_digests)
     groups = [
         (
             f"g{group:04d}",

@@ -8,7 +8,7 @@ from ragen.config.starpo import StarPOConfig
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.progress import RunProgress
-from tasks.rollout import panel_digest, panel_states
+from tasks.rollout import training_panel
 from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="warm_start", version=1)
@@ -18,14 +18,14 @@ STAGE = Stage(name="warm_start", version=1)
 def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | None = None) -> Keys:
     """Make the tiny policy and let it imitate demonstrations, or take a pretrained one into the store."""
     store = Store(store_url)
-    policy, evaluation = config.policy, config.evaluation
+    policy = config.policy
     settings: dict[str, object] = {"policy": policy.model_dump(mode="json")}
     if isinstance(policy, TinyPolicy):
         settings |= {
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
             "max_response_tokens": config.rollout.max_response_tokens,
-            "excluded_panel": panel_digest(config.environment, evaluation.num_prompts, evaluation.panel_seed),
+            "excluded_panel": training_panel(config).digest,
         }
     work = StageWork(store, STAGE, settings, {}, policy.seed if isinstance(policy, TinyPolicy) else None)
     if not work.is_stored("checkpoint"):
@@ -44,13 +44,12 @@ def _make(
         return copy_policy(policy, folder)
     from ragen.policy.warm_start import imitate
 
-    evaluation = config.evaluation
     return imitate(
         policy,
         config.environment,
         config.agent,
         config.rollout.max_response_tokens,
-        excluded=panel_states(config.environment, evaluation.num_prompts, evaluation.panel_seed),
+        excluded=frozenset(training_panel(config).state_digests),
         folder=folder,
         on_progress=progress.part if progress else None,
     )

@@ -1,0 +1,116 @@
+"""`ragen up`, `prefect deployment run ... --watch`, `ragen runs`, `ragen report`, `ragen down`, as a user types them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+BIN = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Shell:
+    """Runs commands in a folder of the test's own, against a server of the test's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {
+            **os.environ,
+            "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api",
+            "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_LOGGING_TO_API_ENABLED": "true",
+            "RAGEN_STORE": str(folder / "store"),
+            "RAGEN_STATE_DIR": str(folder / "state"),
+            "RAGEN_WANDB_MODE": "offline",
+            "RAGEN_THREADS": "1",
+        }
+
+    def __call__(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(BIN / command[0]), *command[1:]],
+            cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    shell = Shell(tmp_path_factory.mktemp("user"))
+    started = shell("ragen", "up")
+    try:
+        assert started.returncode == 0, started.stderr
+        yield shell
+    finally:
+        shell("ragen", "down")
+
+
+@pytest.fixture(scope="module")
+def run(shell: Shell) -> str:
+    result = shell(
+        "prefect", "deployment", "run", "starpo/smoke", "-p", "iterations=1", "-p", 'run="by-hand"', "--watch"
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return "by-hand"
+
+
+def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> None:
+    listed = json.loads(shell("ragen", "runs", "--json").stdout)
+    (found,) = [row for row in listed if row["run"] == run]
+    assert (found["state"], found["iterations"], found["preset"]) == ("completed", 1, "smoke")
+    assert set(found) >= {"run", "flow", "preset", "state", "iterations", "success_first", "success_last", "store"}
+
+
+def test_the_same_settings_continue_the_same_run(shell: Shell, run: str) -> None:
+    again = shell("ragen", "train", "smoke", "--iterations", "1", "--run", run)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "report" in again.stdout
+    assert len(json.loads(shell("ragen", "runs", "--json").stdout)) == 1
+
+
+def test_wandb_has_the_run_offline(shell: Shell, run: str) -> None:
+    assert list((shell.folder / "state").glob("wandb/offline-run-*"))
+
+
+def test_a_report_is_written(shell: Shell, run: str) -> None:
+    result = shell("ragen", "report", run)
+    assert result.returncode == 0, result.stderr
+    assert "<svg" in Path(result.stdout.strip()).read_text() or "plotly" in Path(result.stdout.strip()).read_text()
+
+
+def test_a_wrong_setting_fails_before_any_work(shell: Shell, run: str) -> None:
+    result = shell("ragen", "train", "smoke", "--set", "filter.kep=0.5")
+    assert result.returncode == 1
+    assert "filter.kep" in result.stderr
+    assert "keep" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_form_value_out_of_bounds_is_refused(shell: Shell, run: str) -> None:
+    result = shell("prefect", "deployment", "run", "starpo/smoke", "-p", 'iterations="many"')
+    assert result.returncode != 0
+    assert "iterations" in result.stdout + result.stderr
+
+
+def test_a_name_taken_by_other_settings_is_refused(shell: Shell, run: str) -> None:
+    result = shell("ragen", "train", "smoke", "--iterations", "2", "--run", run)
+    assert result.returncode == 1
+    assert "iterations" in result.stderr
+
+
+def test_no_server_is_one_clear_message(shell: Shell, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [str(BIN / "prefect"), "deployment", "run", "starpo/smoke"],
+        cwd=tmp_path, env={**shell.env, "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode != 0

@@ -1,0 +1,92 @@
+"""The flow on a real Prefect server and a real store: stored stages, resuming, sharing, Online-k, bad input."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.presets import preset
+from flows.starpo import starpo
+from ragen.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")]
+
+
+def digests(store: Store, run: str) -> dict[tuple[int, str, str], str]:
+    """Content digest of everything a run made."""
+    return {
+        (record.iteration, stage, kind): store.manifest(kind, key).content_digest
+        for record in store.runs.iterations(run)
+        for stage, keys in record.stages.items()
+        for kind, key in keys.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("store")
+    return folder, starpo(preset("smoke"), preset="smoke", store=str(folder))
+
+
+def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
+    folder, run = finished
+    store = Store(str(folder))
+    stages = [set(record.stages) for record in store.runs.iterations(run)]
+    every = {"rollout", "reward", "variance_filter", "diagnose", "update", "evaluate:sokoban"}
+    assert stages == [every | {"warm_start"}, every, {"evaluate:sokoban"}]
+    assert store.runs.state(run).state == "completed"
+
+
+def test_running_again_does_nothing_again(finished: tuple[Path, str]) -> None:
+    folder, run = finished
+    store = Store(str(folder))
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+    assert starpo(preset("smoke"), preset="smoke", store=str(folder)) == run
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")} == before
+    assert len(store.runs.list()) == 1
+
+
+def test_a_second_store_gets_the_same_digests(finished: tuple[Path, str], tmp_path: Path) -> None:
+    folder, run = finished
+    again = starpo(preset("smoke"), preset="smoke", store=str(tmp_path))
+    assert digests(Store(str(tmp_path)), again) == digests(Store(str(folder)), run)
+
+
+def test_runs_that_differ_in_the_filter_share_the_first_rollout(finished: tuple[Path, str]) -> None:
+    folder, run = finished
+    store = Store(str(folder))
+    other = starpo(preset("smoke"), preset="smoke", store=str(folder), overrides={"filter.keep": 1.0})
+    first, second = store.runs.iterations(run)[0].stages, store.runs.iterations(other)[0].stages
+    for stage in ("warm_start", "rollout", "reward", "evaluate:sokoban"):
+        assert first[stage] == second[stage]
+    assert first["variance_filter"] != second["variance_filter"]
+
+
+def test_online_k_reuses_one_rollout_for_k_updates(tmp_path: Path) -> None:
+    run = starpo(preset("smoke", {"online_k": 2}), preset="smoke", store=str(tmp_path))
+    records = Store(str(tmp_path)).runs.iterations(run)
+    assert records[0].stages["rollout"] == records[1].stages["rollout"]
+    assert records[0].stages["update"] != records[1].stages["update"]
+    samples = [Store(str(tmp_path)).manifest("samples", r.stages["update"]["samples"]).num_rows for r in records[:2]]
+    assert samples[0] == samples[1]
+
+
+def test_training_never_sees_the_panel(finished: tuple[Path, str]) -> None:
+    from ragen.evaluate.panel import make_panel
+
+    folder, run = finished
+    store, config = Store(str(folder)), preset("smoke")
+    panel = make_panel(config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed)
+    for record in store.runs.iterations(run)[:-1]:
+        turns = store.read_table("turns", record.stages["rollout"]["turns"])
+        assert not set(turns["initial_state_digest"].to_pylist()) & set(panel.state_digests)
+
+
+def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> None:
+    from ragen.errors import NothingKeptError
+
+    config = preset("smoke", {"filter.max_empty_iterations": 1, "policy.warm_start_steps": 0})
+    with pytest.raises(NothingKeptError):
+        starpo(config, preset="smoke", store=str(tmp_path), run="empty")
+    state = Store(str(tmp_path)).runs.state("empty")
+    assert state.state == "failed"
+    assert "keeps no group" in state.message
