@@ -51,9 +51,7 @@ class Dataset:
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema, with the meaning of every column and the dataset's name and version as metadata."""
-        fields = [
-            pa.field(c.name, c.type, nullable=c.nullable, metadata={"meaning": c.meaning}) for c in self.columns
-        ]
+        fields = [pa.field(c.name, c.type, nullable=c.nullable, metadata={"meaning": c.meaning}) for c in self.columns]
         return pa.schema(fields, metadata={"dataset": self.name, "version": str(self.version)})
 
 
@@ -116,7 +114,9 @@ REWARDS = Dataset(
         Column("total", pa.float64(), "the sum of component_values"),
         Column("trajectory_return", pa.float64(), "the sum of total over the trajectory's turns, R(tau)"),
         Column("normalised_return", pa.float64(), "trajectory_return after the configured normalisation"),
-        Column("is_valid", pa.bool_(), "false: an error status in the trajectory; it is in no statistic and not trained on"),
+        Column(
+            "is_valid", pa.bool_(), "false: an error status in the trajectory; it is in no statistic and not trained on"
+        ),
     ),
 )
 

@@ -1,9 +1,12 @@
 """The manifest: what is written, last and once, beside every artifact.
 
 Identity (`kind`, `key`, `stage`, `inputs`, `settings`, `seed`, `files`, `content_digest`) is what replay and
-verification rely on; everything under `provenance` is volatile and outside every digest.
+verification rely on; everything under `provenance` is volatile and outside every digest. A manifest is sealed with the
+digest of its own lasting fields, so that an edited one is noticed.
 """
 
+import hashlib
+import json
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -71,3 +74,18 @@ class Manifest(StrictModel):
     """A few numbers that say what is inside."""
     provenance: dict[str, Any] = Field(default_factory=dict)
     """Volatile: versions, hardware, threads, timings. Never secrets."""
+    manifest_digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    """Of all fields but `provenance` and this one; empty until sealed."""
+
+    def sealed(self) -> "Manifest":
+        """This manifest with its `manifest_digest` filled in."""
+        return self.model_copy(update={"manifest_digest": self._digest()})
+
+    @property
+    def is_intact(self) -> bool:
+        """Is this what was sealed, unedited?"""
+        return self.manifest_digest == self._digest()
+
+    def _digest(self) -> str:
+        lasting = self.model_dump(mode="json", exclude={"provenance", "manifest_digest"})
+        return hashlib.sha256(json.dumps(lasting, sort_keys=True, allow_nan=False).encode()).hexdigest()

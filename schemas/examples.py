@@ -1,0 +1,189 @@
+"""A small valid example of every dataset: what documentation shows, and what tests and benchmarks start from.
+
+turns, rewards, selection, samples, metrics, episodes: `example(kind)`; turns of any length: `example_turns(...)`
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from schemas.datasets import DATASETS
+
+GROUP_SIZE = 4
+TURNS_EACH = 5
+
+_PROMPT_TOKENS = 24
+_RESPONSE_TOKENS = 17
+_ACTIONS = ["Up", "Left"]
+
+
+def example(kind: str) -> pa.Table:
+    """Two groups of four trajectories of five turns, or what a stage could have made of them.
+
+    Raises:
+        KeyError: If there is no such dataset kind.
+    """
+    return _MAKERS[kind]()
+
+
+def example_turns(num_groups: int = 2, first_group: int = 0) -> pa.Table:
+    """Turns of `num_groups` whole groups, 20 rows each, the size of those of the embedded tiny policy.
+
+    Args:
+        num_groups: Groups to make.
+        first_group: Number of the first one; consecutive calls make consecutive parts of one large dataset.
+    """
+    rows = np.arange(num_groups * GROUP_SIZE * TURNS_EACH)
+    turn, trajectory = rows % TURNS_EACH, rows // TURNS_EACH
+    member, group = trajectory % GROUP_SIZE, trajectory // GROUP_SIZE + first_group
+    is_last = turn == TURNS_EACH - 1
+    noise = np.random.default_rng(first_group)
+    group_id = [f"group-{g:08d}" for g in group]
+    response_ids = _lists(noise.integers(5, 347, (len(rows), _RESPONSE_TOKENS)), pa.int32())
+    columns = {
+        "trajectory_id": [f"{g}/{m:04d}" for g, m in zip(group_id, member, strict=True)],
+        "group_id": group_id,
+        "env": ["sokoban"] * len(rows),
+        "env_seed": group + 7,
+        "dynamics_seed": trajectory,
+        "sampling_seed": trajectory + 1,
+        "member": member,
+        "turn": turn,
+        "observation": [f"######\n#_P__#\n#_X__#\n#__O_#\n######\n{row % 997}" for row in rows],
+        "is_context_start": turn == 0,
+        "prompt_ids": _lists(noise.integers(5, 347, (len(rows), _PROMPT_TOKENS)), pa.int32()),
+        "response_ids": response_ids,
+        "behaviour_logprobs": _lists(-noise.random((len(rows), _RESPONSE_TOKENS)), pa.float32()),
+        "response": ["<think>the box is below</think><answer>Up || Left</answer>"] * len(rows),
+        "think": ["the box is below"] * len(rows),
+        "answer": ["Up || Left"] * len(rows),
+        "parsed_actions": [_ACTIONS] * len(rows),
+        "executed_actions": [_ACTIONS] * len(rows),
+        "action_rewards": [[-0.1, -0.1]] * len(rows),
+        "action_effective": [[True, False]] * len(rows),
+        "format_ok": [True] * len(rows),
+        "forfeited_actions": [0] * len(rows),
+        "action_cost": [-0.1] * len(rows),
+        "finish_reason": ["stop"] * len(rows),
+        "status": ["ok"] * len(rows),
+        "terminated": is_last & (member == 0),
+        "truncated": is_last & (member != 0),
+        "success": is_last & (member == 0),
+        "actions_left": 10 - 2 * turn,
+        "initial_state_digest": [f"{g:016x}" for g in group],
+        "state_digest": [f"{row:016x}" for row in rows],
+        "info": ['{"effective": false}'] * len(rows),
+    }
+    return _table("turns", columns)
+
+
+def _rewards() -> pa.Table:
+    turns = example_turns().select(["trajectory_id", "group_id", "turn"])
+    components = {
+        "component_names": [["environment", "format"]] * turns.num_rows,
+        "component_values": [[-0.2, 0.0]] * turns.num_rows,
+        "total": [-0.2] * turns.num_rows,
+        "trajectory_return": [-0.2 * TURNS_EACH] * turns.num_rows,
+        "normalised_return": [0.0] * turns.num_rows,
+        "is_valid": [True] * turns.num_rows,
+    }
+    return _table("rewards", {**turns.to_pydict(), **components})
+
+
+def _selection() -> pa.Table:
+    columns = {
+        "group_id": ["group-00000000", "group-00000001"],
+        "env": ["sokoban"] * 2,
+        "env_seed": [7, 8],
+        "num_trajectories": [GROUP_SIZE] * 2,
+        "num_valid": [GROUP_SIZE] * 2,
+        "metric": ["std"] * 2,
+        "score": [0.0, 4.5],
+        "return_std": [0.0, 4.5],
+        "return_mean": [-1.0, 2.0],
+        "return_max": [-1.0, 9.5],
+        "return_min": [-1.0, -1.0],
+        "success_rate": [0.0, 0.25],
+        "rank": [1, 0],
+        "kept": [False, True],
+        "strategy": ["top_fraction"] * 2,
+        "reason": ["all returns are equal", "rank 0 of 2, the first 1 are kept"],
+    }
+    return _table("selection", columns)
+
+
+def _samples() -> pa.Table:
+    columns = {
+        "trajectory_id": ["group-00000001/0000", "group-00000001/0001"],
+        "group_id": ["group-00000001"] * 2,
+        "num_tokens": [85, 85],
+        "trajectory_return": [9.5, -1.0],
+        "advantage": [1.5, -0.5],
+        "mean_ratio": [1.01, 0.99],
+        "clip_fraction": [0.125, 0.0],
+        "kl_behaviour": [0.001, 0.002],
+        "kl_reference": [None, None],
+        "entropy": [0.5, 0.25],
+        "old_behaviour_gap": [1e-6, 2e-6],
+        "loss_share": [0.75, 0.25],
+    }
+    return _table("samples", columns)
+
+
+def _metrics() -> pa.Table:
+    columns = {
+        "iteration": [0, 0],
+        "stage": ["update", "update"],
+        "name": ["update/gradient_norm", "update/entropy"],
+        "value": [0.5, 1.25],
+    }
+    return _table("metrics", columns)
+
+
+def _episodes() -> pa.Table:
+    columns = {
+        "cell": ["sokoban"] * 2,
+        "env": ["sokoban"] * 2,
+        "env_seed": [7, 8],
+        "member": [0, 0],
+        "temperature": [0.5, 0.5],
+        "initial_state_digest": ["0123456789abcdef", "fedcba9876543210"],
+        "num_turns": [1, 2],
+        "num_actions": [2, 3],
+        "num_response_tokens": [17, 34],
+        "num_format_errors": [0, 1],
+        "episode_return": [10.8, -0.3],
+        "success": [True, False],
+        "status": ["ok", "format_error"],
+        "observations": [["#P"], ["#P", "#_P"]],
+        "responses": [["<answer>Up || Up</answer>"], ["<answer>Up</answer>", "up"]],
+        "actions": [["Up || Up"], ["Up || Up || Up", ""]],
+    }
+    return _table("episodes", columns)
+
+
+_MAKERS = {
+    "turns": example_turns,
+    "rewards": _rewards,
+    "selection": _selection,
+    "samples": _samples,
+    "metrics": _metrics,
+    "episodes": _episodes,
+}
+
+
+def _table(kind: str, columns: dict[str, object]) -> pa.Table:
+    schema = DATASETS[kind].schema
+    return pa.table(
+        {
+            name: value if isinstance(value, pa.Array) else pa.array(value, schema.field(name).type)
+            for name, value in columns.items()
+        },
+        schema=schema,
+    )
+
+
+def _lists(values: np.ndarray, type_: pa.DataType) -> pa.Array:
+    """A list column from a matrix, a row a list."""
+    offsets = np.arange(0, values.size + 1, values.shape[1], dtype=np.int32)
+    items = pa.array(values.ravel(), type_)
+    return pa.ListArray.from_arrays(pa.array(offsets), items, type=pa.list_(pa.field("item", type_, nullable=False)))

@@ -1,0 +1,216 @@
+"""All rules of a dataset in one call, or batch by batch in bounded memory; one clear error.
+
+A stream is checked in one pass: row rules as batches go by, across rules at the end, on the few columns that they
+name. Those are kept of all rows, texts as numbers (about 40 bytes a row of `turns`), so rows may come in any order.
+
+    rows -> validate -> store      a violation -> ContractViolation(message, failure_cases)
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+from pandera.errors import SchemaErrors
+from pandera.polars import DataFrameSchema
+
+from schemas.datasets import DATASETS, Dataset
+from schemas.rules import Rule, across_columns, across_model, across_rules, row_model, row_rules
+
+FAILURE_CASES = pa.schema(
+    [
+        pa.field("dataset", pa.string(), nullable=False),
+        pa.field("column", pa.string(), nullable=False, metadata={"meaning": "the one the rule speaks of"}),
+        pa.field("rule", pa.string(), nullable=False, metadata={"meaning": "what should hold"}),
+        pa.field("row", pa.int64(), metadata={"meaning": "position in the dataset; null: it is not about rows"}),
+        pa.field("id", pa.string(), metadata={"meaning": "the row's key columns"}),
+        pa.field("found", pa.string(), metadata={"meaning": "the row's values in the columns concerned"}),
+    ]
+)
+"""One row a failing row and rule."""
+
+_MAX_CASES = 1000  # rows kept of one rule and batch; all are counted
+_SHOWN_ROWS = 3
+_SHOWN_RULES = 5
+_SHOWN_CHARACTERS = 120
+
+
+class ContractViolation(ValueError):  # noqa: N818 (the name says what happened)
+    """A dataset breaks its contract.
+
+    Attributes:
+        kind: The dataset kind.
+        message: A few lines: dataset, columns, rules, numbers of failing rows, the first of them, what to do.
+        failure_cases: Schema `FAILURE_CASES`; at most 1000 rows of each rule and batch.
+    """
+
+    def __init__(self, kind: str, message: str, failure_cases: pa.Table) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.failure_cases = failure_cases
+
+
+def validate(table: pa.Table, kind: str) -> None:
+    """Check that a table is a valid dataset of this kind. An empty one is.
+
+    Raises:
+        ContractViolation: If it is not.
+        KeyError: If there is no such kind.
+    """
+    validator = Validator(kind)
+    validator.check(table)
+    validator.finish()
+
+
+@dataclass
+class _Failure:
+    """A rule that was broken: how often, and the first rows that did."""
+
+    columns: tuple[str, ...]
+    text: str
+    num_rows: int
+    cases: list[tuple[int | None, str, str]]
+
+
+class Validator:
+    """Validates a dataset batch by batch.
+
+    Usage: `check` every batch, then `finish`; nothing is raised before that, so that a writer can carry on and leave
+    the whole dataset to look at.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._dataset = DATASETS[kind]
+        self._num_rows = 0
+        self._kept: list[pl.DataFrame] = []
+        self._failures: dict[str, _Failure] = {}
+
+    def check(self, batch: pa.Table | pa.RecordBatch) -> None:
+        """Check the next rows against the schema and the row rules, and keep what the across rules need.
+
+        Nullability flags and metadata of the batch's own schema do not matter: its values are looked at.
+        """
+        wrong = _schema_faults(batch.schema, self._dataset)
+        for column, text, found in wrong:
+            self._add((column,), text, 1, [(None, "", found)])
+        if not wrong:
+            frame = pl.DataFrame(pl.from_arrow(batch))
+            rules = (*_null_rules(self._dataset), *row_rules(self.kind))
+            self._check_model(row_model(self.kind), rules, frame, self._num_rows)
+            texts = pl.col(pl.String).cast(pl.Categorical)
+            self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
+        self._num_rows += batch.num_rows
+
+    def finish(self) -> None:
+        """Check the across rules, and report.
+
+        Raises:
+            ContractViolation: If any rule was broken in any batch.
+        """
+        is_comparable = not any(failure.cases[0][0] is None for failure in self._failures.values())
+        if self._kept and is_comparable:
+            frame = pl.concat(self._kept)
+            self._check_model(across_model(self.kind), across_rules(self.kind), frame, 0)
+        self._kept.clear()
+        if self._failures:
+            failures = list(self._failures.values())
+            message = _message(self._dataset, failures, self._num_rows)
+            raise ContractViolation(self.kind, message, _failure_cases(self.kind, failures))
+
+    def _check_model(self, model: DataFrameSchema, rules: Sequence[Rule], frame: pl.DataFrame, first_row: int) -> None:
+        try:
+            model.validate(frame, lazy=True)
+        except SchemaErrors:
+            num_known = len(self._failures)
+            for rule in rules:
+                self._record(rule, frame, first_row)
+            if len(self._failures) == num_known:
+                raise  # a fault of pandera's own, which no rule of ours explains
+
+    def _record(self, rule: Rule, frame: pl.DataFrame, first_row: int) -> None:
+        named = tuple(dict.fromkeys((*self._dataset.key, *rule.columns)))
+        holds = rule.evaluate(frame.lazy()).collect().to_series()
+        failing = frame.select(named).with_row_index("_row", offset=first_row).filter(~holds)
+        if failing.height:
+            cases = [
+                (row["_row"], _pairs(row, self._dataset.key), _pairs(row, rule.columns))
+                for row in failing.head(_MAX_CASES).iter_rows(named=True)
+            ]
+            self._add(rule.columns, rule.text, failing.height, cases)
+
+    def _add(
+        self, columns: tuple[str, ...], text: str, num_rows: int, cases: Iterable[tuple[int | None, str, str]]
+    ) -> None:
+        failure = self._failures.setdefault(f"{columns} {text}", _Failure(columns, text, 0, []))
+        failure.num_rows += num_rows
+        failure.cases.extend(cases)
+
+
+def _null_rules(dataset: Dataset) -> list[Rule]:
+    """pandera's own check of nulls as rules, so that failing rows are named alike. It counts NaN as null."""
+    required = [c for c in dataset.columns if not c.nullable]
+    return [Rule((c.name,), "is never null", pl.col(c.name).is_not_null()) for c in required]
+
+
+def _schema_faults(schema: pa.Schema, dataset: Dataset) -> list[tuple[str, str, str]]:
+    """Column, rule, what was found; the order counts, nullability flags and metadata do not."""
+    expected = {c.name: c.type for c in dataset.columns}
+    faults = [
+        (name, f"is a column of type {type_}", "no such column")
+        for name, type_ in expected.items()
+        if name not in schema.names
+    ]
+    faults += [
+        (name, "is no column of this dataset", f"type {schema.field(name).type}")
+        for name in schema.names
+        if name not in expected
+    ]
+    if not faults and schema.names != list(expected):
+        faults.append((schema.names[0], f"stands in the order {', '.join(expected)}", ", ".join(schema.names)))
+    for name, type_ in expected.items() if not faults else ():
+        found = schema.field(name).type
+        if _without_flags(found) != _without_flags(type_):
+            faults.append((name, f"is of type {type_}", f"type {found}"))
+    return faults
+
+
+def _without_flags(type_: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("item", type_.value_type)) if pa.types.is_list(type_) else type_
+
+
+def _pairs(row: dict[str, object], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={_short(row[name])}" for name in names)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+
+
+def _message(dataset: Dataset, failures: list[_Failure], num_rows: int) -> str:
+    lines = [
+        f"dataset '{dataset.name}' (version {dataset.version}, {num_rows} rows) breaks {len(failures)} of its rules:"
+    ]
+    for failure in failures[:_SHOWN_RULES]:
+        lines.append(f"- column '{failure.columns[0]}' {failure.text}: ")
+        row, _, found = failure.cases[0]
+        if row is None:
+            lines[-1] += f"found {found}"
+            continue
+        lines[-1] += f"not so in {failure.num_rows} row{'s' if failure.num_rows != 1 else ''}"
+        lines += [f"    row {row}: {_joined(id_, found)}" for row, id_, found in failure.cases[:_SHOWN_ROWS]]
+    if len(failures) > _SHOWN_RULES:
+        lines.append(f"- and {len(failures) - _SHOWN_RULES} more rules (see the failure cases)")
+    lines.append(f"Mend the stage that makes '{dataset.name}', or, if the data were edited by hand, restore them.")
+    return "\n".join(lines)
+
+
+def _joined(id_: str, found: str) -> str:
+    return id_ if found == id_ else f"{id_}: {found}"
+
+
+def _failure_cases(kind: str, failures: list[_Failure]) -> pa.Table:
+    rows = [(kind, f.columns[0], f.text, *case) for f in failures for case in f.cases]
+    return pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=FAILURE_CASES)
