@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ragen.registry import FILTERS, registered
 from ragen.settings import Settings
@@ -29,3 +29,12 @@ class FilterConfig(Settings):
     max_empty_iterations: int = Field(5, ge=1)
     """Iterations in a row in which nothing is kept before the run stops. Until then an empty iteration makes no update:
     the checkpoint is passed on unchanged, and the metric `filter/num_empty` counts it."""
+
+    @model_validator(mode="after")
+    def _shares_need_positive_scores(self) -> "FilterConfig":
+        if self.strategy in ("top_p_linear", "min_p") and self.metric == "mean":
+            raise ValueError(
+                f"strategy = '{self.strategy}' takes shares of the scores, and mean returns can be negative; use metric = "
+                "'std', 'entropy' or 'length', or strategy = 'top_fraction', 'top_k' or 'top_p_softmax'"
+            )
+        return self

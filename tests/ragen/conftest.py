@@ -1,0 +1,57 @@
+"""Fixtures for everything that reads the dataset `turns`."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from schemas.datasets import TURNS
+
+DEFAULT_TURN: dict[str, Any] = {
+    "group_id": "g0",
+    "env": "fake",
+    "env_seed": 7,
+    "dynamics_seed": 1,
+    "sampling_seed": 2,
+    "member": 0,
+    "turn": 0,
+    "observation": "P _ G",
+    "is_context_start": True,
+    "prompt_ids": [1, 2],
+    "response_ids": [3, 4],
+    "behaviour_logprobs": [-0.5, -0.5],
+    "response": "<think>t</think><answer>Up</answer>",
+    "think": "t",
+    "answer": "Up",
+    "parsed_actions": ["Up"],
+    "executed_actions": ["Up"],
+    "action_rewards": [-0.1],
+    "action_effective": [True],
+    "format_ok": True,
+    "forfeited_actions": 0,
+    "action_cost": -0.1,
+    "finish_reason": "stop",
+    "status": "ok",
+    "terminated": False,
+    "truncated": False,
+    "success": False,
+    "actions_left": 10,
+    "initial_state_digest": "0" * 16,
+    "state_digest": "1" * 16,
+    "info": "{}",
+}
+
+
+def stored_turns(rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """A table of `turns`: each row is an ordinary turn but for the columns it names."""
+    full = [DEFAULT_TURN | row for row in rows]
+    for row in full:
+        row.setdefault("trajectory_id", f"{row['group_id']}-{row['member']}")
+    return pa.Table.from_pylist(full, schema=TURNS.schema)
+
+
+@pytest.fixture(scope="session")
+def make_turns() -> Callable[[Iterable[dict[str, Any]]], pa.Table]:
+    """`make_turns([{"turn": 0, "success": True}, ...]) -> pa.Table` of schema TURNS."""
+    return stored_turns
