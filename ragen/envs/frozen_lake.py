@@ -36,6 +36,9 @@ class FrozenLakeSettings(EnvironmentSettings):
     """Of each cell; the others are holes. Maps without a way to the goal are drawn again."""
     placement: Literal["random", "corners"] = "random"
     """'random': start and goal on any two frozen cells. 'corners': from the top left to the bottom right."""
+    min_distance: int = Field(1, ge=1, le=64)
+    """Fewest moves of the shortest way from start to goal; maps with a shorter one are drawn again. 1: any, as in the
+    paper, where half of all goals are at most two moves away."""
     observation: Literal["grid", "coord", "compact"] = "grid"
     """'grid': the symbols. 'coord': the symbols, and zero-based coordinates below them. 'compact': one line with the
     coordinates of player and goal, and the map of the holes."""
@@ -73,7 +76,9 @@ class FrozenLake(Environment[FrozenLakeSettings]):
         """Draw a solvable map and put the player at its start."""
         settings = self.settings
         rng = python_random(seed, "frozen lake")
-        self._lake = draw_map(settings.size, settings.frozen_probability, settings.placement, rng)
+        self._lake = draw_map(
+            settings.size, settings.frozen_probability, settings.placement, settings.min_distance, rng
+        )
         self._cell = self._lake.start
         self._chance = python_random(dynamics_seed, "frozen lake slips")
         return self.render(), {}

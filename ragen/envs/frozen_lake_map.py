@@ -78,19 +78,24 @@ class LakeMap:
 
 
 def draw_map(
-    size: int, frozen_probability: float, placement: Literal["random", "corners"], rng: random.Random
+    size: int,
+    frozen_probability: float,
+    placement: Literal["random", "corners"],
+    min_distance: int,
+    rng: random.Random,
 ) -> LakeMap:
-    """Draw lakes until one can be solved: each cell is frozen with `frozen_probability`, otherwise a hole.
+    """Draw lakes, each cell frozen with `frozen_probability` and otherwise a hole, until one has a fit way to the goal.
 
     Args:
         size: Side in cells, at least 2.
         frozen_probability: Of each cell, in (0, 1].
         placement: 'random': start and goal on two different frozen cells. 'corners': from the top left to the bottom
             right, which are then always frozen.
+        min_distance: Fewest moves that the shortest way may have, at least 1.
         rng: Its state is advanced by as much as the draws need.
 
     Raises:
-        EnvironmentFault: If none of 10,000 lakes can be solved.
+        EnvironmentFault: If none of 10,000 lakes is fit.
     """
     for _ in range(_MAX_DRAWS):
         holes = {cell for cell in range(size * size) if rng.random() >= frozen_probability}
@@ -103,9 +108,9 @@ def draw_map(
                 continue
             start, goal = rng.sample(frozen, 2)
         lake = LakeMap(size, frozenset(holes), start, goal)
-        if start in lake.distances():
+        if lake.distances().get(start, 0) >= min_distance:
             return lake
     raise EnvironmentFault(
         f"frozen_lake: none of {_MAX_DRAWS} lakes of size {size} with frozen_probability = {frozen_probability:g} has "
-        "a way to the goal; raise frozen_probability"
+        f"a way to the goal of at least {min_distance} moves; raise frozen_probability or lower min_distance"
     )

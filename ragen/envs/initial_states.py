@@ -1,6 +1,6 @@
 """Seeds of initial states that training may use: those of the evaluation panels are left out, by digest.
 
-    panel digests --fresh_env_seed--> env_seed of a training group
+panel digests --fresh_env_seed--> env_seed of a training group
 """
 
 from ragen.envs.base import EnvironmentSettings

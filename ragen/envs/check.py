@@ -1,0 +1,314 @@
+"""`check`: does an environment keep the conventions that stored, replayable rollouts rely on?
+
+It plays random episodes and compares; it never looks inside. Every registered environment passes it, and whoever
+adds one runs it first (`check(settings)`, or `ragen envs --check`).
+
+    settings -> random episodes -> findings
+"""
+
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import mode
+from typing import Any
+
+import numpy as np
+
+from ragen.envs.base import Environment, EnvironmentSettings
+from ragen.envs.make import make
+from ragen.errors import EnvironmentFault
+from ragen.registry import ENVIRONMENTS, load
+from ragen.seeding import python_random
+
+_NUM_SEEDS = 8
+_MAX_STEPS = 40
+_STEPS_TO_AN_END = 400
+_NO_ACTION = "no such action"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A convention that is broken: which, and what was found."""
+
+    rule: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.found}"
+
+
+Rule = Callable[[EnvironmentSettings], Iterator[str]]
+"""Yields a sentence for everything it finds broken; its function's name, in words, is the rule's name."""
+
+
+def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -> list[Finding]:
+    """Check the environment that `settings` describe.
+
+    Args:
+        settings: Of any registered environment.
+        should_start_process: Also compare with another process under another hash seed; takes about a second.
+
+    Returns:
+        What is broken; empty if all is well. What random play does not meet (an end of the episode, most often) is not
+        checked. An exception that a rule meets is a finding of that rule.
+
+    Raises:
+        ConfigError: If no environment of that type is registered.
+    """
+    load(ENVIRONMENTS, settings.type)
+    rules = RULES + ((_same_in_another_process,) if should_start_process else ())
+    return [finding for rule in rules for finding in _apply(rule, settings)]
+
+
+def trace(settings: EnvironmentSettings, seed: int, dynamics_seed: int, max_steps: int = _MAX_STEPS) -> list[Any]:
+    """Play one random episode, its actions a function of `seed` alone, and tell all that an agent could see.
+
+    Returns:
+        JSON-serialisable: the first observation, info, digest, rules and actions, then for every step its action,
+        results and digest. Ends with the episode or after `max_steps`.
+    """
+    return list(_play(make(settings), seed, dynamics_seed, max_steps))
+
+
+def _apply(rule: Rule, settings: EnvironmentSettings) -> Iterator[Finding]:
+    name = rule.__name__.strip("_").replace("_", " ")
+    try:
+        for found in rule(settings):
+            yield Finding(name, found)
+    except Exception as error:  # an environment may break its rules by raising anything; that too is a finding
+        yield Finding(name, f"raised {type(error).__name__}: {error}")
+
+
+def _play(environment: Environment[Any], seed: int, dynamics_seed: int, max_steps: int = _MAX_STEPS) -> Iterator[Any]:
+    observation, info = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    yield [observation, info, environment.state_digest(), environment.rules(), list(environment.actions)]
+    rng = python_random(seed, "random player")
+    for _ in range(max_steps):
+        action = rng.choice(environment.actions)
+        observation, reward, terminated, truncated, info = environment.step(action)
+        yield [action, observation, reward, terminated, truncated, info, environment.state_digest()]
+        if terminated:
+            break
+
+
+def _settings_survive_json(settings: EnvironmentSettings) -> Iterator[str]:
+    settings_type = load(ENVIRONMENTS, settings.type).settings_type
+    if settings_type.model_validate_json(settings.model_dump_json()) != settings:
+        yield "settings that were written as JSON and read again are not equal to those written"
+
+
+def _nothing_before_reset(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    try:
+        environment.step(_NO_ACTION)
+    except EnvironmentFault:
+        return
+    yield "a step before the first reset is not refused with EnvironmentFault"
+
+
+def _reset_and_step_conventions(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    for seed in range(_NUM_SEEDS):
+        observation, info = environment.reset(seed=seed, dynamics_seed=seed)
+        yield from _wrong_results(environment, observation, info)
+        if environment.is_success is not False:
+            yield f"seed {seed}: is_success is {environment.is_success!r} at the start"
+        rng = python_random(seed, "random player")
+        for _ in range(_MAX_STEPS):
+            before = environment.state_digest()
+            observation, reward, terminated, truncated, info = environment.step(rng.choice(environment.actions))
+            yield from _wrong_results(environment, observation, info)
+            if not isinstance(reward, float) or not math.isfinite(reward):
+                yield f"reward {reward!r} is not a finite float"
+            if not isinstance(terminated, bool) or truncated is not False:
+                yield f"terminated {terminated!r} must be a bool and truncated {truncated!r} False"
+            has_changed = environment.state_digest() != before
+            if info.get("effective") is not has_changed:
+                yield f"info['effective'] is {info.get('effective')!r} where 'the digest changes' is {has_changed}"
+            if terminated:
+                break
+
+
+def _wrong_results(environment: Environment[Any], observation: object, info: object) -> Iterator[str]:
+    if not isinstance(observation, str) or observation != environment.render():
+        yield f"observation {observation!r} is not the text that render() gives"
+    if not isinstance(info, dict) or json.loads(json.dumps(info, allow_nan=False)) != info:
+        yield f"info {info!r} is not a dict that survives JSON"
+    if not isinstance(environment.is_success, bool):
+        yield f"is_success {environment.is_success!r} is not a bool"
+    if not re.fullmatch("[0-9a-f]{16}", environment.state_digest()):
+        yield f"state_digest {environment.state_digest()!r} is not 16 hexadecimal digits"
+
+
+def _actions_can_be_named(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    for seed in range(_NUM_SEEDS):
+        environment.reset(seed=seed)
+        actions = environment.actions
+        if not isinstance(actions, tuple) or not actions or len(set(map(str.casefold, actions))) < len(actions):
+            yield f"actions {actions!r} must be a tuple of at least one name, all different whatever their case"
+        for action in actions:
+            if action != " ".join(action.split()) or not action or re.search(r"[|<>]", action):
+                yield f"action {action!r} cannot stand in an answer: no '|', '<', '>', line ends or outer blanks"
+        if not all(action in environment.rules() for action in actions):
+            yield f"rules() does not name every one of the actions {', '.join(actions)}"
+
+
+def _unknown_actions_are_refused(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    environment.reset(seed=0)
+    before = environment.state_digest()
+    try:
+        environment.step(_NO_ACTION)
+        yield f"step({_NO_ACTION!r}) is not refused with EnvironmentFault"
+    except EnvironmentFault:
+        if environment.state_digest() != before:
+            yield "an action that was refused has changed the state"
+
+
+def _the_end_is_the_end(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    for seed in range(_NUM_SEEDS):
+        *_, last = _play(environment, seed, seed, _STEPS_TO_AN_END)
+        has_ended = len(last) == 7 and last[3]
+        if environment.is_success and not has_ended:
+            yield f"seed {seed}: success without an end"
+        if has_ended:
+            try:
+                environment.step(environment.actions[0])
+                yield f"seed {seed}: a step after the end is not refused with EnvironmentFault"
+            except EnvironmentFault:
+                continue
+
+
+def _same_seeds_same_episode(settings: EnvironmentSettings) -> Iterator[str]:
+    used = make(settings)
+    for seed in range(_NUM_SEEDS):
+        expected = trace(settings, seed, seed)
+        if list(_play(used, seed, seed)) != expected:
+            yield f"seed {seed}: an instance that was used before plays another episode than a new one"
+        left, right = make(settings), make(settings)
+        other = _play(right, seed + 1, seed + 1)
+        for event, wanted in zip(_play(left, seed, seed), expected, strict=True):
+            next(other, None)
+            if event != wanted:
+                yield f"seed {seed}: another instance that plays at the same time changes this one's episode"
+                break
+
+
+def _members_share_their_start(settings: EnvironmentSettings) -> Iterator[str]:
+    for seed in range(_NUM_SEEDS):
+        starts = [trace(settings, seed, member, max_steps=0) for member in range(_NUM_SEEDS)]
+        if any(start != starts[0] for start in starts):
+            yield f"seed {seed}: members with different dynamics seeds do not start alike"
+
+
+def _chance_is_each_members_own(settings: EnvironmentSettings) -> Iterator[str]:
+    has_chance = make(settings).has_chance
+    episodes = [[trace(settings, seed, member) for member in range(4 * _NUM_SEEDS)] for seed in range(_NUM_SEEDS)]
+    differs = any(member != members[0] for members in episodes for member in members)
+    if has_chance and not differs:
+        yield "has_chance is True, but the same actions end alike under every dynamics seed: members share their chance"
+    if differs and not has_chance:
+        yield "has_chance is False, but the same actions end differently under different dynamics seeds"
+
+
+def _seeds_give_different_starts(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    starts = set()
+    for seed in range(16 * _NUM_SEEDS):
+        environment.reset(seed=seed)
+        starts.add(environment.state_digest())
+    limit = environment.num_initial_states
+    if len(starts) < 2:
+        yield f"{16 * _NUM_SEEDS} seeds give one and the same initial state"
+    if limit is not None and len(starts) > limit:
+        yield f"{len(starts)} different initial states, more than num_initial_states = {limit}"
+
+
+def _looking_changes_nothing(settings: EnvironmentSettings) -> Iterator[str]:
+    expected = trace(settings, 0, 0)
+    environment = make(settings)
+    for event, wanted in zip(_play(environment, 0, 0), expected, strict=True):
+        looks = [(environment.render(), environment.rules(), environment.state_digest()) for _ in range(2)]
+        is_same_picture = np.array_equal(environment.render_rgb(), environment.render_rgb())
+        if event != wanted or looks[0] != looks[1] or not is_same_picture:
+            yield "looking at the state (render, render_rgb, rules, state_digest) changes it, or changes the chance"
+            return
+
+
+def _pictures_are_rgb(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    environment.reset(seed=0)
+    picture = environment.render_rgb()
+    is_rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3 and min(picture.shape) > 0
+    if not is_rgb:
+        yield f"render_rgb() gives {picture.dtype} {list(picture.shape)}, not uint8 [height, width, 3]"
+    elif picture.min() == picture.max():
+        yield "render_rgb() gives a picture of one colour"
+
+
+def _global_generators_are_left_alone(settings: EnvironmentSettings) -> Iterator[str]:
+    before = random.getstate(), _numpy_state()
+    trace(settings, 0, 0)
+    after = random.getstate(), _numpy_state()
+    for name, was, became in zip(("random", "numpy.random"), before, after, strict=True):
+        if was != became:
+            yield f"an episode draws from the global generator of {name}, or seeds it"
+
+
+def _action_cost_is_a_lower_bound(settings: EnvironmentSettings) -> Iterator[str]:
+    cost = make(settings).action_cost
+    steps = [step for seed in range(_NUM_SEEDS) for step in trace(settings, seed, seed)[1:]]
+    rewards = [reward for _, _, reward, *_ in steps]
+    idle = [reward for _, _, reward, _, _, info, _ in steps if not info["effective"]]
+    ordinary = min([mode(rewards), *idle])  # what most actions pay, and those that change nothing
+    if not cost <= min(0.0, ordinary):
+        yield f"action_cost is {cost:g}, but an ordinary action pays {ordinary:g}: not acting would pay better"
+
+
+def _same_in_another_process(settings: EnvironmentSettings) -> Iterator[str]:
+    program = (
+        "import json, sys; from ragen.envs.check import trace; from ragen.registry import ENVIRONMENTS, load; "
+        "settings = load(ENVIRONMENTS, sys.argv[1]).settings_type.model_validate_json(sys.argv[2]); "
+        "sys.stdout.write(json.dumps([trace(settings, seed, seed) for seed in range(int(sys.argv[3]))]))"
+    )
+    arguments = [settings.type, settings.model_dump_json(), str(_NUM_SEEDS)]
+    hash_seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    child = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=environment, check=False
+    )
+    if child.returncode != 0:
+        yield f"the other process failed: {child.stderr.strip().splitlines()[-1:]}"
+    elif json.loads(child.stdout) != [trace(settings, seed, seed) for seed in range(_NUM_SEEDS)]:
+        yield "the same seeds give other episodes in a process with another hash seed"
+
+
+RULES: tuple[Rule, ...] = (
+    _settings_survive_json,
+    _nothing_before_reset,
+    _reset_and_step_conventions,
+    _actions_can_be_named,
+    _unknown_actions_are_refused,
+    _the_end_is_the_end,
+    _same_seeds_same_episode,
+    _members_share_their_start,
+    _chance_is_each_members_own,
+    _seeds_give_different_starts,
+    _looking_changes_nothing,
+    _pictures_are_rgb,
+    _global_generators_are_left_alone,
+    _action_cost_is_a_lower_bound,
+)
+"""In the order in which their findings are reported."""
+
+
+def _numpy_state() -> list[Any]:
+    return [part.tolist() if isinstance(part, np.ndarray) else part for part in np.random.get_state(legacy=True)]
