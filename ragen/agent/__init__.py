@@ -1,0 +1,9 @@
+"""The agent: how observations become prompts of token ids, and responses become actions.
+
+prompt     the text of a turn's user message
+template   the append-only pieces of a tokenizer's chat template
+context    a trajectory's context as token ids, grown by appending
+parser     a response's reasoning and actions; never raises
+
+    observation -> prompt -> context -> (engine) -> parser -> environment
+"""

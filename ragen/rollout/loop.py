@@ -1,0 +1,133 @@
+"""The rollout loop: a shard of episodes played side by side, turn by turn.
+
+    episodes -> prompts -> session.generate -> parse, step -> rows of `turns`
+
+Every turn all live episodes are answered in one call of the engine. An episode that ends leaves; the others do not
+notice, because tokens depend on nothing but an episode's own seeds and context.
+"""
+
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+from transformers import PreTrainedTokenizerBase
+
+from ragen.agent.context import ContextBuilder
+from ragen.config.agent import AgentConfig
+from ragen.config.rollout import SamplingConfig
+from ragen.envs import make
+from ragen.envs.base import EnvironmentSettings
+from ragen.errors import EngineError
+from ragen.rollout.engine import Request, Response, RolloutSession
+from ragen.rollout.episode import Episode, LiveEpisode, Row
+from ragen.seeding import derive_seed, token_uniforms
+from schemas.datasets import TURNS
+
+__all__ = ["Episode", "play"]
+
+
+def play(
+    session: RolloutSession,
+    contexts: ContextBuilder,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: EnvironmentSettings,
+    agent: AgentConfig,
+    sampling: SamplingConfig,
+    max_context_tokens: int,
+    episodes: Sequence[Episode],
+    deadline_s: float | None = None,
+) -> pa.Table:
+    """Play episodes to their ends.
+
+    An episode whose context has no room for a longest response ends with a turn of status 'truncated'; those that live
+    when the deadline has passed end with one of status 'timeout' (a call of the engine is not interrupted).
+
+    Args:
+        session: Answers prompts; not closed here.
+        contexts: Made for this tokenizer and `agent`.
+        tokenizer: Turns response ids to text.
+        settings: Of the environment that is played.
+        agent: Limits of turns and actions, and the response's form.
+        sampling: Longest response.
+        max_context_tokens: Prompt and response together.
+        episodes: With unique trajectory ids.
+        deadline_s: Seconds from now; None: no limit.
+
+    Returns:
+        Dataset `turns`: the rows of an episode together, in the order of `episodes`. No episodes: no rows.
+
+    Raises:
+        EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
+    """
+    assert contexts.agent == agent, "the contexts were built for another agent"
+    stop_at = None if deadline_s is None else time.monotonic() + deadline_s
+    all_episodes = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
+    _share_initial_digests(all_episodes)
+    while live := [episode for episode in all_episodes if not episode.is_over]:
+        if stop_at is not None and time.monotonic() >= stop_at:
+            for episode in live:
+                episode.end_without_response("timeout", {"error": f"deadline of {deadline_s} s passed"})
+            break
+        asked, requests = _ask(live, sampling, max_context_tokens)
+        responses = _answer(session, requests) if requests else []
+        texts = _texts(tokenizer, responses, contexts.stop_token_ids)
+        for episode, response, text in zip(asked, responses, texts, strict=True):
+            episode.respond(response, text)
+    return _table([row for episode in all_episodes for row in episode.rows])
+
+
+def _share_initial_digests(episodes: list[LiveEpisode]) -> None:
+    # A member whose reset failed never saw its first state, but its group did: groups have one initial state.
+    seen = {episode.episode.group_id: episode.initial_digest for episode in episodes if not episode.is_over}
+    for episode in episodes:
+        for row in episode.rows:
+            row["initial_state_digest"] = seen.get(episode.episode.group_id, episode.initial_digest)
+
+
+def _ask(
+    live: list[LiveEpisode], sampling: SamplingConfig, max_context_tokens: int
+) -> tuple[list[LiveEpisode], list[Request]]:
+    asked, requests = [], []
+    for episode in live:
+        prompt_ids = episode.prompt()
+        num_needed = len(prompt_ids) + sampling.max_response_tokens
+        if num_needed > max_context_tokens:
+            reason = f"context full: {num_needed} tokens needed, max_context_tokens = {max_context_tokens}"
+            episode.end_without_response("truncated", {"error": reason})
+            continue
+        seed = episode.episode.sampling_seed
+        asked.append(episode)
+        requests.append(
+            Request(
+                sequence_id=episode.episode.trajectory_id,
+                prompt_ids=prompt_ids,
+                uniforms=token_uniforms(seed, episode.turn, sampling.max_response_tokens),
+                seed=derive_seed(seed, "turn", episode.turn),
+            )
+        )
+    return asked, requests
+
+
+def _answer(session: RolloutSession, requests: list[Request]) -> list[Response]:
+    responses = session.generate(requests)
+    if len(responses) != len(requests):
+        raise EngineError(f"the engine gave {len(responses)} responses to {len(requests)} requests")
+    for request, response in zip(requests, responses, strict=True):
+        if len(response.token_ids) != len(response.logprobs):
+            raise EngineError(
+                f"the engine gave {len(response.logprobs)} log-probs for {len(response.token_ids)} tokens of "
+                f"{request.sequence_id}; every sampled token needs one"
+            )
+    return responses
+
+
+def _texts(tokenizer: PreTrainedTokenizerBase, responses: list[Response], stop_token_ids: tuple[int, ...]) -> list[str]:
+    spoken = [r.token_ids[:-1] if r.token_ids and r.token_ids[-1] in stop_token_ids else r.token_ids for r in responses]
+    # Special tokens inside a response stay visible: they break its form, as they should. Text is stored as spoken,
+    # so spaces before punctuation are not tidied away.
+    return tokenizer.batch_decode(spoken, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def _table(rows: list[Row]) -> pa.Table:
+    columns = [pa.array([row[column.name] for row in rows], column.type) for column in TURNS.columns]
+    return pa.Table.from_arrays(columns, schema=TURNS.schema)
