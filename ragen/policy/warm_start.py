@@ -1,0 +1,245 @@
+"""`imitate`: the warm start of the embedded policy, supervised learning on the decisions of a mediocre player.
+
+The player knows the format and the rules and decides badly, so reinforcement learning begins with well-formed
+responses, low success and varied returns. Prompts are made by the rollouts' own context builder, so what is imitated
+is what will be sampled; the states that evaluation panels hold are never demonstrated.
+
+    demonstrations -> (context, response) tokens -> next-token loss on the response -> Hugging Face folder
+
+Suffixes: B examples, T tokens of the padded example, R response tokens of the batch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
+
+from ragen.agent.context import ContextBuilder
+from ragen.agent.parser import format_response
+from ragen.config.agent import AgentConfig
+from ragen.config.policy import TinyPolicy
+from ragen.config.update import OptimiserConfig
+from ragen.envs import make
+from ragen.envs.base import EnvironmentSettings
+from ragen.envs.initial_states import fresh_env_seed
+from ragen.errors import ConfigError
+from ragen.learn.optimisers import ModelOptimiser, learning_rate_factor
+from ragen.policy.tiny import make_model
+from ragen.policy.tokenizer import make_tokenizer
+from ragen.registry import DEMONSTRATORS, load
+from ragen.seeding import derive_seed, dynamics_seed, python_random
+
+_BUCKET_BATCHES = 16
+"""Batches that are sorted by length together: more save padding, fewer mix lengths better."""
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Demonstrated turns as tokens, and how well their player played.
+
+    Attributes:
+        prompts: The whole context before each response. [turns][num_prompt_tokens]
+        responses: The response with its end token. [turns][num_response_tokens]
+        successes: Did each episode succeed? [episodes]
+    """
+
+    prompts: list[list[int]] = field(default_factory=list)
+    responses: list[list[int]] = field(default_factory=list)
+    successes: list[bool] = field(default_factory=list)
+
+
+def imitate(
+    config: TinyPolicy,
+    environment: EnvironmentSettings,
+    agent: AgentConfig,
+    max_response_tokens: int,
+    excluded: frozenset[str],
+    folder: str | Path,
+    on_progress: Callable[[int, int], None] | None = None,
+    num_threads: int | None = None,
+) -> dict[str, float]:
+    """Make the embedded policy, teach it to imitate demonstrations, and save it.
+
+    Args:
+        config: The policy's size, the demonstrations and the schedule.
+        environment: What is demonstrated.
+        agent: How observations become prompts, as in the rollouts.
+        max_response_tokens: As in the rollouts; no demonstrated response is longer.
+        excluded: Digests of initial states that are never demonstrated (those of the evaluation panels).
+        folder: Where config, weights (safetensors) and tokenizer go.
+        on_progress: Called with (steps done, steps in all).
+        num_threads: Threads of torch while it learns; None leaves them as they are. Part of what decides the last bits.
+
+    Returns:
+        Headline numbers: `num_turns` and `num_episodes` demonstrated, `demonstration_success` (share of those
+        episodes), `loss` (nats a response token) and `token_accuracy` over the last tenth of the steps (absent with
+        no steps), `num_parameters`, `vocabulary_size`.
+
+    Raises:
+        ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
+    """
+    tokenizer = make_tokenizer()
+    model = make_model(config, tokenizer)
+    needed = min(config.demonstration_turns, config.warm_start_steps * config.warm_start_batch_size)
+    demonstrations = demonstrate_turns(config, environment, agent, max_response_tokens, excluded, tokenizer, needed)
+    num_threads_before = torch.get_num_threads()
+    torch.set_num_threads(num_threads or num_threads_before)
+    try:
+        learned = _learn(model, demonstrations, config, on_progress)
+    finally:
+        torch.set_num_threads(num_threads_before)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return {
+        "num_turns": float(len(demonstrations.prompts)),
+        "num_episodes": float(len(demonstrations.successes)),
+        "demonstration_success": float(np.mean(demonstrations.successes)) if demonstrations.successes else 0.0,
+        "num_parameters": float(model.num_parameters()),
+        "vocabulary_size": float(len(tokenizer)),
+        **learned,
+    }
+
+
+def demonstrate_turns(
+    config: TinyPolicy,
+    environment: EnvironmentSettings,
+    agent: AgentConfig,
+    max_response_tokens: int,
+    excluded: frozenset[str],
+    tokenizer: PreTrainedTokenizerFast,
+    num_turns: int,
+) -> Demonstrations:
+    """Play whole episodes by demonstration until there are at least `num_turns` turns.
+
+    Raises:
+        ConfigError: As `imitate`.
+    """
+    player = load(DEMONSTRATORS, environment.type)
+    world = make(environment)
+    contexts = ContextBuilder(tokenizer, agent, max_response_tokens)
+    played = Demonstrations()
+    for episode in count():
+        if len(played.prompts) >= num_turns:
+            break
+        env_seed = fresh_env_seed(environment, config.seed, "warm start", episode, excluded=excluded)
+        observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, 0))
+        rng = python_random(config.seed, "demonstrations", episode)
+        context = contexts.start(world)
+        actions_left, reward, is_over = agent.max_actions, None, False
+        for _ in range(agent.max_turns):
+            context.observe(observation, actions_left=actions_left, reward=reward, had_invalid_action=False)
+            decision = player(world, config.demonstration_skill, rng)
+            # What is said is cut at a turn's limit, which never changes, but not at the actions left, which the
+            # 'state' prompt does not show; those are only not carried out, as in a rollout.
+            actions = decision.actions[: agent.max_actions_per_turn]
+            text = format_response(decision.think, actions, agent)
+            response_ids = [*tokenizer.encode(text, add_special_tokens=False), contexts.stop_token_ids[0]]
+            _check_length(response_ids, max_response_tokens)
+            played.prompts.append(list(context.token_ids))
+            played.responses.append(response_ids)
+            context.respond(response_ids)
+            reward = 0.0
+            for action in actions[:actions_left]:
+                observation, gain, terminated, truncated, _ = world.step(action)
+                reward += gain
+                actions_left -= 1
+                is_over = terminated or truncated
+                if is_over:
+                    break
+            if is_over or actions_left == 0:
+                break
+        played.successes.append(world.is_success)
+    return played
+
+
+def _check_length(response_ids: list[int], max_response_tokens: int) -> None:
+    if len(response_ids) > max_response_tokens:
+        raise ConfigError(
+            f"a demonstrated response takes {len(response_ids)} tokens, more than rollout.max_response_tokens = "
+            f"{max_response_tokens}: raise that to at least {len(response_ids)}"
+        )
+
+
+def _learn(
+    model: Qwen2ForCausalLM,
+    demonstrations: Demonstrations,
+    config: TinyPolicy,
+    on_progress: Callable[[int, int], None] | None,
+) -> dict[str, float]:
+    """Train in place on `warm_start_steps` batches; nothing at all with 0 steps."""
+    steps = config.warm_start_steps
+    if steps == 0:
+        return {}
+    schedule = OptimiserConfig(
+        type="muon",
+        matrix_learning_rate=config.matrix_learning_rate,
+        momentum=0.95,
+        learning_rate=config.learning_rate,
+        beta2=0.98,
+        warmup_iterations=20,
+        decay="linear",
+        final_fraction=0.05,
+    )
+    optimiser = ModelOptimiser(model, schedule)
+    lengths = [len(p) + len(r) for p, r in zip(demonstrations.prompts, demonstrations.responses, strict=True)]
+    batches = _batches(lengths, config.warm_start_batch_size, derive_seed(config.seed, "batches"))
+    losses, accuracies = [], []
+    model.train()
+    for step in range(steps):
+        loss, accuracy = _response_loss(model, demonstrations, next(batches))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step(learning_rate_factor(schedule, step, steps))
+        losses.append(loss.item())
+        accuracies.append(accuracy)
+        if on_progress is not None:
+            on_progress(step + 1, steps)
+    model.eval()
+    tail = max(1, steps // 10)
+    return {"loss": float(np.mean(losses[-tail:])), "token_accuracy": float(np.mean(accuracies[-tail:]))}
+
+
+def _response_loss(
+    model: Qwen2ForCausalLM, demonstrations: Demonstrations, rows: list[int]
+) -> tuple[torch.Tensor, float]:
+    """Mean over the batch's response tokens of -log p(token | everything before it), and the share guessed right.
+
+    Logits are computed at the R positions that predict a response token only. Padding stands on the right, where no
+    causal attention looks, so no attention mask is needed.
+    """
+    tokens = [demonstrations.prompts[row] + demonstrations.responses[row] for row in rows]
+    width = max(map(len, tokens))
+    assert model.config.pad_token_id is not None
+    ids_BT = torch.full((len(rows), width), model.config.pad_token_id)
+    predicts_BT = torch.zeros((len(rows), width), dtype=torch.bool)
+    for i, row in enumerate(rows):
+        ids_BT[i, : len(tokens[i])] = torch.tensor(tokens[i])
+        predicts_BT[i, len(demonstrations.prompts[row]) - 1 : len(tokens[i]) - 1] = True
+    hidden_BT = model.model(input_ids=ids_BT, use_cache=False).last_hidden_state
+    logits_RV = model.lm_head(hidden_BT[predicts_BT])
+    targets_R = ids_BT.roll(-1, dims=1)[predicts_BT]
+    accuracy = (logits_RV.detach().argmax(-1) == targets_R).float().mean().item()
+    return F.cross_entropy(logits_RV, targets_R), accuracy
+
+
+def _batches(lengths: Sequence[int], batch_size: int, seed: int) -> Iterator[list[int]]:
+    """Row numbers of one batch after the other, without end: every row once a pass, rows of like length together.
+
+    Each pass is shuffled, cut into buckets of a few batches, sorted by length within the bucket, and its batches
+    shuffled again. Rows left over after the last whole batch wait for another pass; fewer rows than a batch are one.
+    """
+    random = np.random.Generator(np.random.Philox(seed))
+    lengths_of = np.asarray(lengths)
+    whole = max(1, len(lengths_of) // batch_size) * batch_size
+    while True:
+        order = random.permutation(len(lengths_of))[:whole]
+        buckets = np.split(order, range(batch_size * _BUCKET_BATCHES, len(order), batch_size * _BUCKET_BATCHES))
+        order = np.concatenate([bucket[np.argsort(lengths_of[bucket], kind="stable")] for bucket in buckets])
+        batches = np.split(order, range(batch_size, len(order), batch_size))
+        for index in random.permutation(len(batches)):
+            yield batches[index].tolist()
