@@ -1,0 +1,57 @@
+"""Drawing tokens: inverse transform sampling, so that given numbers in [0, 1) choose the tokens.
+
+A random number generator would tie a token to its place in the batch; a number of its own ties it to nothing but its
+trajectory and turn.
+
+    logits_BV, uniforms_B -> tokens_B, logprobs_B
+
+Tensor suffixes: B rows, V vocabulary.
+"""
+
+import torch
+from torch import Tensor
+
+
+def draw_tokens(logits_BV: Tensor, uniforms_B: Tensor, temperature: float, top_p: float) -> tuple[Tensor, Tensor]:
+    """Draw one token a row.
+
+    The token is the first, in ascending id, whose cumulative probability passes `uniform * total`; the cumulative sum
+    is in float64, and a token of probability 0 is never drawn.
+
+    Args:
+        logits_BV: Of any floating type; the arithmetic is float32, sums float64.
+        uniforms_B: Numbers in [0, 1), float64; not looked at where temperature = 0.
+        temperature: Divides the logits. 0: the most probable token, the first of equals.
+        top_p: Draw from the smallest set of most probable tokens whose probabilities add up to at least this; of
+            tokens equally probable at the edge the smaller ids enter.
+
+    Returns:
+        Tokens, int64 [B], and log-probabilities, float32 [B], nats: of the distribution drawn from (temperature and
+        top_p included), at temperature 0 of the unscaled one. Logits that are not finite give a log-probability that
+        is not finite.
+    """
+    logits_BV = logits_BV.float()
+    if temperature == 0.0:
+        tokens_B = logits_BV.argmax(-1)
+        logprobs_B = logits_BV.log_softmax(-1).gather(-1, tokens_B[:, None])[:, 0]
+        return tokens_B, logprobs_B
+    probs_BV = torch.softmax(logits_BV if temperature == 1.0 else logits_BV / temperature, -1)
+    if top_p < 1.0:
+        probs_BV = _nucleus(probs_BV, top_p)
+    cumulative_BV = probs_BV.cumsum(-1, dtype=torch.float64)
+    total_B1 = cumulative_BV[:, -1:].contiguous()
+    # A number just below 1 may round to the total itself, which no cumulative sum passes.
+    below_total_B1 = torch.nextafter(total_B1, torch.zeros_like(total_B1))
+    targets_B1 = torch.minimum(uniforms_B[:, None] * total_B1, below_total_B1)
+    tokens_B1 = torch.searchsorted(cumulative_BV, targets_B1, right=True)
+    tokens_B1.clamp_(max=probs_BV.shape[-1] - 1)  # only logits that are not finite get here
+    logprobs_B1 = (probs_BV.gather(-1, tokens_B1) / total_B1).log()
+    return tokens_B1[:, 0], logprobs_B1[:, 0].float()
+
+
+def _nucleus(probs_BV: Tensor, top_p: float) -> Tensor:
+    """Zero what is outside the smallest set of probability >= top_p; the rest is not renormalised."""
+    descending_BV, ids_BV = probs_BV.sort(dim=-1, descending=True, stable=True)
+    before_BV = descending_BV.cumsum(-1, dtype=torch.float64) - descending_BV
+    kept_BV = torch.where(before_BV < top_p, descending_BV, 0.0)
+    return torch.zeros_like(probs_BV).scatter_(-1, ids_BV, kept_BV)
