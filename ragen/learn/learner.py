@@ -34,11 +34,13 @@ class UpdateResult:
 
     Attributes:
         samples: Dataset `samples`, a row a trajectory, in the order given.
-        metrics: Name -> value; names begin with `update/`.
+        metrics: Name -> value; names begin with `update/`. A function of the update's inputs, like the samples.
+        timings: Name -> seconds, or tokens a second. Volatile, so kept apart.
     """
 
     samples: pa.Table
     metrics: dict[str, float]
+    timings: dict[str, float]
 
 
 class Learner(Protocol):

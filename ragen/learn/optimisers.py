@@ -4,7 +4,7 @@ OptimiserConfig, iteration -> learning_rate_factor
 model, OptimiserConfig -> ModelOptimiser -> step; state_tensors -> checkpoint
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -154,7 +154,7 @@ class ModelOptimiser:
             for slot, value in slots.items()
         }
 
-    def load_state_tensors(self, tensors: dict[str, Tensor]) -> None:
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up a state that `state_tensors` gave.
 
         Raises:

@@ -1,0 +1,105 @@
+"""Scoring: log-probabilities and entropies of response tokens under a model, by forward passes over micro-batches.
+
+The output layer runs at the positions that predict a response token and nowhere else: with prompts of half a sequence
+that halves the largest matrix of a pass.
+
+Legend: S segments of a micro-batch, T tokens, M response tokens of it, V vocabulary, H hidden size, N response tokens
+of the update.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from ragen.errors import PolicyError
+from ragen.learn.batches import MicroBatch
+from ragen.objectives.losses import entropy
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a policy makes of the tokens of an update, on the CPU.
+
+    Attributes:
+        logprobs_N: Of each response token, nats. float32
+        entropy_N: Of the distribution that it was drawn from, nats. float32
+    """
+
+    logprobs_N: Tensor
+    entropy_N: Tensor
+
+
+def arithmetic(device: torch.device, dtype: str) -> AbstractContextManager:
+    """A context in which forward passes compute in 'float32' or, by autocast, in 'bfloat16'."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == "bfloat16")
+
+
+def response_logprobs(model: PreTrainedModel, batch: MicroBatch, temperature: float) -> Tensor:
+    """Normalised log-probabilities at every position that predicts a response token.
+
+    Args:
+        model: A causal language model whose logits are a linear map of its last hidden state (`check_output_layer`).
+        batch: Padded on the right; with causal attention that needs no mask.
+        temperature: Divides the logits; 0 stands for 1, as for behaviour log-probs.
+
+    Returns:
+        float32 [M, V]
+    """
+    return torch.log_softmax(_logits(model, batch) / (temperature or 1.0), dim=-1)
+
+
+def chosen(logprobs_MV: Tensor, batch: MicroBatch) -> Tensor:
+    """Log-probabilities of the response tokens themselves, [M]."""
+    return logprobs_MV.gather(1, batch.target_M[:, None])[:, 0]
+
+
+def hidden_states(backbone: torch.nn.Module, batch: MicroBatch) -> Tensor:
+    """Last hidden states at the positions that predict a response token, [M, H]."""
+    hidden_STH = backbone(input_ids=batch.token_ids_ST, use_cache=False).last_hidden_state
+    return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_M)
+
+
+@torch.no_grad()
+def score(model: PreTrainedModel, batches: Sequence[MicroBatch], num_tokens: int, temperature: float) -> Scores:
+    """Score all response tokens of an update.
+
+    Args:
+        model: The policy, or a reference.
+        batches: They hold every token once.
+        num_tokens: N.
+        temperature: The rollout's.
+    """
+    logprobs_N, entropy_N = torch.zeros(num_tokens), torch.zeros(num_tokens)
+    for batch in batches:
+        logprobs_MV = response_logprobs(model, batch, temperature)
+        index_M = batch.token_M.cpu()
+        logprobs_N[index_M] = chosen(logprobs_MV, batch).cpu()
+        entropy_N[index_M] = entropy(logprobs_MV).cpu()
+    return Scores(logprobs_N, entropy_N)
+
+
+@torch.no_grad()
+def check_output_layer(model: PreTrainedModel) -> None:
+    """Make sure that logits are the output layer applied to the last hidden state, as scoring takes for granted.
+
+    Raises:
+        PolicyError: If the model scales, caps or otherwise changes its logits.
+    """
+    output = model.get_output_embeddings()
+    token_ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size
+    if output is not None:
+        ours = output(model.base_model(input_ids=token_ids, use_cache=False).last_hidden_state)
+        if torch.allclose(ours, model(input_ids=token_ids, use_cache=False).logits, atol=1e-4, rtol=1e-4):
+            return
+    raise PolicyError(
+        f"{type(model).__name__} does not get its logits from its last hidden state by a linear map alone (it caps or "
+        "scales them), so its log-probabilities cannot be computed at response positions only; choose another model"
+    )
+
+
+def _logits(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
+    return model.get_output_embeddings()(hidden_states(model.base_model, batch)).float()

@@ -1,0 +1,186 @@
+"""`Training`: the optimiser steps of one update, from what its losses are made of to weights that have moved.
+
+    epochs -> mini-batches (a step each) -> micro-batches: forward, weighted terms, backward -> clip, step
+
+Legend: N response tokens of the update, M those of a micro-batch, B trajectories, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ragen.config.update import UpdateConfig
+from ragen.errors import LearnerError
+from ragen.learn.batches import MicroBatch, deal, micro_batches
+from ragen.learn.checkpoint import Checkpoint
+from ragen.learn.learner import UpdateContext
+from ragen.learn.ledger import Ledger
+from ragen.learn.optimisers import ModelOptimiser, learning_rate_factor
+from ragen.learn.scoring import arithmetic, chosen, response_logprobs
+from ragen.learn.tokens import ResponseTokens
+from ragen.learn.trajectories import Trajectory
+from ragen.objectives.kl import KL_ESTIMATORS
+from ragen.objectives.losses import (
+    clipped_surrogate,
+    clipped_tokens,
+    entropy,
+    probability_ratio,
+    token_weights,
+    truncated_importance,
+    value_loss,
+)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the losses of an update are made of, by token, on the learner's device. float32 [N] each.
+
+    Attributes:
+        behaviour_logprobs_N: The sampler's.
+        old_logprobs_N: The policy's before the first step.
+        advantages_N: As they enter the loss.
+        ref_logprobs_N: The reference's; None: there is none.
+        values_N: The critic's before the first step; None: there is no critic.
+        value_targets_N: What it is fitted to; None with `values_N`.
+    """
+
+    behaviour_logprobs_N: Tensor
+    old_logprobs_N: Tensor
+    advantages_N: Tensor
+    ref_logprobs_N: Tensor | None
+    values_N: Tensor | None
+    value_targets_N: Tensor | None
+
+
+@dataclass(frozen=True)
+class Training:
+    """One update's steps.
+
+    Attributes:
+        config: The update's settings.
+        context: Where in the run it stands.
+        checkpoint: Whose policy and critic are changed in place.
+        optimisers: 'policy' and, with a critic, 'critic'.
+        trajectories: Those of the update.
+        tokens: Their response tokens.
+        targets: What the losses are made of.
+        ledger: Where what happens is noted.
+    """
+
+    config: UpdateConfig
+    context: UpdateContext
+    checkpoint: Checkpoint
+    optimisers: dict[str, ModelOptimiser]
+    trajectories: Sequence[Trajectory]
+    tokens: ResponseTokens
+    targets: Targets
+    ledger: Ledger
+
+    def run(self) -> int:
+        """Take all steps.
+
+        Returns:
+            How many of them the policy took; 0 while only the critic learns.
+
+        Raises:
+            LearnerError: If a loss or a gradient is not finite. Steps before it have been taken.
+        """
+        lengths_B = self.tokens.lengths_B
+        trainable = torch.nonzero(lengths_B)[:, 0].numpy()
+        critic_first = self.config.needs_critic and self.context.iteration < self.config.critic.warmup_updates
+        num_steps = 0
+        for epoch in range(self.config.num_epochs):
+            for hand in deal(len(trainable), self.config.num_minibatches, self.context.seed, epoch):
+                members = trainable[hand]
+                segments = np.flatnonzero(np.isin(self.tokens.segment_trajectory, members))
+                batches = micro_batches(self.tokens, segments, self.config.micro_batch_tokens)
+                batches = [batch.to(self.checkpoint.policy.device) for batch in batches]
+                own_lengths_B = torch.zeros_like(lengths_B)
+                own_lengths_B[members] = lengths_B[members]
+                if not critic_first:
+                    self._step_policy(batches, own_lengths_B)
+                    num_steps += 1
+                if self.checkpoint.critic is not None:
+                    self._step_critic(batches, own_lengths_B)
+        return num_steps
+
+    def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
+        weights_B = token_weights(lengths_B, self.config.aggregation, self.context.max_response_tokens)
+        weights_N = weights_B[self.tokens.trajectory_N].to(self.targets.old_logprobs_N)
+        loss = 0.0
+        for batch in batches:
+            weights_M = weights_N[batch.token_M]
+            with arithmetic(batch.token_M.device, self.config.dtype):
+                surrogate_M, terms_M = self._policy_terms(batch, weights_M)
+            loss += self._backward(terms_M * weights_M, surrogate_M * weights_M, batch, "policy loss")
+        self.ledger.note_step("policy_loss", loss)
+        self.ledger.note_step("gradient_norm", self._step("policy"))
+
+    def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> tuple[Tensor, Tensor]:
+        """Surrogate loss of each token, and all its terms (surrogate, KL, entropy), both before weighting. [M]"""
+        config, targets, token_M = self.config, self.targets, batch.token_M
+        logprobs_MV = response_logprobs(self.checkpoint.policy, batch, self.context.temperature)
+        logprobs_M = chosen(logprobs_MV, batch)
+        old_M, advantages_M = targets.old_logprobs_N[token_M], targets.advantages_N[token_M]
+        ratio_M = probability_ratio(logprobs_M, old_M)
+        surrogate_M = clipped_surrogate(ratio_M, advantages_M, config.clip_low, config.clip_high)
+        if config.importance_cap is not None:
+            behaviour_M = targets.behaviour_logprobs_N[token_M]
+            surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
+        is_low_M, is_high_M = clipped_tokens(ratio_M, advantages_M, config.clip_low, config.clip_high)
+        self.ledger.note_tokens(token_M, ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())
+        terms_M = surrogate_M
+        if config.kl_coefficient > 0 and config.kl_placement == "loss":
+            assert targets.ref_logprobs_N is not None
+            divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, targets.ref_logprobs_N[token_M])
+            terms_M = terms_M + config.kl_coefficient * divergence_M
+        if config.entropy_coefficient > 0:
+            terms_M = terms_M - config.entropy_coefficient * entropy(logprobs_MV)
+        return surrogate_M, terms_M
+
+    def _step_critic(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
+        critic, targets = self.checkpoint.critic, self.targets
+        assert critic is not None
+        assert targets.values_N is not None
+        assert targets.value_targets_N is not None
+        weight = 1 / int(lengths_B.sum())
+        loss = 0.0
+        for batch in batches:
+            old_M, targets_M = targets.values_N[batch.token_M], targets.value_targets_N[batch.token_M]
+            with arithmetic(batch.token_M.device, self.config.dtype):
+                values_M = critic(batch)
+            terms_M = value_loss(values_M, old_M, targets_M, self.config.critic.clip_value) * weight
+            loss += self._backward(terms_M, terms_M, batch, "value loss")
+        self.ledger.note_step("value_loss", loss)
+        self.ledger.note_step("critic_gradient_norm", self._step("critic"))
+
+    def _backward(self, terms_M: Tensor, noted_M: Tensor, batch: MicroBatch, what: str) -> float:
+        """Add to the gradients of the sum of `terms_M`; returns the sum of `noted_M`."""
+        loss = terms_M.sum()
+        if not torch.isfinite(loss):
+            culprit = int(batch.token_M[~torch.isfinite(terms_M.detach())][:1].sum())
+            raise LearnerError(
+                f"the {what} of trajectory '{self._name_of(culprit)}' is {float(loss)}, not a finite number. The "
+                "stored checkpoint is untouched; lower the learning rate or max_gradient_norm and update again"
+            )
+        loss.backward()
+        return float(noted_M.detach().sum())
+
+    def _step(self, model: str) -> float:
+        """Take the step of a model's optimiser; returns the gradient's norm before clipping."""
+        optimiser = self.optimisers[model]
+        factor = learning_rate_factor(optimiser.config, self.context.iteration, self.context.num_iterations)
+        norm = optimiser.step(factor)
+        if not np.isfinite(norm):
+            raise LearnerError(
+                f"the gradient of the {model} has norm {norm}, although every loss is finite. The stored checkpoint is "
+                "untouched; lower update.optimiser's learning rates and update again"
+            )
+        optimiser.zero_grad()
+        return norm
+
+    def _name_of(self, token: int) -> str:
+        return self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
