@@ -1,0 +1,276 @@
+"""`Store`: artifacts, datasets and runs behind one door.
+
+<store>/<kind>/<key>/        an immutable artifact: part-*.parquet or a folder's files, and manifest.json
+<store>/runs/<run>/          what people call things
+<store>/quarantine/          datasets that break their contract
+<store>/tmp/                 artifacts in the making (a local store); may be emptied when nothing runs
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ragen.errors import ConfigError, StoreError
+from ragen.store import datasets, provenance
+from ragen.store.artifacts import Artifacts, checked_name
+from ragen.store.keys import as_json
+from ragen.store.location import Location
+from ragen.store.quarantine import quarantine
+from ragen.store.runs import Runs
+from schemas.datasets import DATASETS
+from schemas.manifest import Manifest, Stage
+from schemas.validate import ContractViolation, Validator
+
+_VALIDATED: set[str] = set()
+"""Manifest digests of datasets that this process has validated on the way out."""
+
+
+class Store:
+    """A store at an fsspec address: a folder, or such as `s3://bucket/prefix`.
+
+    Cheap to make; nothing is touched before the first call. May be used by many threads and processes at once.
+
+    Attributes:
+        url: Its address, as it may be shown.
+        runs: Its runs by name.
+
+    Raises:
+        StoreError: If the address is of no known kind, or carries credentials.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._location = Location(url)
+        self._artifacts = Artifacts(self._location)
+        self.url = self._location.name
+        self.runs = Runs(self._location)
+
+    def has(self, kind: str, key: str) -> bool:
+        """Is this artifact there? Damage is noticed on reading, not here."""
+        return self._artifacts.has(kind, key)
+
+    def manifest(self, kind: str, key: str) -> Manifest:
+        """The manifest of an artifact.
+
+        Raises:
+            ArtifactMissingError: If there is no such artifact.
+            ArtifactDamagedError: If the manifest is not what was written.
+        """
+        return self._artifacts.manifest(kind, key)
+
+    def put_table(
+        self,
+        kind: str,
+        data: pa.Table | Iterable[pa.RecordBatch],
+        *,
+        key: str,
+        stage: Stage,
+        settings: dict[str, Any],
+        inputs: Mapping[str, str],
+        seed: int | None,
+        headline: Mapping[str, float] | None = None,
+        is_deterministic: bool = True,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Manifest:
+        """Validate a dataset and store it. What is there already is not written again.
+
+        Args:
+            kind: Dataset kind.
+            data: A table, or batches of one schema; these are streamed in bounded memory.
+            key: From `ragen.store.keys.stage_key`.
+            stage: What made it.
+            settings: The stage's own configuration, as JSON.
+            inputs: Role -> key of what it was made from.
+            seed: The stage's seed, where it has one.
+            headline: A few finite numbers that say what is inside.
+            is_deterministic: Would the same work give the same content again on this kind of machine?
+            provenance: Volatile facts to add, such as timings.
+
+        Returns:
+            The manifest in the store: of this data, or of an artifact that was there first.
+
+        Raises:
+            DataError: If the data break their contract; they are in quarantine then.
+            StoreError: If the store cannot be written.
+        """
+        _known_dataset(kind)
+        if self.has(kind, key):
+            return self.manifest(kind, key)
+        with self._artifacts.stage() as folder:
+            file = folder / datasets.PART_NAME
+            written = datasets.write_dataset(data, kind, file)
+            if written.violation is not None:
+                raise quarantine(self._location, [file], folder, key, written.violation) from written.violation
+            manifest = _manifest(
+                kind, key, stage, settings, inputs, seed, headline, is_deterministic, provenance,
+                dataset_version=DATASETS[kind].version,
+                num_rows=written.num_rows,
+                content_digest=written.content_digest,
+            )  # fmt: skip
+            return self._artifacts.commit(folder, manifest)
+
+    def put_folder(
+        self,
+        kind: str,
+        folder: str,
+        *,
+        key: str,
+        stage: Stage,
+        settings: dict[str, Any],
+        inputs: Mapping[str, str],
+        seed: int | None,
+        headline: Mapping[str, float] | None = None,
+        is_deterministic: bool = True,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Manifest:
+        """Store a copy of all files in a local folder, such as a checkpoint, unless the key is there already.
+
+        The arguments are those of `put_table`; the content digest is over the files' names and bytes.
+
+        Raises:
+            StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written.
+        """
+        checked_name(kind, "kind")
+        if kind in DATASETS:
+            raise StoreError(f"'{kind}' is a dataset: store it as a table, so that it is validated")
+        if self.has(kind, key):
+            return self.manifest(kind, key)
+        files = _files(Path(folder))
+        with self._artifacts.stage() as staged:
+            for file in files:
+                target = staged / file.relative_to(folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)
+            manifest = _manifest(
+                kind, key, stage, settings, inputs, seed, headline, is_deterministic, provenance,
+                dataset_version=None,
+                num_rows=None,
+                content_digest=_folder_digest(staged),
+            )  # fmt: skip
+            return self._artifacts.commit(staged, manifest)
+
+    def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A dataset, verified and validated.
+
+        Args:
+            kind: Dataset kind.
+            key: Its key.
+            columns: Those to read, in this order; None: all.
+
+        Raises:
+            ArtifactMissingError: If there is no such artifact.
+            ArtifactDamagedError: If its files or its manifest are not what was written.
+            StoreError: If it was written with another version of the schema, or the store cannot be read.
+            DataError: If the data break their contract.
+        """
+        schema = datasets.columns_schema(_known_dataset(kind), columns)
+        return pa.Table.from_batches(self.scan(kind, key, columns), schema=schema)
+
+    def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The same as `read_table`, in batches of at most 65,536 rows and in bounded memory."""
+        datasets.columns_schema(_known_dataset(kind), columns)
+        files = self._verified_files(self.manifest(kind, key))
+        return datasets.read_batches(files, kind, columns)
+
+    def local_folder(self, kind: str, key: str) -> str:
+        """A folder on this machine with the artifact's files under their own names, verified. Not to be written to.
+
+        A remote artifact is downloaded into a cache once.
+
+        Raises:
+            ArtifactMissingError: If there is no such artifact.
+            ArtifactDamagedError: If its files or its manifest are not what was written.
+        """
+        return str(self._artifacts.local_folder(self.manifest(kind, key)))
+
+    def _verified_files(self, manifest: Manifest) -> list[Path]:
+        """The dataset's files on this machine; bytes, schema version, rows and rules checked once a process."""
+        kind, key = manifest.kind, manifest.key
+        version = DATASETS[kind].version
+        if manifest.dataset_version != version:
+            raise StoreError(
+                f"{kind}/{key} was written with version {manifest.dataset_version} of the dataset '{kind}', this "
+                f"release knows version {version}: read it with the release that wrote it "
+                f"({manifest.provenance.get('versions', {}).get('starpo', 'unknown')}), or run its stage again"
+            )
+        folder = self._artifacts.local_folder(manifest)
+        files = [folder / entry.name for entry in manifest.files]
+        if manifest.manifest_digest in _VALIDATED:
+            return files
+        try:
+            num_rows = datasets.num_rows(files)
+        except pa.ArrowInvalid as error:
+            raise self._artifacts.damaged(kind, key, f"its Parquet cannot be read ({error})") from error
+        if num_rows != manifest.num_rows:
+            raise self._artifacts.damaged(kind, key, f"it has {num_rows} rows, its manifest says {manifest.num_rows}")
+        self._validate(files, manifest)
+        _VALIDATED.add(manifest.manifest_digest)
+        return files
+
+    def _validate(self, files: list[Path], manifest: Manifest) -> None:
+        validator = Validator(manifest.kind)
+        for batch in datasets.stored_batches(files):
+            validator.check(batch)
+        try:
+            validator.finish()
+        except ContractViolation as violation:
+            with self._artifacts.stage() as scratch:
+                raise quarantine(self._location, files, scratch, manifest.key, violation) from violation
+
+
+def _manifest(
+    kind: str,
+    key: str,
+    stage: Stage,
+    settings: dict[str, Any],
+    inputs: Mapping[str, str],
+    seed: int | None,
+    headline: Mapping[str, float] | None,
+    is_deterministic: bool,
+    facts: Mapping[str, Any] | None,
+    **content: Any,
+) -> Manifest:
+    return Manifest(
+        kind=kind,
+        key=key,
+        stage=stage,
+        settings=as_json(settings),
+        inputs=dict(inputs),
+        seed=seed,
+        files=(),
+        is_deterministic=is_deterministic,
+        headline=as_json(headline or {}),
+        provenance={**provenance.collect(), **as_json(facts or {})},
+        **content,
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    paths = sorted(folder.rglob("*")) if folder.is_dir() else []
+    links = [path for path in paths if path.is_symlink()]
+    if links:
+        raise StoreError(
+            f"{links[0]} is a link, and an artifact holds plain files only; replace it by what it points to"
+        )
+    files = [path for path in paths if path.is_file()]
+    if not files:
+        raise StoreError(f"{folder} is no folder with files in it, so there is nothing to store")
+    return files
+
+
+def _folder_digest(folder: Path) -> str:
+    total = hashlib.sha256()
+    for file in _files(folder):
+        with file.open("rb") as stream:
+            total.update(f"{file.relative_to(folder).as_posix()}\0".encode())
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()
+
+
+def _known_dataset(kind: str) -> str:
+    if kind not in DATASETS:
+        raise ConfigError(f"'{kind}' is no dataset; there are: {', '.join(DATASETS)}")
+    return kind
