@@ -59,20 +59,21 @@ def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_l
         lake: The map.
         cell: Where the player stands; not an end.
         slip: Probability of not going where intended.
-        num_actions: Longest plan, from 1 to `actions_left`.
-        actions_left: In the episode.
+        num_actions: Longest plan, at least 1.
+        actions_left: In the episode, at least 1; no plan is longer.
 
     Returns:
         At least 1 action; fewer than `num_actions` where the walk is then over for certain.
     """
     assert not lake.is_end(cell), "the walk has ended: there is nothing to plan"
-    assert 1 <= num_actions <= actions_left, f"cannot plan {num_actions} of {actions_left} actions"
+    assert num_actions >= 1, "a plan of no actions is none"
+    assert actions_left >= 1, "there are no actions left to plan"
     transitions = transition_probabilities(lake, slip)
     values = _values(lake, transitions, actions_left - 1)
     is_end = np.array([lake.is_end(at) for at in range(lake.num_cells)])
     belief = np.eye(lake.num_cells)[cell]
     plan: list[str] = []
-    for left in range(actions_left - 1, actions_left - 1 - num_actions, -1):
+    for left in range(actions_left - 1, max(actions_left - 1 - num_actions, -1), -1):
         beliefs = belief @ transitions
         # [A, H]: the success within `left` further actions; where that is equal, within one fewer, ...: do not dawdle.
         worth = np.round(beliefs @ values[left::-1].T, _DECIMALS).tolist()

@@ -1,0 +1,270 @@
+"""The checker passes every variant, and finds every fault that is put into an environment."""
+
+import random
+
+import numpy as np
+import pytest
+
+import ragen.envs.check
+from ragen.envs.bandit import Bandit, BanditSettings
+from ragen.envs.check import RULES, check, trace
+from ragen.envs.frozen_lake import FrozenLake, FrozenLakeSettings
+from ragen.envs.frozen_lake_map import ACTIONS
+from ragen.envs.sokoban import SokobanSettings
+from ragen.envs.variants import VARIANTS
+from ragen.errors import ConfigError, EnvironmentFault
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_passes(variant):
+    is_first_of_its_type = variant in ("Bandit", "Sokoban", "FrozenLake")
+    findings = check(VARIANTS[variant], should_start_process=is_first_of_its_type)
+    assert findings == [], "\n".join(map(str, findings))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        BanditSettings(names="phoenix_dragon", is_reversed=True, high_probability=1.0),
+        FrozenLakeSettings(observation="compact", slip=1.0, size=6, min_distance=5),
+        FrozenLakeSettings(placement="corners", slip=0.0, frozen_probability=0.5),
+        SokobanSettings(observation="compact", generator="distance"),
+    ],
+    ids=str,
+)
+def test_other_settings_pass_too(settings):
+    assert check(settings, should_start_process=False) == []
+
+
+class BanditWithoutItsOwnChance(Bandit):
+    """The public code's fault: one chance draw for the whole group."""
+
+    def reset(self, *, seed, dynamics_seed=0):
+        return super().reset(seed=seed, dynamics_seed=0)
+
+
+class BanditWhoseMembersDiffer(Bandit):
+    """The public code's fault: members of a group start from different arms."""
+
+    def reset(self, *, seed, dynamics_seed=0):
+        return super().reset(seed=seed + dynamics_seed, dynamics_seed=dynamics_seed)
+
+
+class BanditThatSaysItHasNoChance(Bandit):
+    has_chance = False
+
+
+class BanditWithOneStart(Bandit):
+    def reset(self, *, seed, dynamics_seed=0):
+        return super().reset(seed=0, dynamics_seed=dynamics_seed)
+
+
+class BanditWithTooManyStarts(Bandit):
+    num_initial_states = 3
+
+
+class BanditThatDrawsGlobally(Bandit):
+    def step(self, action):
+        random.random()
+        return super().step(action)
+
+
+class BanditThatSeedsNumpy(Bandit):
+    def reset(self, *, seed, dynamics_seed=0):
+        np.random.seed(seed)
+        return super().reset(seed=seed, dynamics_seed=dynamics_seed)
+
+
+class BanditThatGoesOn(Bandit):
+    """Steps after the end are accepted."""
+
+    def step(self, action):
+        try:
+            return super().step(action)
+        except EnvironmentFault:
+            if action in self.actions:
+                return self.render(), 0.0, True, False, {"effective": False}
+            raise
+
+
+class BanditWithPipes(Bandit):
+    actions = ("Left || Right", "Up")
+
+
+class BanditThatSharesItsState(Bandit):
+    """All instances keep their chance in one place."""
+
+    _shared: dict = {}  # noqa: RUF012
+
+    def __setattr__(self, name, value):
+        if name == "_chance":
+            self._shared[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def __getattribute__(self, name):
+        shared = super().__getattribute__("_shared")
+        return shared[name] if name in shared else super().__getattribute__(name)
+
+
+class LakeThatTruncates(FrozenLake):
+    """Home-made ends: truncated stands for 'not successful'."""
+
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, terminated and not self.is_success, info
+
+
+class LakeThatIsAlwaysEffective(FrozenLake):
+    def step(self, action):
+        *results, info = super().step(action)
+        return (*results, info | {"effective": True})
+
+
+class LakeWithAnArrayInItsInfo(FrozenLake):
+    def step(self, action):
+        *results, info = super().step(action)
+        return (*results, info | {"cell": np.array(info["cell"])})
+
+
+class LakeWithATupleInItsInfo(FrozenLake):
+    def step(self, action):
+        *results, info = super().step(action)
+        return (*results, info | {"cell": tuple(info["cell"])})
+
+
+class LakeThatPaysIntegers(FrozenLake):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return (observation, int(reward), *rest)
+
+
+class LakeThatTakesAnything(FrozenLake):
+    def step(self, action):
+        return super().step(action if action in ACTIONS else "Left")
+
+
+class LakeThatAnswersBeforeReset(FrozenLake):
+    def step(self, action):
+        if self._lake is None:
+            return "", 0.0, False, False, {"effective": False}
+        return super().step(action)
+
+
+class LakeWhosePictureStepsOn(FrozenLake):
+    def render_rgb(self):
+        self._chance.random()
+        return super().render_rgb()
+
+
+class LakeOfFloats(FrozenLake):
+    def render_rgb(self):
+        return super().render_rgb() / 255.0
+
+
+class LakeThatHidesItsActions(FrozenLake):
+    def rules(self):
+        return "Reach the goal."
+
+
+class LakeThatCostsMore(FrozenLake):
+    """An action pays -0.1, but forfeited ones are priced at 0: not acting would pay better."""
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return (observation, reward - 0.1, *rest)
+
+
+class LakeThatRemembers(FrozenLake):
+    """The second episode of an instance is not that of a new one."""
+
+    def reset(self, *, seed, dynamics_seed=0):
+        previous = self._cell if self._lake else 0
+        return super().reset(seed=seed, dynamics_seed=dynamics_seed + previous)
+
+
+class LakeWithAShortDigest(FrozenLake):
+    def state_digest(self):
+        return super().state_digest()[:8]
+
+
+class LakeThatBreaksDown(FrozenLake):
+    def render_rgb(self):
+        raise RuntimeError("no display")
+
+
+FAULTS = {
+    BanditWithoutItsOwnChance: "chance is each members own",
+    BanditWhoseMembersDiffer: "members share their start",
+    BanditThatSaysItHasNoChance: "chance is each members own",
+    BanditWithOneStart: "seeds give different starts",
+    BanditWithTooManyStarts: "seeds give different starts",
+    BanditThatDrawsGlobally: "global generators are left alone",
+    BanditThatSeedsNumpy: "global generators are left alone",
+    BanditThatGoesOn: "the end is the end",
+    BanditWithPipes: "actions can be named",
+    BanditThatSharesItsState: "same seeds same episode",
+    LakeThatTruncates: "reset and step conventions",
+    LakeThatIsAlwaysEffective: "reset and step conventions",
+    LakeWithAnArrayInItsInfo: "reset and step conventions",
+    LakeWithATupleInItsInfo: "reset and step conventions",
+    LakeThatPaysIntegers: "reset and step conventions",
+    LakeThatTakesAnything: "unknown actions are refused",
+    LakeThatAnswersBeforeReset: "nothing before reset",
+    LakeWhosePictureStepsOn: "looking changes nothing",
+    LakeOfFloats: "pictures are rgb",
+    LakeThatHidesItsActions: "actions can be named",
+    LakeThatCostsMore: "action cost is a lower bound",
+    LakeThatRemembers: "same seeds same episode",
+    LakeWithAShortDigest: "reset and step conventions",
+    LakeThatBreaksDown: "pictures are rgb",
+}
+
+
+def words(rule):
+    return rule.__name__.strip("_").replace("_", " ")
+
+
+@pytest.mark.parametrize("faulty", FAULTS, ids=lambda faulty: faulty.__name__)
+def test_the_fault_is_found(faulty, monkeypatch):
+    (rule,) = (rule for rule in RULES if words(rule) == FAULTS[faulty])
+    monkeypatch.setattr(ragen.envs.check, "RULES", (rule,))
+    monkeypatch.setattr(ragen.envs.check, "make", faulty)
+    settings = BanditSettings() if issubclass(faulty, Bandit) else FrozenLakeSettings()
+    assert {finding.rule for finding in check(settings, should_start_process=False)} == {FAULTS[faulty]}
+
+
+def test_every_rule_has_a_fault_that_it_finds():
+    assert {words(rule) for rule in RULES} == set(FAULTS.values()) | {"settings survive json"}
+
+
+def test_the_global_generators_are_put_back_as_they_were():
+    before = random.getstate(), repr(np.random.get_state())
+    check(BanditSettings(), should_start_process=False)
+    assert (random.getstate(), repr(np.random.get_state())) == before
+
+
+def test_settings_that_do_not_survive_json_are_found():
+    class Unfaithful(BanditSettings):
+        def model_dump_json(self, **_):
+            return '{"names": "held_out"}'
+
+    assert [f.rule for f in check(Unfaithful(), should_start_process=False)] == ["settings survive json"]
+
+
+def test_a_difference_between_processes_is_found(monkeypatch):
+    shifted = lambda settings, seed, dynamics_seed, max_steps=40: trace(settings, seed + 1, dynamics_seed, max_steps)  # noqa: E731
+    monkeypatch.setattr(ragen.envs.check, "trace", shifted)
+    assert "same in another process" in {finding.rule for finding in check(BanditSettings())}
+
+
+def test_a_finding_reads_as_a_line(monkeypatch):
+    monkeypatch.setattr(ragen.envs.check, "make", LakeThatBreaksDown)
+    lines = [str(finding) for finding in check(FrozenLakeSettings(), should_start_process=False)]
+    assert "pictures are rgb: raised RuntimeError: no display" in lines
+
+
+def test_an_environment_that_is_not_registered_is_refused():
+    unknown = BanditSettings.model_construct(type="chess")
+    with pytest.raises(ConfigError, match="'chess' is not known here"):
+        check(unknown)

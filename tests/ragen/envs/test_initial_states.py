@@ -1,0 +1,49 @@
+"""Seeds that stay clear of excluded initial states."""
+
+import pytest
+
+from ragen.envs import make
+from ragen.envs.bandit import BanditSettings
+from ragen.envs.frozen_lake import FrozenLakeSettings
+from ragen.envs.initial_states import fresh_env_seed
+from ragen.errors import EnvironmentFault
+from ragen.seeding import derive_seed
+
+LAKE = FrozenLakeSettings()
+TINY = FrozenLakeSettings(size=2, frozen_probability=1.0, placement="corners")
+"""A lake with one initial state."""
+
+
+def digest(settings, seed):
+    environment = make(settings)
+    environment.reset(seed=seed)
+    return environment.state_digest()
+
+
+def test_without_exclusions_it_is_the_derived_seed():
+    assert fresh_env_seed(LAKE, 5, "environment", 2, 3, excluded=frozenset()) == derive_seed(5, "environment", 2, 3)
+    assert fresh_env_seed(LAKE, 5, excluded=frozenset({"0" * 16})) == derive_seed(5)
+
+
+def test_excluded_states_are_redrawn_in_a_fixed_order():
+    first, second, third = derive_seed("x", 1), derive_seed("x", 1, "again", 1), derive_seed("x", 1, "again", 2)
+    assert fresh_env_seed(LAKE, "x", 1, excluded=frozenset({digest(LAKE, first)})) == second
+    assert fresh_env_seed(LAKE, "x", 1, excluded=frozenset({digest(LAKE, first), digest(LAKE, second)})) == third
+
+
+def test_no_training_state_is_a_panel_state():
+    small = FrozenLakeSettings(size=2)
+    panel = frozenset(digest(small, derive_seed("panel", i)) for i in range(8))
+    training = [fresh_env_seed(small, "train", i, excluded=panel) for i in range(100)]
+    assert not panel & {digest(small, seed) for seed in training}
+
+
+def test_bandits_few_states_are_shared_between_panel_and_training():
+    bandit = BanditSettings()
+    everything = frozenset(digest(bandit, seed) for seed in range(400))
+    assert fresh_env_seed(bandit, "train", 0, excluded=everything) == derive_seed("train", 0)
+
+
+def test_when_everything_is_excluded_it_says_so_instead_of_searching_for_ever():
+    with pytest.raises(EnvironmentFault, match=r"101 initial states drawn.*lower evaluation\.num_prompts"):
+        fresh_env_seed(TINY, "train", excluded=frozenset({digest(TINY, 0)}))

@@ -1,0 +1,44 @@
+"""The named variants: those of the paper, with its settings, loadable as configuration."""
+
+import pytest
+from pydantic import TypeAdapter
+
+from ragen.config.environment import EnvironmentConfig
+from ragen.envs import make
+from ragen.envs.variants import DESCRIPTIONS, VARIANTS
+
+
+def test_the_papers_variants_are_there_each_with_one_line():
+    assert list(DESCRIPTIONS) == list(VARIANTS)
+    assert set(VARIANTS) == {
+        *("Bandit", "BanditHeldOut", "BanditRev"),
+        *("Sokoban", "SokobanNewVocab", "SokobanLarge", "SokobanCoord"),
+        *("FrozenLake", "FrozenLakeNoSlip", "FrozenLakeCoord"),
+    }
+    assert all(text and "\n" not in text for text in DESCRIPTIONS.values())
+    assert len(set(map(str, VARIANTS.values()))) == len(VARIANTS)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_is_a_configuration_and_can_be_played(variant):
+    settings = VARIANTS[variant]
+    assert TypeAdapter(EnvironmentConfig).validate_python(settings.model_dump()) == settings
+    environment = make(settings)
+    observation, _ = environment.reset(seed=0)
+    assert observation == environment.render()
+
+
+def test_held_out_names_never_meet_training_names_as_initial_states():
+    def digests(variant):
+        environment = make(VARIANTS[variant])
+        for seed in range(200):
+            environment.reset(seed=seed)
+            yield environment.state_digest()
+
+    assert not set(digests("Bandit")) & set(digests("BanditHeldOut"))
+
+
+def test_slip_is_the_only_difference_of_the_lake_without_slip():
+    lake, dry = VARIANTS["FrozenLake"], VARIANTS["FrozenLakeNoSlip"]
+    assert lake.slip == pytest.approx(2 / 3)
+    assert dry == lake.model_copy(update={"slip": 0.0})
