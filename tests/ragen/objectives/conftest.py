@@ -1,0 +1,6 @@
+"""Property tests of torch functions: the first call of an operation is slow, so hypothesis sets no deadline."""
+
+from hypothesis import settings
+
+settings.register_profile("torch", deadline=None)
+settings.load_profile("torch")
