@@ -5,23 +5,22 @@ from pydantic import TypeAdapter
 
 from ragen.config.environment import EnvironmentConfig
 from ragen.envs import make
-from ragen.envs.variants import DESCRIPTIONS, VARIANTS
+from ragen.envs.variants import VARIANTS
 
 
 def test_the_papers_variants_are_there_each_with_one_line():
-    assert list(DESCRIPTIONS) == list(VARIANTS)
     assert set(VARIANTS) == {
         *("Bandit", "BanditHeldOut", "BanditRev"),
         *("Sokoban", "SokobanNewVocab", "SokobanLarge", "SokobanCoord"),
         *("FrozenLake", "FrozenLakeNoSlip", "FrozenLakeCoord"),
     }
-    assert all(text and "\n" not in text for text in DESCRIPTIONS.values())
-    assert len(set(map(str, VARIANTS.values()))) == len(VARIANTS)
+    assert all(len(variant.description.splitlines()) == 1 for variant in VARIANTS.values())
+    assert len({str(variant.settings) for variant in VARIANTS.values()}) == len(VARIANTS)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_is_a_configuration_and_can_be_played(variant):
-    settings = VARIANTS[variant]
+    settings = VARIANTS[variant].settings
     assert TypeAdapter(EnvironmentConfig).validate_python(settings.model_dump()) == settings
     environment = make(settings)
     observation, _ = environment.reset(seed=0)
@@ -30,7 +29,7 @@ def test_a_variant_is_a_configuration_and_can_be_played(variant):
 
 def test_held_out_names_never_meet_training_names_as_initial_states():
     def digests(variant):
-        environment = make(VARIANTS[variant])
+        environment = make(VARIANTS[variant].settings)
         for seed in range(200):
             environment.reset(seed=seed)
             yield environment.state_digest()
@@ -39,6 +38,6 @@ def test_held_out_names_never_meet_training_names_as_initial_states():
 
 
 def test_slip_is_the_only_difference_of_the_lake_without_slip():
-    lake, dry = VARIANTS["FrozenLake"], VARIANTS["FrozenLakeNoSlip"]
+    lake, dry = VARIANTS["FrozenLake"].settings, VARIANTS["FrozenLakeNoSlip"].settings
     assert lake.slip == pytest.approx(2 / 3)
     assert dry == lake.model_copy(update={"slip": 0.0})
