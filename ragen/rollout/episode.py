@@ -65,6 +65,7 @@ class Episode:
 class _Reply:
     """What the environment made of a response's actions; filled step by step, so that an error loses nothing."""
 
+    observation: str
     executed_actions: list[str] = field(default_factory=list)
     action_rewards: list[float] = field(default_factory=list)
     action_effective: list[bool] = field(default_factory=list)
@@ -156,6 +157,7 @@ class LiveEpisode:
         )
         self.is_over = is_last or reply.terminated or reply.has_failed
         self.turn += 1
+        self._observation = reply.observation
         self._actions_left = actions_left
         self._reward = sum(reply.action_rewards)
         self._had_invalid_action = not is_well_formed
@@ -171,10 +173,10 @@ class LiveEpisode:
         self.is_over = True
 
     def _act(self, actions: tuple[str, ...]) -> _Reply:
-        reply = _Reply()
+        reply = _Reply(self._observation)
         try:
             for action in actions:
-                self._observation, reward, reply.terminated, _, info = self._environment.step(action)
+                reply.observation, reward, reply.terminated, _, info = self._environment.step(action)
                 reply.action_effective.append(bool(info["effective"]))
                 reply.action_rewards.append(float(reward))
                 reply.executed_actions.append(action)
@@ -199,6 +201,7 @@ class LiveEpisode:
             "sampling_seed": episode.sampling_seed,
             "member": episode.member,
             "turn": self.turn,
+            "observation": self._observation,
             "is_context_start": self.turn == 0 or self._agent.context == "window",
             "action_cost": self._environment.action_cost,
             "success": self._is_success,

@@ -69,7 +69,9 @@ def play(
                 episode.end_without_response("timeout", {"error": f"deadline of {deadline_s} s passed"})
             break
         asked, requests = _ask(live, sampling, max_context_tokens)
-        responses = _answer(session, requests) if requests else []
+        if not requests:
+            break
+        responses = _answer(session, requests)
         texts = _texts(tokenizer, responses, contexts.stop_token_ids)
         for episode, response, text in zip(asked, responses, texts, strict=True):
             episode.respond(response, text)
