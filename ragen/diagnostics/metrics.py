@@ -7,12 +7,14 @@ Standard deviations have ddof 0.
 """
 
 import math
+from collections.abc import Mapping
 
 import polars as pl
 import pyarrow as pa
 
+from ragen.errors import DataError
 from ragen.reward.compute import ZERO_VARIANCE_STD
-from schemas.datasets import ERROR_STATUSES
+from schemas.datasets import ERROR_STATUSES, METRICS
 
 
 def rollout_metrics(turns: pa.Table) -> dict[str, float]:
@@ -25,8 +27,8 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
     (executed), `forfeited_actions_mean`, `limit_share` (ended by a limit, not by the environment).
 
     Responses (denominator: responses of valid trajectories): `format_ok`, `length_share` (cut at the longest response
-    allowed), `response_length_mean`, `response_length_max` (tokens), `distinct_response_share` (different texts; it falls in the
-    Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a reasoning).
+    allowed), `response_length_mean` and `response_length_max` (tokens), `distinct_response_share` (different texts; it
+    falls in the Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a reasoning).
 
     `entropy`: mean negative behaviour log-probability, nats; denominator: response tokens. It estimates the entropy of
     the distribution sampled from. `effective_action_share`: denominator: executed actions.
@@ -167,6 +169,33 @@ def filter_metrics(selection: pa.Table) -> dict[str, float]:
             "kept_success": _mean(kept["success_rate"]),
             "dropped_success": _mean(dropped["success_rate"]),
         },
+    )
+
+
+def metrics_table(iteration: int, stage: str, values: Mapping[str, float]) -> pa.Table:
+    """One stage's numbers as rows.
+
+    Args:
+        iteration: Updates done before the stage began.
+        stage: The stage that measured them.
+        values: Name -> finite number.
+
+    Returns:
+        Dataset `metrics`, a row a name, in the order given; empty if there is none.
+
+    Raises:
+        DataError: If a number is NaN or infinite.
+    """
+    not_finite = {name: value for name, value in values.items() if not math.isfinite(value)}
+    if not_finite:
+        raise DataError(
+            f"metrics of stage '{stage}' at iteration {iteration} are not finite: {not_finite}; a number that does not "
+            "exist must be left out, and a loss that is not finite must stop the update"
+        )
+    columns = [[iteration] * len(values), [stage] * len(values), list(values), [float(v) for v in values.values()]]
+    schema = METRICS.schema
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )
 
 

@@ -1,0 +1,23 @@
+"""Stored metrics as series: the values of one name over the iterations of a run."""
+
+import pyarrow as pa
+
+Series = dict[int, float]
+"""Iteration -> value, in ascending order of iteration; an iteration without the number is absent."""
+
+
+def metric_series(metrics: pa.Table) -> dict[str, Series]:
+    """The metrics of many iterations and stages, by name.
+
+    Args:
+        metrics: Dataset `metrics` of one run, rows in any order. Where two stages measured the same name at the same
+            iteration, the later row counts.
+
+    Returns:
+        A series for every name, in order of first appearance.
+    """
+    series: dict[str, Series] = {}
+    columns = (metrics[name].to_pylist() for name in ("name", "iteration", "value"))
+    for name, iteration, value in zip(*columns, strict=True):
+        series.setdefault(name, {})[iteration] = value
+    return {name: dict(sorted(values.items())) for name, values in series.items()}

@@ -1,0 +1,7 @@
+"""Evaluation: fixed panels of initial states, and what a policy's episodes on them say.
+
+panel      the initial states, known by hash and kept apart from training
+episodes   stored turns -> dataset `episodes`, a row an episode
+intervals  confidence intervals of a success rate, and unbiased pass@k
+summary    a cell's episodes -> its metrics
+"""
