@@ -1,8 +1,8 @@
 """What every dataset must obey beyond its columns: rules as polars expressions, gathered into pandera models.
 
-A rule is a Boolean expression with a value a row: true where the row obeys. Two sorts: a *row rule* looks at one row,
-and can be checked batch by batch; an *across rule* compares rows (windows with `.over`), and is checked once, on the
-few columns it names of all rows. Nothing here relies on the order of rows.
+Two sorts: a *row rule* looks at one row, and can be checked batch by batch; an *across rule* compares the rows of a
+trajectory, a group or the whole dataset, and is checked once, on the few columns that it names, of all rows. Nothing
+here relies on the order of rows.
 
 Rules that hold for every dataset (columns, types, nulls, nulls inside lists, unique keys) are derived from
 `schemas.datasets`; this file states the rest.
@@ -15,7 +15,7 @@ from functools import cache
 
 import polars as pl
 import pyarrow as pa
-from pandera.polars import Check, Column, DataFrameSchema
+from pandera.polars import Check, Column, DataFrameSchema, PolarsData
 from polars import col
 
 from schemas.datasets import DATASETS, ERROR_STATUSES, FINISH_REASONS, STATUSES
@@ -34,26 +34,32 @@ class Rule:
     Attributes:
         columns: Columns concerned; the first is the one that a message names.
         text: The rule as a sentence, in words.
-        holds: Boolean, one value a row or one for all; null counts as obeyed (null values have a rule of their own).
+        holds: Boolean; null counts as obeyed (null values have a rule of their own). Without `within` one value a row,
+            or one for all rows; with it one value for the rows that agree in those columns.
+        within: Columns whose equal values make rows belong together.
     """
 
     columns: tuple[str, ...]
     text: str
     holds: pl.Expr
+    within: tuple[str, ...] = ()
 
-    def evaluate(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """One Boolean column `holds`, never null; an aggregate of the whole frame is repeated for each row."""
-        return frame.with_columns(holds=self.holds.fill_null(True)).select("holds")
+    def evaluate(self, frame: pl.DataFrame) -> pl.Series:
+        """One Boolean a row, never null."""
+        holds = self.holds.over(*self.within) if self.within else self.holds
+        return frame.with_columns(_holds=holds.fill_null(True)).get_column("_holds")
 
 
 @cache
 def row_rules(kind: str) -> tuple[Rule, ...]:
     """Rules that look at one row: those of all datasets, then those of this kind."""
-    lists = [c.name for c in DATASETS[kind].columns if pa.types.is_list(c.type)]
-    no_nulls = [
-        Rule((name,), "holds no nulls inside its lists", _every(name, pl.element().is_not_null())) for name in lists
-    ]
-    return (*no_nulls, *_ROW_RULES[kind])
+    columns = DATASETS[kind].columns
+    lists = [c.name for c in columns if pa.types.is_list(c.type)]
+    return (
+        *(Rule((c.name,), "is never null", col(c.name).is_not_null()) for c in columns if not c.nullable),
+        *(Rule((n,), "holds no nulls inside its lists", _every(n, pl.element().is_not_null())) for n in lists),
+        *_ROW_RULES[kind],
+    )
 
 
 @cache
@@ -70,10 +76,10 @@ def across_columns(kind: str) -> tuple[str, ...]:
 
 @cache
 def row_model(kind: str) -> DataFrameSchema:
-    """Pandera model of a dataset's rows: exact columns in their order, types, nullability and all row rules."""
+    """Pandera model of a dataset's rows: exact columns in their order, types, and all row rules."""
     dataset = DATASETS[kind]
     types = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
-    columns = {c.name: Column(types[c.name], nullable=c.nullable) for c in dataset.columns}
+    columns = {c.name: Column(types[c.name], nullable=True) for c in dataset.columns}  # nulls: among the row rules
     return DataFrameSchema(columns, checks=_check(row_rules(kind)), strict=True, ordered=True, name=kind)
 
 
@@ -84,9 +90,17 @@ def across_model(kind: str) -> DataFrameSchema:
 
 
 def _check(rules: tuple[Rule, ...]) -> Check:
-    """All rules as one check, evaluated in one pass; whoever wants to know which one failed asks each `Rule`."""
-    everything = Rule((), "obeys every rule", pl.all_horizontal([rule.holds.fill_null(True) for rule in rules]))
-    return Check(lambda data: everything.evaluate(data.lazyframe), name=everything.text, n_failure_cases=1)
+    """All rules as one check, in one pass a grouping; whoever wants to know which one failed asks each `Rule`."""
+
+    def obeys(data: PolarsData) -> bool:
+        verdicts = []
+        for within in dict.fromkeys(rule.within for rule in rules):
+            holds = [rule.holds.fill_null(True).alias(str(i)) for i, rule in enumerate(rules) if rule.within == within]
+            rows = data.lazyframe.group_by(within).agg(holds) if within else data.lazyframe.select(holds)
+            verdicts.append(rows.select(pl.all_horizontal(pl.exclude(within)).all()))
+        return all(verdict.item() for verdict in pl.collect_all(verdicts))
+
+    return Check(obeys, name="obeys every rule")
 
 
 def _every(name: str, holds: pl.Expr) -> pl.Expr:
@@ -130,26 +144,22 @@ def _close(left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 
 def _same(name: str, *within: str) -> Rule:
-    return Rule((name, *within), f"is the same in all rows of a {' and '.join(within)}", _constant(name, *within))
-
-
-def _constant(name: str, *within: str) -> pl.Expr:
-    return col(name).n_unique().over(*within) == 1
+    values = col(name).to_physical()  # of a text its number, which is all that equality needs
+    return Rule(
+        (name, *within), f"is the same in all rows of a {' and '.join(within)}", values.min() == values.max(), within
+    )
 
 
 def _counted(name: str, *within: str) -> Rule:
-    """Each of 0 .. n-1 occurs, whatever the order; several rows may have the same number."""
-    numbers = col(name)
-    complete = (numbers.min().over(*within) == 0) & (
-        numbers.n_unique().over(*within) == numbers.max().over(*within) + 1
-    )
-    return Rule((name, *within), f"counts 0, 1, 2, ... without gaps in every {' and '.join(within)}", complete)
+    """Each of 0 .. n-1 occurs once, whatever the order; that none occurs twice is left to the key's rule."""
+    complete = (col(name).min() == 0) & (col(name).max() + 1 == pl.len())
+    return Rule((name, *within), f"counts 0, 1, 2, ... without gaps in every {' and '.join(within)}", complete, within)
 
 
 _is_error = col("status").is_in(ERROR_STATUSES)
 _has_response = col("response_ids").list.len() > 0
 _num_executed = col("executed_actions").list.len()
-_is_last = col("turn") == col("turn").max().over("trajectory_id")
+_is_end = col("terminated") | col("truncated")
 
 _EPISODE_RULES = (*_named("env"), _at_least("env_seed", 0), _digest("initial_state_digest"))
 
@@ -230,21 +240,28 @@ _TURN_TABLE = (
     *(_same(name, "trajectory_id") for name in ("group_id", "member", "dynamics_seed", "sampling_seed")),
     _counted("turn", "trajectory_id"),
     Rule(
-        ("terminated", "turn", "trajectory_id", "truncated"),
+        ("terminated", "turn", "truncated", "trajectory_id"),
         "and truncated are true only on the last turn of a trajectory",
-        _is_last | ~(col("terminated") | col("truncated")),
+        pl.when(_is_end).then(col("turn")).min() == col("turn").max(),
+        ("trajectory_id",),
     ),
     Rule(
-        ("truncated", "turn", "trajectory_id", "terminated", "status"),
+        ("truncated", "turn", "terminated", "status", "trajectory_id"),
         "or terminated is true on the last turn of a trajectory, unless an error ended it",
-        ~_is_last | col("terminated") | col("truncated") | _is_error,
+        pl.when(_is_end | _is_error).then(col("turn")).max().fill_null(-1) == col("turn").max(),
+        ("trajectory_id",),
     ),
     *(_same(name, "group_id") for name in ("env", "env_seed", "initial_state_digest")),
-    _counted("member", "group_id"),
     Rule(
-        ("trajectory_id", "group_id", "member"),
+        ("trajectory_id", "group_id", "member", "turn"),
         "is one for each member of a group",
-        col("trajectory_id").n_unique().over("group_id", "member") == 1,
+        pl.struct("group_id", "member", "turn").is_unique(),
+    ),
+    Rule(
+        ("member", "group_id", "turn"),
+        "counts 0, 1, 2, ... without gaps in every group_id",
+        (col("member").min() == 0) & (col("member").max() + 1 == (col("turn") == 0).sum()),
+        ("group_id",),
     ),
     Rule(
         ("member", "group_id"),
@@ -277,7 +294,8 @@ _REWARD_TABLE = (
     Rule(
         ("trajectory_return", "total", "trajectory_id"),
         "is the sum of total over the trajectory's turns",
-        _close(col("trajectory_return"), col("total").sum().over("trajectory_id")),
+        _close(col("trajectory_return").max(), col("total").sum()),
+        ("trajectory_id",),
     ),
 )
 

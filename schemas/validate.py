@@ -97,8 +97,7 @@ class Validator:
             self._add((column,), text, 1, [(None, "", found)])
         if not wrong:
             frame = pl.DataFrame(pl.from_arrow(batch))
-            rules = (*_null_rules(self._dataset), *row_rules(self.kind))
-            self._check_model(row_model(self.kind), rules, frame, self._num_rows)
+            self._check_model(row_model(self.kind), row_rules(self.kind), frame, self._num_rows)
             texts = pl.col(pl.String).cast(pl.Categorical)
             self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
         self._num_rows += batch.num_rows
@@ -131,7 +130,7 @@ class Validator:
 
     def _record(self, rule: Rule, frame: pl.DataFrame, first_row: int) -> None:
         named = tuple(dict.fromkeys((*self._dataset.key, *rule.columns)))
-        holds = rule.evaluate(frame.lazy()).collect().to_series()
+        holds = rule.evaluate(frame)
         failing = frame.select(named).with_row_index("_row", offset=first_row).filter(~holds)
         if failing.height:
             cases = [
@@ -146,12 +145,6 @@ class Validator:
         failure = self._failures.setdefault(f"{columns} {text}", _Failure(columns, text, 0, []))
         failure.num_rows += num_rows
         failure.cases.extend(cases)
-
-
-def _null_rules(dataset: Dataset) -> list[Rule]:
-    """pandera's own check of nulls as rules, so that failing rows are named alike. It counts NaN as null."""
-    required = [c for c in dataset.columns if not c.nullable]
-    return [Rule((c.name,), "is never null", pl.col(c.name).is_not_null()) for c in required]
 
 
 def _schema_faults(schema: pa.Schema, dataset: Dataset) -> list[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ from schemas.validate import ContractViolation, Validator
 PART_NAME = "part-00000.parquet"
 """The file of a dataset that this library writes; readers take every file that the manifest lists."""
 
-MAX_BATCH_ROWS = 65_536
+MAX_BATCH_ROWS = 131_072
 MAX_BATCH_BYTES = 64 * 2**20
 """A batch, which becomes one row group, ends at whichever comes first."""
 
@@ -48,7 +48,7 @@ def write_dataset(data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Pa
         first = pa.RecordBatch.from_pylist([], schema=schema)
     validator, digest = Validator(kind), ContentDigest(first.schema)
     schema = _writable(first.schema.with_metadata(expected.metadata))
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=_repetitive(schema)) as writer:
         for batch in itertools.chain([first], batches):
             if batch.schema.names != schema.names or not _writable(batch.schema).equals(schema):
                 raise StoreError(
@@ -66,7 +66,7 @@ def write_dataset(data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Pa
 
 
 def read_batches(files: Sequence[Path], kind: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a dataset in their order, in batches of at most 65,536, with the dataset's own schema.
+    """The rows of a dataset in their order, in batches of at most 131,072, with the dataset's own schema.
 
     Args:
         files: Parquet files in reading order.
@@ -140,3 +140,10 @@ def _writable(schema: pa.Schema) -> pa.Schema:
     types = [pa.list_(field.type.value_type) if pa.types.is_list(field.type) else field.type for field in schema]
     fields = [pa.field(f.name, type_, metadata=f.metadata) for f, type_ in zip(schema, types, strict=True)]
     return pa.schema(fields, metadata=schema.metadata)
+
+
+def _repetitive(schema: pa.Schema) -> list[str]:
+    """Parquet paths of the columns worth a dictionary: all but lists of real numbers, which hardly repeat."""
+    lists = {f.name for f in schema if pa.types.is_list(f.type)}
+    dense = {name for name in lists if pa.types.is_floating(schema.field(name).type.value_type)}
+    return [f"{name}.list.element" if name in lists else name for name in schema.names if name not in dense]

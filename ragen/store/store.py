@@ -170,7 +170,7 @@ class Store:
         return pa.Table.from_batches(self.scan(kind, key, columns), schema=schema)
 
     def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The same as `read_table`, in batches of at most 65,536 rows and in bounded memory."""
+        """The same as `read_table`, in batches of at most 131,072 rows and in bounded memory."""
         datasets.columns_schema(_known_dataset(kind), columns)
         files = self._verified_files(self.manifest(kind, key))
         return datasets.read_batches(files, kind, columns)
