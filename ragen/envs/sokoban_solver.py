@@ -86,11 +86,12 @@ def distance_table(
                 before = player - offset
                 if before not in floor or before == box:
                     continue
-                # An episode ends with the box on the target, so no walk starts there, and no push starts from there.
+                # An episode ends with the box on the target, so no walk starts there. A push that starts there is
+                # found too, but its positions are in the first layer already.
                 if box != target and (before, box) not in table:
                     table[before, box] = distance
                     earlier.append((before, box))
-                if player + offset == box and player != target and (before, player) not in table:
+                if player + offset == box and (before, player) not in table:
                     table[before, player] = distance
                     earlier.append((before, player))
         layer = earlier

@@ -114,13 +114,20 @@ def gym_room(modules, rng, height, width, num_boxes, search_depth):
 
 
 @pytest.mark.parametrize(
-    ("height", "width", "num_boxes", "search_depth", "num_rooms"),
-    [(6, 6, 1, 300, 25), (8, 8, 2, 300, 5), (5, 8, 1, 40, 25), (8, 8, 2, 10, 25), (7, 7, 3, 7, 15)],
+    ("height", "width", "num_boxes", "search_depth", "seeds"),
+    [
+        # In rooms 90 and 12, 15, 23 it matters that boxes which returned to a target differ from those never pulled.
+        (6, 6, 1, 300, [*range(20), 90]),
+        (8, 8, 2, 300, [0, 12, 15, 23]),
+        (5, 8, 1, 40, range(20)),
+        (8, 8, 2, 10, range(20)),
+        (7, 7, 3, 7, range(10)),
+    ],
 )
 def test_reverse_play_makes_the_same_rooms_from_the_same_random_numbers(
-    gym_sokoban, height, width, num_boxes, search_depth, num_rooms
+    gym_sokoban, height, width, num_boxes, search_depth, seeds
 ):
-    for seed in range(num_rooms):
+    for seed in seeds:
         theirs = gym_room(gym_sokoban, python_random(seed), height, width, num_boxes, search_depth)
         ours = reverse_play(python_random(seed), height, width, num_boxes, search_depth)
         assert ours.to_text() == theirs.to_text()
