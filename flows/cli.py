@@ -1,6 +1,5 @@
 """The `ragen` command. Every command imports what it needs inside itself, so that `--help` answers at once."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,6 +78,18 @@ def serve() -> None:
     from flows.serve import serve_deployments
 
     serve_deployments()
+
+
+@app.command()
+def follow(run: RunArgument, store: StoreOption = None) -> None:
+    """Show a run's live progress until it ends."""
+    from rich.console import Console
+
+    from flows.follow import follow_run
+
+    opened = _store(store)
+    opened.runs.get(run)
+    follow_run(opened, run, Console())
 
 
 @app.command()
@@ -178,11 +189,6 @@ def _overrides(assignments: list[str] | None) -> dict[str, Any]:
     from ragen.config.load import parse_override
 
     return dict(parse_override(assignment) for assignment in assignments or [])
-
-
-def print_json(value: Any) -> None:
-    """Print for machines."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 if __name__ == "__main__":

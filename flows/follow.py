@@ -1,54 +1,66 @@
-"""Live progress of a flow run in a terminal: iteration, success, reward std, time left."""
+"""Live progress of a run in a terminal: iteration, success, reward std, time left."""
 
 import time
-from typing import Any
+from collections.abc import Callable
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ragen.errors import StarPOError
 from ragen.store import Store
-from ragen.store.runs import RunRecord, RunState
+from ragen.store.runs import RunState
 
 POLL_S = 0.5
+FINAL = ("completed", "failed")
 
 
 class RunFailedError(StarPOError):
-    """The flow run did not complete."""
+    """The run did not complete."""
 
 
-def follow_flow_run(flow_run_id: str, store_url: str, console: Console) -> str:
-    """Show a flow run until it ends.
+def follow_run(store: Store, run: str, console: Console, ended: Callable[[], str | None] | None = None) -> None:
+    """Show a run until it ends.
 
     Args:
-        flow_run_id: Prefect's id of the flow run.
-        store_url: The store it writes to; that is where it says which run it is and how far.
-        console: Where to draw; without a terminal, a line for each change is printed instead.
-
-    Returns:
-        The run's name.
+        store: The store it writes to; that is where it says how far it is.
+        run: Its name.
+        console: Where to draw; without a terminal, a line for each change of its numbers is printed instead.
+        ended: Says how the run's process ended, None while it works. None: ask the run's own state.
 
     Raises:
-        RunFailedError: If the flow run failed, crashed or was cancelled; the message is the run's own.
+        RunFailedError: If it did not complete; the message is the run's own.
     """
-    store = Store(store_url)
+    ask = ended or (lambda: _final(store.runs.state(run)))
     with _bar(console) as bar:
         row = bar.add_task("waiting for the run to start", total=None, numbers="")
-        record, said = None, ""
+        said = ""
         while True:
-            record = record or _find(store, flow_run_id)
-            state = store.runs.state(record.run) if record else None
-            if state:
-                said = _show(bar, row, state, said, console)
-            ended = _ended(flow_run_id)
-            if ended:
+            outcome = ask()
+            state = store.runs.state(run)
+            if state is not None and (state.status == "running" or outcome):
+                facts, numbers = state.metrics, _numbers(state.metrics)
+                place = f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
+                part = f" {facts['fraction']:.0%}" if "fraction" in facts else ""
+                bar.update(
+                    row,
+                    description=f"{place} · {state.message}{part}",
+                    completed=facts.get("iteration", 0),
+                    total=facts.get("iterations"),
+                    numbers=numbers,
+                )
+                if not console.is_terminal and f"{place} {numbers}" != said:
+                    said = f"{place} {numbers}"
+                    console.print(said.strip(), highlight=False)
+            if outcome:
                 break
             time.sleep(POLL_S)
-    record = record or _find(store, flow_run_id)
-    if ended != "COMPLETED" or record is None:
-        reason = store.runs.state(record.run).message if record else _server_message(flow_run_id)
-        raise RunFailedError(f"the run ended as {ended.lower()}: {reason}")
-    return record.run
+    if outcome != "completed":
+        reason = state.message if state is not None and state.status == "failed" else "see the log of the serving process"
+        raise RunFailedError(f"run {run} ended as {outcome}: {reason}")
+
+
+def _final(state: RunState | None) -> str | None:
+    return state.status if state is not None and state.status in FINAL else None
 
 
 def _bar(console: Console) -> Progress:
@@ -56,7 +68,6 @@ def _bar(console: Console) -> Progress:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        TaskProgressColumn(),
         TextColumn("{task.fields[numbers]}"),
         TimeElapsedColumn(),
         console=console,
@@ -64,48 +75,11 @@ def _bar(console: Console) -> Progress:
     )
 
 
-def _show(bar: Progress, row: Any, state: RunState, said: str, console: Console) -> str:
-    facts = state.facts
-    done, total = facts.get("iteration", 0), facts.get("iterations")
-    fraction = facts.get("fraction")
-    description = f"iteration {done}/{total} · {state.message}" + (f" {fraction:.0%}" if fraction else "")
-    bar.update(row, description=description, completed=done, total=total, numbers=_numbers(facts))
-    line = f"iteration {done}/{total} {_numbers(facts)}"
-    if not console.is_terminal and line != said:
-        console.print(line, highlight=False)
-    return line
-
-
-def _numbers(facts: dict[str, Any]) -> str:
-    shown = []
-    for name, label, form in (
-        ("evaluation", "panel success", "{:.3f}"),
-        ("success", "success", "{:.3f}"),
-        ("reward_std", "reward std", "{:.2f}"),
-        ("seconds_left", "left", "{:.0f} s"),
-    ):
-        if facts.get(name) is not None:
-            shown.append(f"{label} {form.format(facts[name])}")
-    return " · ".join(shown)
-
-
-def _find(store: Store, flow_run_id: str) -> RunRecord | None:
-    return next((r for r in store.runs.list() if flow_run_id in r.flow_run_ids), None)
-
-
-def _ended(flow_run_id: str) -> str | None:
-    """The flow run's final state type, or None while it goes on."""
-    state = _read(flow_run_id).state
-    return str(state.type.value) if state is not None and state.is_final() else None
-
-
-def _server_message(flow_run_id: str) -> str:
-    state = _read(flow_run_id).state
-    return (state.message if state else None) or "no reason was given; see the log of the serving process"
-
-
-def _read(flow_run_id: str) -> Any:
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        return client.read_flow_run(flow_run_id)  # type: ignore[arg-type]
+def _numbers(facts: dict[str, float]) -> str:
+    shown = (
+        ("evaluation", "panel success {:.3f}"),
+        ("success", "training success {:.3f}"),
+        ("reward_std", "reward std {:.2f}"),
+        ("seconds_left", "{:.0f} s left"),
+    )
+    return " · ".join(form.format(facts[name]) for name, form in shown if name in facts)

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
-from prefect.context import get_run_context
 from prefect.logging import get_run_logger
 
 from flows.summary import iteration_markdown
@@ -53,17 +52,14 @@ class RunRecorder:
         Raises:
             StoreError: If the name is taken by a run with other settings; the message names them.
         """
-        settings = config.model_dump(mode="json")
-        name = name or f"{preset}-s{config.seed}-{_digest(settings)[:8]}"
-        Store(store_url).runs.create(
-            name, flow=flow, preset=preset, config=settings, flow_run_id=str(get_run_context().flow_run.id)  # type: ignore[union-attr]
-        )
+        name = name or default_run_name(preset, config)
+        Store(store_url).runs.create(name, flow=flow, preset=preset, config=config.model_dump(mode="json"))
         return cls(store_url, name, config)
 
     def __enter__(self) -> "RunRecorder":
         self.progress.say("starting", iteration=0, iterations=self._config.iterations)
         self._progress_artifact = create_progress_artifact(0.0, description=f"run {self.name}")
-        self._log.info("run %s in store %s", self.name, self._store.display_url)
+        self._log.info("run %s in store %s", self.name, self._store.url)
         return self
 
     def __exit__(
@@ -123,8 +119,10 @@ class RunRecorder:
         self._metrics |= dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-def _digest(settings: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+def default_run_name(preset: str, config: StarPOConfig) -> str:
+    """Preset, seed, and eight digits of the settings: the same settings continue the same run."""
+    settings = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return f"{preset}-s{config.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
 def _artifact_key(name: str) -> str:

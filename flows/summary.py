@@ -32,10 +32,9 @@ def iteration_markdown(run: str, iteration: int, iterations: int, metrics: dict[
         for name, value in sorted(metrics.items())
         if name.startswith("evaluation/") and name.endswith("/success")
     ]
-    record = next((r for r in store.runs.iterations(run) if r.iteration == iteration), None)
     artifacts = [
-        f"| {stage} | {kind} | `{store.display_url}/{kind}/{key}` |"
-        for stage, keys in (record.stages.items() if record else ())
+        f"| {stage} | {kind} | `{store.url}/{kind}/{key}` |"
+        for stage, keys in store.runs.iterations(run).get(iteration, {}).items()
         for kind, key in keys.items()
     ]
     return "\n".join(

@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from flows import server
-from flows.follow import follow_flow_run
-from flows.listing import curve_line
+from flows.follow import follow_run
+from flows.listing import success_line
 from flows.presets import names, preset
+from flows.record import default_run_name
 from ragen.config.runtime import Runtime
 from ragen.errors import ConfigError
 from ragen.store import Store
@@ -28,28 +29,27 @@ def train_preset(
     """Run the deployment `starpo/<name>` on the local server and follow it to its end."""
     if name not in names():
         raise ConfigError(f"no preset '{name}'; presets: {', '.join(names())}")
-    short = {"seed": seed, "iterations": iterations}
-    preset(name, {**overrides, **{k: v for k, v in short.items() if v is not None}})  # wrong settings fail here, at once
+    short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
+    config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     runtime, console = Runtime(), Console()
-    store_url = store or runtime.store
-    parameters = {
-        key: value
-        for key, value in {**short, "overrides": overrides or None, "store": store, "run": run}.items()
-        if value is not None
-    }
+    opened, run_name = Store(store or runtime.store), run or default_run_name(name, config)
+    optional = {"overrides": overrides or None, "store": store, "run": run}
+    parameters = {**short, **{key: value for key, value in optional.items() if value is not None}}
     with console.status("starting the local Prefect server (about 20 s the first time)"):
         url = server.start(runtime.state_dir)
     console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
     console.print(f"$ prefect deployment run starpo/{name}{_flags(parameters)}", highlight=False, markup=False)
-    flow_run_id = _run_deployment(f"starpo/{name}", parameters)
-    run_name = follow_flow_run(flow_run_id, store_url, console)
-    opened = Store(store_url)
+    flow_run = _FlowRun(f"starpo/{name}", parameters)
+    follow_run(opened, run_name, console, flow_run.ended)
     report = write_report(opened, run_name, None)
-    console.print(f"run        {run_name}", highlight=False)
-    console.print(f"success    {curve_line(opened, run_name)}", highlight=False)
-    console.print(f"artifacts  {opened.display_url}", highlight=False, soft_wrap=True)
-    console.print(f"report     {report}", highlight=False, soft_wrap=True)
-    console.print(f"more       ragen show {run_name}", highlight=False)
+    for label, value in {
+        "run": run_name,
+        "success": success_line(opened, run_name),
+        "artifacts": opened.url,
+        "report": str(report),
+        "more": f"ragen show {run_name}",
+    }.items():
+        console.print(f"{label:<10} {value}", highlight=False, markup=False, soft_wrap=True)
 
 
 def write_report(store: Store, run: str, output: Path | None) -> Path:
@@ -64,11 +64,21 @@ def write_report(store: Store, run: str, output: Path | None) -> Path:
     return path.resolve()
 
 
-def _run_deployment(deployment: str, parameters: dict[str, Any]) -> str:
-    from prefect.deployments import run_deployment
+class _FlowRun:
+    """A run of a deployment on the server."""
 
-    flow_run = run_deployment(deployment, parameters=parameters, timeout=0, as_subflow=False)
-    return str(flow_run.id)  # type: ignore[union-attr]
+    def __init__(self, deployment: str, parameters: dict[str, Any]) -> None:
+        from prefect.deployments import run_deployment
+
+        self._id = run_deployment(deployment, parameters=parameters, timeout=0, as_subflow=False).id  # type: ignore[union-attr]
+
+    def ended(self) -> str | None:
+        """Prefect's final state in lower case; None while it goes on."""
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(self._id).state
+        return str(state.type.value).lower() if state is not None and state.is_final() else None
 
 
 def _flags(parameters: dict[str, Any]) -> str:

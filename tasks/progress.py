@@ -1,15 +1,15 @@
-"""What a run says about itself while it works: `state.json` beside its records, for people and for `ragen follow`."""
+"""What a run says about itself while it works: its state in the store, for people and for `ragen follow`."""
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from ragen.store import Store
+from ragen.store.runs import RunStatus
 
 
 @dataclass
 class RunProgress:
-    """Writes a run's state; cheap, at most about twice a second unless something ended.
+    """Writes a run's state, at most about twice a second while a stage works.
 
     Attributes:
         store_url: The store.
@@ -18,13 +18,16 @@ class RunProgress:
 
     store_url: str
     run: str
-    _facts: dict[str, Any] = field(default_factory=dict)
+    _message: str = ""
+    _facts: dict[str, float] = field(default_factory=dict)
     _last_write: float = 0.0
 
-    def say(self, message: str, **facts: Any) -> None:
-        """Write the state now: a sentence, and facts that stay until they are said anew."""
-        self._facts.update(facts)
-        self._facts["message"] = message
+    def say(self, message: str, **facts: float | None) -> None:
+        """Write the state: a sentence, and numbers that stay until they are said anew; None takes one back."""
+        self._message = message
+        self._facts |= {name: value for name, value in facts.items() if value is not None}
+        for name in (name for name, value in facts.items() if value is None):
+            self._facts.pop(name, None)
         self._write("running")
 
     def part(self, done: int, total: int) -> None:
@@ -34,12 +37,12 @@ class RunProgress:
         self._facts["fraction"] = done / total
         self._write("running")
 
-    def end(self, state: str, message: str) -> None:
-        """The run ended: completed or failed."""
-        self._facts["message"] = message
-        self._write(state)
+    def end(self, status: RunStatus, message: str) -> None:
+        """The run ended."""
+        self._message = message
+        self._facts.pop("fraction", None)
+        self._write(status)
 
-    def _write(self, state: str) -> None:
+    def _write(self, status: RunStatus) -> None:
         self._last_write = time.monotonic()
-        facts = dict(self._facts)
-        Store(self.store_url).runs.set_state(self.run, state, facts.pop("message", ""), facts)
+        Store(self.store_url).runs.set_state(self.run, status, self._message, self._facts)

@@ -1,0 +1,229 @@
+"""Tables of runs, iterations, trajectories, presets and environments; the same facts as JSON for machines."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from ragen.errors import ArtifactMissingError, ConfigError
+from ragen.store import Store
+from ragen.store.runs import Run, StageKeys
+
+STALE_AFTER_S = 120.0
+"""A run that has not been heard of for this long while 'running' was interrupted."""
+
+
+def print_runs(store: Store, as_json: bool) -> None:
+    """All runs, newest first."""
+    rows = [_run_facts(store, run) for run in store.runs.list()]
+    _print(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
+
+
+def print_run(store: Store, run: str, as_json: bool) -> None:
+    """A run: its headline, and a line an iteration."""
+    record = store.runs.get(run)
+    rows = [
+        {"iteration": iteration, **_iteration_facts(store, iteration, stages)}
+        for iteration, stages in store.runs.iterations(run).items()
+    ]
+    if as_json:
+        _print_json({**_run_facts(store, record), "config": record.config, "per_iteration": rows})
+        return
+    _print([_run_facts(store, record)], False, run, "")
+    _print(rows, False, "iterations", "no iteration yet")
+
+
+def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> None:
+    """An iteration: where its artifacts are, its metrics, and what the filter did with each group."""
+    stages = _stages(store, run, iteration)
+    artifacts = [
+        {"stage": stage, "kind": kind, "key": key, "rows": store.manifest(kind, key).num_rows}
+        for stage, keys in stages.items()
+        for kind, key in keys.items()
+    ]
+    metrics = [{"name": name, "value": value} for name, value in sorted(_metrics(store, stages).items())]
+    groups: list[dict[str, Any]] = []
+    if "variance_filter" in stages:
+        columns = ["group_id", "score", "rank", "kept", "success_rate", "return_mean", "reason"]
+        groups = store.read_table("selection", stages["variance_filter"]["selection"], columns=columns).to_pylist()
+    if as_json:
+        _print_json({"run": run, "iteration": iteration, "artifacts": artifacts, "metrics": metrics, "groups": groups})
+        return
+    _print(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
+    _print(metrics, False, "metrics", "no metrics")
+    _print(groups, False, "groups", "no filter in this iteration")
+
+
+def print_trajectory(store: Store, run: str, iteration: int, trajectory: str, as_json: bool) -> None:
+    """A trajectory turn by turn: what was seen, said, done and paid."""
+    stages = _stages(store, run, iteration)
+    if "rollout" not in stages:
+        raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
+    turns = store.read_table("turns", stages["rollout"]["turns"])
+    chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory))
+    if not chosen.num_rows:
+        ids = sorted(set(turns["trajectory_id"].to_pylist()))
+        raise ConfigError(
+            f"iteration {iteration} of {run} has no trajectory '{trajectory}'; it has {len(ids)}, from {ids[0]} to {ids[-1]}"
+        )
+    rows = chosen.to_pylist()
+    if as_json:
+        _print_json(rows)
+        return
+    console = Console()
+    for row in rows:
+        done = ", ".join(
+            f"{action} {reward:+.1f}"
+            for action, reward in zip(row["executed_actions"], row["action_rewards"], strict=True)
+        )
+        body = f"{row['observation']}\n\n{row['response']}\n\nexecuted: {done or 'nothing'}\nstatus: {row['status']}"
+        title = f"turn {row['turn']}, {row['actions_left']} actions left"
+        console.print(Panel(_plain(body), title=title, expand=False))
+    console.print("goal reached" if rows[-1]["success"] else "goal not reached")
+
+
+def print_presets(as_json: bool) -> None:
+    """Presets with their first comment."""
+    from flows.presets import FOLDER, names, preset
+
+    rows = []
+    for name in names():
+        config = preset(name)
+        comment = (FOLDER / f"{name}.toml").read_text().splitlines()[0].removeprefix("# ")
+        rows.append({"preset": name, "environment": config.environment.type, "policy": config.policy.type,
+                     "iterations": config.iterations, "about": comment})  # fmt: skip
+    _print(rows, as_json, "presets", "")
+
+
+def print_environments(check: bool, as_json: bool) -> None:
+    """Environment variants; with `check`, what the environment checker finds."""
+    from ragen.envs.check import check as check_environment
+    from ragen.envs.variants import VARIANTS
+
+    rows = []
+    for name, variant in VARIANTS.items():
+        row: dict[str, Any] = {"name": name, "type": variant.settings.type, "about": variant.description}
+        if check:
+            row["findings"] = [str(finding) for finding in check_environment(variant.settings)]
+        rows.append(row)
+    _print(rows, as_json, "environments", "")
+
+
+def success_line(store: Store, run: str) -> str:
+    """Success on the panel at the first and the last evaluated checkpoint, with 95% intervals, for people."""
+    curve = evaluation_curve(store, store.runs.get(run))
+    if not curve:
+        return "not evaluated yet"
+    (first, *_), (last, *_) = [curve[0]], [curve[-1]]
+    return " -> ".join(
+        f"{point['success']:.3f} [{point['low']:.3f}, {point['high']:.3f}] after {point['iteration']} updates"
+        for point in (first, last)
+    )
+
+
+def evaluation_curve(store: Store, run: Run) -> list[dict[str, float]]:
+    """Success with its interval on the training environment's panel, at every evaluated checkpoint."""
+    cell = run.config["environment"]["type"]
+    points = []
+    for iteration, stages in store.runs.iterations(run.name).items():
+        keys = stages.get(f"evaluate:{cell}")
+        if keys:
+            numbers = store.manifest("episodes", keys["episodes"]).headline
+            found = {name: numbers[f"evaluation/{cell}/success{suffix}"] for name, suffix in _BAND.items()}
+            points.append({"iteration": iteration, **found})
+    return points
+
+
+_BAND = {"success": "", "low": "_low", "high": "_high"}
+
+
+def _run_facts(store: Store, run: Run) -> dict[str, Any]:
+    curve = evaluation_curve(store, run)
+    state = store.runs.state(run.name)
+    status = state.status if state else "unknown"
+    if state and status == "running" and (datetime.now(UTC) - state.heartbeat).total_seconds() > STALE_AFTER_S:
+        status = "interrupted"
+    return {
+        "run": run.name,
+        "flow": run.flow,
+        "preset": run.preset,
+        "state": status,
+        "iterations": sum("update" in stages for stages in store.runs.iterations(run.name).values()),
+        "success_first": curve[0]["success"] if curve else None,
+        "success_last": curve[-1]["success"] if curve else None,
+        "created": run.created.isoformat(timespec="seconds"),
+        "store": store.url,
+    }
+
+
+def _iteration_facts(store: Store, iteration: int, stages: StageKeys) -> dict[str, float | None]:
+    metrics = _metrics(store, stages)
+    shown = {
+        "success": "rollout/success_rate",
+        "return": "reward/return_mean",
+        "reward_std": "reward/in_group_std",
+        "kept": "filter/num_kept",
+        "entropy": "rollout/entropy",
+        "length": "rollout/response_length_mean",
+        "format": "rollout/format_ok",
+        "gradient_norm": "update/gradient_norm",
+    }
+    evaluations = [v for n, v in metrics.items() if n.startswith("evaluation/") and n.endswith("/success")]
+    return {**{label: metrics.get(name) for label, name in shown.items()}, "panel": evaluations[0] if evaluations else None}
+
+
+def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for keys in stages.values():
+        if "metrics" in keys:
+            table = store.read_table("metrics", keys["metrics"])
+            found |= dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+    return found
+
+
+def _stages(store: Store, run: str, iteration: int) -> StageKeys:
+    store.runs.get(run)
+    iterations = store.runs.iterations(run)
+    if iteration not in iterations:
+        known = f"0 to {max(iterations)}" if iterations else "none"
+        raise ConfigError(f"run {run} has no iteration {iteration}; it has {known}")
+    return iterations[iteration]
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
+    if as_json:
+        _print_json(rows)
+        return
+    console = Console()
+    if not rows:
+        console.print(nothing)
+        return
+    table = Table(title=title, title_justify="left")
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_plain(_cell(value)) for value in row.values()))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain(text: str) -> Any:
+    """Text as it is: nothing in it is markup, and control characters cannot reach the terminal."""
+    from rich.text import Text
+
+    return Text("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text))
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201
