@@ -1,0 +1,304 @@
+"""Every rule is broken once, on purpose, and must be the one that is named."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.datasets import DATASETS
+from schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
+from schemas.rules import across_rules, row_rules
+from schemas.validate import FAILURE_CASES, ContractViolation, Validator, validate
+
+Rows = list[dict[str, Any]]
+
+
+def rebuilt(table: pa.Table, change: Callable[[Rows], object]) -> pa.Table:
+    """The table after a change to its rows."""
+    rows = table.to_pylist()
+    change(rows)
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+def setting(row: int, **values: Any) -> Callable[[Rows], object]:
+    return lambda rows: rows[row].update(values)
+
+
+def setting_where(test: Callable[[dict[str, Any]], bool], **values: Any) -> Callable[[Rows], object]:
+    return lambda rows: [row.update(values) for row in rows if test(row)]
+
+
+def broken_rules(table: pa.Table, kind: str) -> set[tuple[str, str]]:
+    """(column, rule) of all rules that a table breaks."""
+    with pytest.raises(ContractViolation) as caught:
+        validate(table, kind)
+    cases = caught.value.failure_cases
+    assert cases.schema == FAILURE_CASES
+    return set(zip(cases["column"].to_pylist(), cases["rule"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_example_is_valid(kind: str) -> None:
+    validate(example(kind), kind)
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_empty_dataset_is_valid(kind: str) -> None:
+    validate(DATASETS[kind].schema.empty_table(), kind)
+
+
+NO_RESPONSE = {
+    "prompt_ids": [],
+    "response_ids": [],
+    "behaviour_logprobs": [],
+    "response": "",
+    "think": None,
+    "answer": None,
+    "parsed_actions": [],
+    "executed_actions": [],
+    "action_rewards": [],
+    "action_effective": [],
+    "format_ok": False,
+    "finish_reason": "none",
+    "terminated": False,
+}
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {**NO_RESPONSE, "status": "truncated", "truncated": True},
+        {**NO_RESPONSE, "status": "timeout", "truncated": True},
+        {**NO_RESPONSE, "status": "env_error", "truncated": False},
+        {"status": "env_error", "terminated": False, "truncated": False},
+        {
+            "status": "format_error", "format_ok": False, "forfeited_actions": 2, "parsed_actions": [],
+            "executed_actions": [], "action_rewards": [], "action_effective": [], "answer": None,
+        },
+        {"status": "format_error", "format_ok": False, "parsed_actions": ["Up", "Left", "Jump"]},
+    ],
+)  # fmt: skip
+def test_last_turn_may_go_wrong_in_every_way_there_is(turn: dict[str, Any]) -> None:
+    validate(rebuilt(example("turns"), setting(TURNS_EACH - 1, **turn)), "turns")
+
+
+TURN_FAULTS = [
+    (setting(3, trajectory_id=""), "trajectory_id", "is not empty"),
+    (setting(3, env=""), "env", "is not empty"),
+    (setting(3, env_seed=-1), "env_seed", "is at least 0"),
+    (setting(3, member=-1), "member", "is at least 0"),
+    (setting(3, actions_left=-1), "actions_left", "is at least 0"),
+    (setting(3, action_cost=0.5), "action_cost", "is finite and at most 0"),
+    (setting(3, action_cost=float("nan")), "action_cost", "is finite and at most 0"),
+    (setting(3, status="fine"), "status", "is one of"),
+    (setting(3, finish_reason="eos"), "finish_reason", "is one of"),
+    (setting(3, state_digest="0123456789ABCDEF"), "state_digest", "is 16 hexadecimal digits"),
+    (setting(3, initial_state_digest="0"), "initial_state_digest", "is 16 hexadecimal digits"),
+    (setting(3, prompt_ids=[5, -1]), "prompt_ids", "token ids of at least 0"),
+    (setting(3, response_ids=[-1] * 17), "response_ids", "token ids of at least 0"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16), "behaviour_logprobs", "as many items as response_ids"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16 + [0.1]), "behaviour_logprobs", "finite numbers of at most 0"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16 + [float("nan")]), "behaviour_logprobs", "finite numbers"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16 + [float("-inf")]), "behaviour_logprobs", "finite numbers"),
+    (setting(3, action_rewards=[-0.1]), "action_rewards", "as many items as executed_actions"),
+    (setting(3, action_effective=[True] * 3), "action_effective", "as many items as executed_actions"),
+    (setting(3, action_rewards=[-0.1, float("inf")]), "action_rewards", "finite numbers"),
+    (setting(3, executed_actions=["Left", "Up"]), "executed_actions", "prefix of parsed_actions"),
+    (setting(3, parsed_actions=["Up"]), "executed_actions", "prefix of parsed_actions"),
+    (setting(3, actions_left=1), "actions_left", "covers the actions"),
+    (setting(0, is_context_start=False), "is_context_start", "true on the first turn"),
+    (setting(3, prompt_ids=[]), "prompt_ids", "not empty where there is a response"),
+    (setting(3, finish_reason="none"), "finish_reason", "exactly where response_ids is empty"),
+    (setting(3, response_ids=[], behaviour_logprobs=[]), "finish_reason", "exactly where response_ids is empty"),
+    (setting(3, parsed_actions=[], executed_actions=[], action_rewards=[], action_effective=[]), "format_ok",
+     "names an action"),
+    (setting(4, **{**NO_RESPONSE, "executed_actions": ["Up"]}), "executed_actions", "empty where there is no response"),
+    (setting(3, format_ok=False), "status", "'ok' only with format_ok"),
+    (setting(3, status="format_error"), "status", "'ok' only with format_ok"),
+    (setting(4, **{**NO_RESPONSE, "status": "format_error", "truncated": True}), "status", "'truncated' only where"),
+    (setting(9, **{**NO_RESPONSE, "status": "timeout", "truncated": False}), "truncated", "'truncated' or 'timeout'"),
+    (setting(3, forfeited_actions=1), "forfeited_actions", "is 0 where an action was executed"),
+    (setting(3, info="none"), "info", "is a JSON object"),
+    (setting(3, turn=2), "trajectory_id", "identify a row"),
+    (setting(4, turn=5), "turn", "without gaps"),
+    (setting(0, turn=-1), "turn", "is at least 0"),
+    (setting(3, group_id="elsewhere"), "group_id", "same in all rows of a trajectory_id"),
+    (setting(3, dynamics_seed=77), "dynamics_seed", "same in all rows of a trajectory_id"),
+    (setting(3, sampling_seed=77), "sampling_seed", "same in all rows of a trajectory_id"),
+    (setting(3, truncated=True), "terminated", "only on the last turn"),
+    (setting(4, terminated=False), "truncated", "on the last turn of a trajectory, unless an error"),
+    (setting_where(lambda r: r["trajectory_id"] == "group-00000000/0001", env_seed=9), "env_seed",
+     "same in all rows of a group_id"),
+    (setting_where(lambda r: r["member"] == 1, member=9), "member", "without gaps in every group_id"),
+    (setting_where(lambda r: r["trajectory_id"] == "group-00000000/0001", member=0), "trajectory_id",
+     "one for each member"),
+    (lambda rows: rows.__delitem__(slice(GROUP_SIZE * TURNS_EACH, GROUP_SIZE * TURNS_EACH + TURNS_EACH)), "member",
+     "without gaps in every group_id"),
+    (lambda rows: rows.__delitem__(slice(-TURNS_EACH, None)), "member", "all groups have as many trajectories"),
+    (lambda rows: rows.pop(2), "turn", "without gaps in every trajectory_id"),
+]  # fmt: skip
+
+OTHER_FAULTS = [
+    ("rewards", setting(3, component_values=[-0.2]), "component_values", "as many items as component_names"),
+    ("rewards", setting(3, component_names=["format", "format"]), "component_names", "each component once"),
+    ("rewards", setting(3, component_values=[float("nan"), 0.0]), "component_values", "finite numbers"),
+    ("rewards", setting(3, total=-0.3), "total", "sum of component_values"),
+    ("rewards", setting(3, normalised_return=float("inf")), "normalised_return", "is finite"),
+    ("rewards", setting_where(lambda r: True, trajectory_return=-1.1), "trajectory_return", "sum of total"),
+    ("rewards", setting(3, is_valid=False), "is_valid", "same in all rows of a trajectory_id"),
+    ("rewards", lambda rows: rows.pop(2), "turn", "without gaps"),
+    ("selection", setting(0, num_valid=5), "num_valid", "between 0 and num_trajectories"),
+    ("selection", setting(0, num_valid=0), "return_mean", "0 where num_valid is 0"),
+    ("selection", setting(0, metric="luck"), "metric", "is one of"),
+    ("selection", setting(0, score=float("nan")), "score", "is finite"),
+    ("selection", setting(0, return_std=-1.0), "return_std", "at least 0"),
+    ("selection", setting(0, success_rate=1.5), "success_rate", "between 0 and 1"),
+    ("selection", setting(0, return_mean=9.0), "return_mean", "between return_min and return_max"),
+    ("selection", setting(0, rank=0), "rank", "permutation"),
+    ("selection", setting(0, rank=2), "rank", "permutation"),
+    ("selection", setting(0, reason=""), "reason", "not empty"),
+    ("selection", setting(0, group_id="group-00000001"), "group_id", "identify a row"),
+    ("samples", setting(0, loss_share=0.5), "loss_share", "sums to 1"),
+    ("samples", setting(0, kl_reference=0.1), "kl_reference", "null in all rows or in none"),
+    ("samples", setting(0, clip_fraction=-0.5), "clip_fraction", "between 0 and 1"),
+    ("samples", setting(0, mean_ratio=-1.0), "mean_ratio", "at least 0"),
+    ("samples", setting(0, advantage=float("nan")), "advantage", "is finite"),
+    ("metrics", setting(0, value=float("nan")), "value", "is finite"),
+    ("metrics", setting(0, name="update/entropy"), "iteration", "identify a row"),
+    ("metrics", setting(0, iteration=-1), "iteration", "at least 0"),
+    ("episodes", setting(0, num_turns=0), "num_turns", "at least 1"),
+    ("episodes", setting(1, responses=["up"]), "responses", "as many items as observations"),
+    ("episodes", setting(1, actions=["Up"]), "actions", "as many items as observations"),
+    ("episodes", setting(1, num_turns=3), "num_turns", "number of observations"),
+    ("episodes", setting(1, num_format_errors=3), "num_format_errors", "between 0 and num_turns"),
+    ("episodes", setting(1, member=1), "member", "without gaps"),
+    ("episodes", setting(1, env_seed=7, member=1), "initial_state_digest", "same in all rows"),
+    ("episodes", setting(1, temperature=1.0), "temperature", "same in all rows of a cell"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "column", "text"), TURN_FAULTS)
+def test_turns_rule_is_named_when_broken(change: Callable[[Rows], object], column: str, text: str) -> None:
+    broken = broken_rules(rebuilt(example("turns"), change), "turns")
+    assert [rule for name, rule in broken if name == column and text in rule], broken
+
+
+@pytest.mark.parametrize(("kind", "change", "column", "text"), OTHER_FAULTS)
+def test_rule_is_named_when_broken(kind: str, change: Callable[[Rows], object], column: str, text: str) -> None:
+    broken = broken_rules(rebuilt(example(kind), change), kind)
+    assert [rule for name, rule in broken if name == column and text in rule], broken
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_null_is_found_in_every_column_that_forbids_it(kind: str) -> None:
+    for column in DATASETS[kind].columns:
+        table = rebuilt(example(kind), setting(0, **{column.name: None}))
+        if not column.nullable:
+            assert (column.name, "is never null") in broken_rules(table, kind)
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_null_inside_a_list_is_found(kind: str) -> None:
+    table = example(kind)
+    for column in DATASETS[kind].columns:
+        if pa.types.is_list(column.type):
+            with_null = rebuilt(table, lambda rows, name=column.name: rows[0][name].__setitem__(0, None))
+            assert (column.name, "holds no nulls inside its lists") in broken_rules(with_null, kind)
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> None:
+    table, first = example(kind), DATASETS[kind].columns[0]
+    assert broken_rules(table.drop_columns([first.name]), kind) == {
+        (first.name, f"is a column of type {first.type}")
+    }
+    extra = table.append_column("extra", pa.nulls(table.num_rows))
+    assert broken_rules(extra, kind) == {("extra", "is no column of this dataset")}
+    assert "stands in the order" in next(iter(broken_rules(table.select(table.schema.names[::-1]), kind)))[1]
+    retyped = table.set_column(0, first.name, pa.array(np.zeros(table.num_rows, np.int8)))
+    assert broken_rules(retyped, kind) == {(first.name, f"is of type {first.type}")}
+
+
+def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do() -> None:
+    table = rebuilt(example("turns"), setting_where(lambda r: r["turn"] == 2, action_cost=1.0))
+    with pytest.raises(ContractViolation) as caught:
+        validate(table, "turns")
+    lines = caught.value.message.splitlines()
+    assert lines == [
+        "dataset 'turns' (version 1, 40 rows) breaks 1 of its rules:",
+        "- column 'action_cost' is finite and at most 0: not so in 8 rows",
+        "    row 2: trajectory_id='group-00000000/0000', turn=2: action_cost=1.0",
+        "    row 7: trajectory_id='group-00000000/0001', turn=2: action_cost=1.0",
+        "    row 12: trajectory_id='group-00000000/0002', turn=2: action_cost=1.0",
+        "Mend the stage that makes 'turns', or, if the data were edited by hand, restore them.",
+    ]
+    assert caught.value.kind == "turns"
+    assert caught.value.failure_cases["row"].to_pylist() == [2, 7, 12, 17, 22, 27, 32, 37]
+
+
+def test_message_stays_short_when_everything_is_wrong() -> None:
+    table = example_turns(100)
+    wrong = {name: pa.nulls(table.num_rows, table.schema.field(name).type) for name in table.schema.names}
+    with pytest.raises(ContractViolation) as caught:
+        validate(pa.table(wrong), "turns")
+    assert len(caught.value.message.splitlines()) < 30
+    assert max(map(len, caught.value.message.splitlines())) < 600
+
+
+@settings(max_examples=25, deadline=None)
+@given(cuts=st.lists(st.integers(0, 60), max_size=6), order=st.randoms(use_true_random=False))
+def test_order_of_rows_and_cuts_between_batches_do_not_matter(cuts: list[int], order: Any) -> None:
+    table = example_turns(3)
+    shuffled = list(range(table.num_rows))
+    order.shuffle(shuffled)
+    table = table.take(shuffled)
+    validator = Validator("turns")
+    bounds = sorted({0, *cuts, table.num_rows})
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        validator.check(table.slice(start, stop - start))
+    validator.finish()
+
+
+def test_rows_are_numbered_through_all_batches_and_duplicates_found_across_them() -> None:
+    table = example_turns(2)
+    validator = Validator("turns")
+    validator.check(table)
+    validator.check(table.slice(5, 1))
+    with pytest.raises(ContractViolation) as caught:
+        validator.finish()
+    cases = [case for case in caught.value.failure_cases.to_pylist() if "identify" in case["rule"]]
+    assert [case["row"] for case in cases] == [5, 40]  # row 5, and its copy after the 40 rows of the first batch
+
+
+def test_loss_share_may_be_zero_throughout_but_not_elsewhere() -> None:
+    validate(rebuilt(example("samples"), setting_where(lambda r: True, loss_share=0.0)), "samples")
+
+
+def test_every_rule_names_columns_of_its_dataset() -> None:
+    for kind, dataset in DATASETS.items():
+        for rule in (*row_rules(kind), *across_rules(kind)):
+            assert set(rule.columns) <= set(dataset.schema.names)
+            assert set(rule.within) <= set(dataset.schema.names)
+
+
+def test_no_table_makes_validation_itself_fail() -> None:
+    """Whatever is wrong, the answer is a ContractViolation."""
+    for kind in DATASETS:
+        schema = DATASETS[kind].schema
+        nulls = pa.table({f.name: pa.nulls(3, f.type) for f in schema})
+        for table in (nulls, pa.table({"x": [1]}), nulls.select([])):
+            with pytest.raises(ContractViolation):
+                validate(table, kind)
+
+
+def test_failure_cases_are_json_free_text_with_no_python_objects() -> None:
+    with pytest.raises(ContractViolation) as caught:
+        validate(rebuilt(example("turns"), setting(0, info="x" * 10_000)), "turns")
+    found = caught.value.failure_cases["found"].to_pylist()
+    assert all(len(text) < 500 for text in found)
+    json.dumps(found)
