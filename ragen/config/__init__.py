@@ -10,6 +10,8 @@
     evaluation   fixed panels
     starpo       the composition, `StarPOConfig`
     load         TOML files, presets that extend each other, overrides by dotted path
+    explanation  what is wrong with a setting, in words
+    structure    the tree of settings, read off the models
 """
 
 from ragen.config.starpo import StarPOConfig

@@ -1,0 +1,76 @@
+"""Pydantic's errors as one message for people: every wrong setting by dotted path, where it was set, what is allowed.
+
+ValidationError -> "filter.kep = 0.5 (my-run.toml): no such setting (did you mean 'keep'?); known: ..."
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ragen.config.structure import alternatives, setting
+
+
+def explain(error: ValidationError, model: type[BaseModel], sources: Mapping[str, str]) -> str:
+    """Say what is wrong.
+
+    Args:
+        error: What validating raised.
+        model: The model that was validated against; it knows the names there are.
+        sources: Dotted path -> where it was set last. A path that is not there was set nowhere.
+
+    Returns:
+        A line for one wrong setting; for several, a line with their number and an indented line for each.
+    """
+    lines = [_line(details, model, sources) for details in error.errors(include_url=False)]
+    return lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} settings are wrong:", *lines])
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """`" (did you mean 'keep'?)"` for a misspelt name, or nothing where no name is near."""
+    matches = difflib.get_close_matches(name, list(names), n=2)
+    return f" (did you mean {' or '.join(repr(match) for match in matches)}?)" if matches else ""
+
+
+def _line(details: ErrorDetails, model: type[BaseModel], sources: Mapping[str, str]) -> str:
+    path, names, tags = _located(details["loc"], model)
+    value, source = details["input"], sources.get(path)
+    is_setting = path and not isinstance(value, Mapping)
+    where = f"{path}{f' = {value!r}' if is_setting else ''}{f' ({source})' if source else ''}: " if path else ""
+    match details["type"]:
+        case "extra_forbidden":
+            return f"{where}no such setting{near(path.rpartition('.')[2], names)}; known: {', '.join(names)}"
+        case "missing":
+            return f"{path} is missing and has no default"
+        case "union_tag_not_found":
+            return f"{where}`type` is missing; expected one of {', '.join(tags)}"
+        case "union_tag_invalid":
+            tag = details["ctx"]["tag"]
+            return f"{where}type = {tag!r}: no such type{near(str(tag), tags)}; known: {', '.join(tags)}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"{where}should be a table of settings"
+    return where + details["msg"].removeprefix("Value error, ").replace("Input should", "should")
+
+
+def _located(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, list[str], list[str]]:
+    """Follow an error's location through the models.
+
+    Pydantic's locations also name the chosen alternative of a union, which no user has written.
+
+    Returns:
+        The dotted path; the names of the settings beside it; the types there are, where it is a union.
+    """
+    annotation: Any = model
+    path: list[str] = []
+    names: list[str] = []
+    for part in map(str, location):
+        models = alternatives(annotation)
+        if len(models) > 1 and part in models:
+            annotation = models[part]
+        else:
+            path.append(part)
+            names = sorted(name for table in models.values() for name in table.model_fields)
+            annotation = setting(annotation, part)
+    return ".".join(path), names, sorted(alternatives(annotation))

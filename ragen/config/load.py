@@ -1,0 +1,184 @@
+"""Configuration from TOML files that extend each other, and from overrides by dotted path.
+
+    layers: extended files, left to right -> the file itself -> overrides --merge--> StarPOConfig
+
+Merging is deep: tables are merged key by key, everything else is replaced. Two exceptions: a table that becomes another
+alternative (the environment's or the policy's `type` changes) is replaced, because the settings of one alternative mean
+nothing to another; and an empty table empties the inherited one.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ragen.config.explanation import explain, near
+from ragen.config.starpo import StarPOConfig
+from ragen.config.structure import alternatives, setting
+from ragen.errors import ConfigError
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings from one place.
+
+    Attributes:
+        source: Where they are from, for messages.
+        values: The settings, as TOML nests them.
+    """
+
+    source: str
+    values: Table
+
+
+def load_config(path: Path, search_path: Path, overrides: Mapping[str, Any]) -> StarPOConfig:
+    """Read a run's configuration.
+
+    Args:
+        path: A TOML file. Its top-level `extends = ["a", "b"]` names files to start from, merged left to right: each is
+            `search_path / "a.toml"` or, where there is none, a path relative to the file that names it.
+        search_path: The folder of the presets.
+        overrides: Dotted path -> value, such as `{"filter.keep": 0.5}`; a value may be a table.
+
+    Raises:
+        ConfigError: If a file is missing, is no TOML or extends itself, or if a setting is unknown or wrong.
+    """
+    return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], str(path))
+
+
+def apply_overrides(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarPOConfig:
+    """Change settings of a configuration, by dotted path.
+
+    Raises:
+        ConfigError: If a setting is unknown or wrong.
+    """
+    if not overrides:
+        return config
+    base = Layer("the configuration", config.model_dump(mode="json"))
+    return _validated([base, _override_layer(overrides)], base.source)
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Read an override from a command line, such as `filter.keep=0.5`.
+
+    The value is read as a TOML value (`0.5`, `true`, `"text"`, `[1, 2]`, `{ type = "bandit" }`); what is none is text,
+    so that `filter.strategy=top_k` needs no quotes.
+
+    Returns:
+        Dotted path, value.
+
+    Raises:
+        ConfigError: If there is no `=` or no path before it.
+    """
+    path, equals, value = text.partition("=")
+    path, value = path.strip(), value.strip()
+    if not equals or not all(path.split(".")):
+        raise ConfigError(f"override '{text}': expected PATH=VALUE, such as filter.keep=0.5")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        return path, value
+    return path, parsed["value"] if set(parsed) == {"value"} else value
+
+
+def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
+    values: Table = {}
+    for layer in layers:
+        values = _merged(values, layer.values, StarPOConfig)
+    try:
+        # Through JSON, whose strict mode reads lists as tuples: TOML has no tuples either.
+        return StarPOConfig.model_validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        sources = {path: layer.source for layer in layers for path in _leaves(layer.values)}
+        raise ConfigError(f"{name}: {explain(error, StarPOConfig, sources)}") from error
+
+
+def _merged(base: Table, extra: Table, annotation: Any) -> Table:
+    """`base` with `extra` on top, both left as they are; `annotation` is that of the table."""
+    merged = dict(base)
+    for key, value in extra.items():
+        inherited, inner = merged.get(key), setting(annotation, key)
+        if isinstance(value, dict) and isinstance(inherited, dict) and value and not _is_other(inherited, value, inner):
+            merged[key] = _merged(inherited, value, inner)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _is_other(base: Table, extra: Table, annotation: Any) -> bool:
+    """Is it another alternative? A plain table may also have a setting called `type`; it has only one alternative."""
+    has_changed = "type" in base and "type" in extra and base["type"] != extra["type"]
+    return has_changed and len(alternatives(annotation)) > 1
+
+
+def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list[Layer]:
+    """The layers of a file, those it extends first; `chain` are the files that led here."""
+    resolved = path.resolve()
+    if resolved in chain:
+        names = " -> ".join(file.name for file in (*chain[chain.index(resolved) :], resolved))
+        raise ConfigError(f"{path}: extends itself: {names}; remove one of these from an `extends`")
+    values = _read(path)
+    extends = values.pop("extends", [])
+    if not isinstance(extends, list) or not all(isinstance(name, str) for name in extends):
+        raise ConfigError(f'{path}: extends = {extends!r}: expected a list of names or paths, such as ["sokoban"]')
+    layers = []
+    for name in extends:
+        layers += _file_layers(_extended(name, path, search_path), search_path, (*chain, resolved))
+    return [*layers, Layer(path.name, values)]
+
+
+def _extended(name: str, path: Path, search_path: Path) -> Path:
+    candidates = (search_path / f"{name}.toml", path.parent / name)
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    names = sorted(file.stem for file in search_path.glob("*.toml"))
+    raise ConfigError(
+        f"{path}: extends '{name}', which is neither a preset nor a file ({' or '.join(map(str, candidates))})"
+        f"{near(name, names)}; presets: {', '.join(names) or 'none'}"
+    )
+
+
+def _read(path: Path) -> Table:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def _override_layer(overrides: Mapping[str, Any]) -> Layer:
+    """All overrides as one table, so that a changed `type` and the settings that go with it arrive together.
+
+    Whole tables come before what is inside them, whatever order they were given in.
+    """
+    values: Table = {}
+    for path, value in sorted(deepcopy(dict(overrides)).items(), key=lambda item: item[0].count(".")):
+        *tables, key = path.split(".")
+        table = values
+        for name in tables:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                raise ConfigError(
+                    f"override {path} = {value!r}: another override sets '{name}' to {table!r}, not a table"
+                )
+        table[key] = value
+    return Layer("override", values)
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted paths of everything in nested tables, tables included."""
+    paths = []
+    for key, value in values.items():
+        paths.append(f"{prefix}{key}")
+        if isinstance(value, Mapping):
+            paths += _leaves(value, f"{prefix}{key}.")
+    return paths

@@ -1,0 +1,32 @@
+"""The tree of settings, read off the models: which tables there are, and which of them have alternatives."""
+
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+
+def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
+    """The models that a table may be: several for a union told apart by `type`, one for a plain table, else none.
+
+    Returns:
+        By the default of the model's `type`, or by its class name where it has none.
+    """
+    if get_origin(annotation) is Annotated:
+        return alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return {tag: model for part in get_args(annotation) for tag, model in alternatives(part).items()}
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        field = annotation.model_fields.get("type")
+        return {str(field.default) if field else annotation.__name__: annotation}
+    return {}
+
+
+def setting(annotation: Any, key: str) -> Any:
+    """The annotation of the setting `key` in a table of this annotation; None where there is no such setting."""
+    models = alternatives(annotation)
+    for model in models.values():
+        if key in model.model_fields:
+            return model.model_fields[key].annotation
+    arguments = get_args(annotation)
+    return arguments[-1] if arguments and not models else None

@@ -1,0 +1,253 @@
+import re
+
+import pytest
+
+from ragen.config.load import apply_overrides, load_config, parse_override
+from ragen.errors import ConfigError
+
+BASE = """
+iterations = 7
+
+[environment]
+type = "frozen_lake"
+size = 5
+slip = 0.0
+
+[filter]
+keep = 0.5
+metric = "mean"
+
+[update.optimiser]
+type = "muon"
+learning_rate = 3e-4
+
+[evaluation.variants.Slippery]
+type = "frozen_lake"
+"""
+
+
+@pytest.fixture
+def presets(tmp_path):
+    """`presets({"name": "toml text", ...})` writes files and gives their folder; `base` is always there."""
+
+    def write(files):
+        for name, text in {"base": BASE, **files}.items():
+            path = tmp_path / f"{name}.toml"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return tmp_path
+
+    return write
+
+
+def _load(folder, name="run", overrides=None):
+    return load_config(folder / f"{name}.toml", folder, overrides or {})
+
+
+def _message(folder, name="run", overrides=None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        _load(folder, name, overrides)
+    return str(caught.value).removeprefix(f"{folder / name}.toml: ")
+
+
+def test_tables_are_merged_deep(presets):
+    config = _load(presets({"run": 'extends = ["base"]\n[filter]\nkeep = 0.25\n[environment]\nsize = 6'}))
+    assert (config.filter.keep, config.filter.metric) == (0.25, "mean")
+    assert (config.environment.type, config.environment.size, config.environment.slip) == ("frozen_lake", 6, 0.0)
+    assert config.iterations == 7
+
+
+def test_extends_is_left_to_right_and_the_file_itself_comes_last(presets):
+    files = {
+        "one": "iterations = 1\nonline_k = 1\nseed = 1",
+        "two": "iterations = 2\nonline_k = 2",
+        "run": 'extends = ["base", "one", "two"]\niterations = 3',
+    }
+    config = _load(presets(files))
+    assert (config.iterations, config.online_k, config.seed) == (3, 2, 1)
+
+
+def test_extends_may_be_a_path_relative_to_the_file(presets):
+    folder = presets({"own/start": "iterations = 9", "own/run": 'extends = ["base", "start.toml"]'})
+    assert load_config(folder / "own" / "run.toml", folder, {}).iterations == 9
+
+
+def test_a_file_may_be_extended_on_two_ways(presets):
+    files = {"a": 'extends = ["base"]', "b": 'extends = ["base"]\nseed = 4', "run": 'extends = ["a", "b"]'}
+    assert _load(presets(files)).seed == 4
+
+
+def test_a_changed_alternative_replaces_the_inherited_one(presets):
+    config = _load(presets({"run": 'extends = ["base"]\n[environment]\ntype = "bandit"'}))
+    assert config.environment.type == "bandit"  # and `size` and `slip`, which a bandit does not have, are gone
+
+
+def test_a_changed_type_of_a_plain_table_does_not(presets):
+    """An optimiser has a `type` and is one table: its learning rate must not fall back to the default in silence."""
+    config = _load(presets({"run": 'extends = ["base"]\n[update.optimiser]\ntype = "adamw"'}))
+    assert (config.update.optimiser.type, config.update.optimiser.learning_rate) == ("adamw", 3e-4)
+
+
+def test_an_empty_table_empties_the_inherited_one(presets):
+    assert set(_load(presets({}), "base").evaluation.variants) == {"Slippery"}
+    config = _load(presets({"run": 'extends = ["base"]\n[evaluation]\nvariants = {}'}))
+    assert config.evaluation.variants == {}
+
+
+def test_overrides_come_last(presets):
+    overrides = {"filter.keep": 0.75, "evaluation.variants.Large": {"type": "frozen_lake", "size": 8}}
+    config = _load(presets({}), "base", overrides)
+    assert config.filter.keep == 0.75
+    assert config.evaluation.variants["Large"].size == 8
+    assert set(config.evaluation.variants) == {"Slippery", "Large"}
+
+
+def test_overrides_do_not_depend_on_their_order(presets):
+    """A changed `type` and the settings that go with it arrive together."""
+    one = {"environment.names": "held_out", "environment.type": "bandit"}
+    other = dict(reversed(one.items()))
+    assert _load(presets({}), "base", one) == _load(presets({}), "base", other)
+
+
+def test_an_override_inside_a_table_that_is_overridden_too(presets):
+    variant = {"type": "frozen_lake", "size": 8}
+    overrides = {"evaluation.variants.Large.size": 9, "evaluation.variants.Large": variant}
+    assert _load(presets({}), "base", overrides).evaluation.variants["Large"].size == 9
+    assert variant["size"] == 8  # the caller's table is left as it was
+
+
+def test_apply_overrides_changes_a_configuration(presets):
+    config = _load(presets({}), "base")
+    changed = apply_overrides(config, {"environment.type": "bandit", "iterations": 3})
+    assert (changed.environment.type, changed.iterations, changed.filter) == ("bandit", 3, config.filter)
+    assert config.iterations == 7
+    assert apply_overrides(config, {}) is config
+    with pytest.raises(ConfigError, match=r"the configuration: iterations = 0 \(override\): should be greater"):
+        apply_overrides(config, {"iterations": 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("filter.keep=0.5", ("filter.keep", 0.5)),
+        ("iterations = 3", ("iterations", 3)),
+        ("reward.should_forfeit_actions=false", ("reward.should_forfeit_actions", False)),
+        ('environment={ type = "bandit" }', ("environment", {"type": "bandit"})),
+        ('filter.strategy="top_k"', ("filter.strategy", "top_k")),
+        ("filter.strategy=top_k", ("filter.strategy", "top_k")),
+        ("policy.name_or_path=/a=b", ("policy.name_or_path", "/a=b")),
+        ("a=1\nb=2", ("a", "1\nb=2")),  # a value is one value
+        ("a=", ("a", "")),
+    ],
+)
+def test_overrides_of_a_command_line(text, expected):
+    path, value = parse_override(text)
+    assert (path, value) == expected
+    assert type(value) is type(expected[1])
+
+
+@pytest.mark.parametrize("text", ["filter.keep", "=1", "filter.=1", ".keep=1", ""])
+def test_an_override_without_path_or_value_is_refused(text):
+    with pytest.raises(ConfigError, match=re.escape(f"override '{text}': expected PATH=VALUE")):
+        parse_override(text)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"filter.keep": 1.5}, "filter.keep = 1.5 (override): should be less than or equal to 1"),
+        ({"filter.keep": "half"}, "filter.keep = 'half' (override): should be a valid number"),
+        ({"iterations": 1.5}, "iterations = 1.5 (override): should be a valid integer"),
+        ({"iterations": True}, "iterations = True (override): should be a valid integer"),
+        ({"update.clip_low": float("nan")}, "update.clip_low = nan (override): should be a finite number"),
+        (
+            {"filter.kep": 0.5},
+            "filter.kep = 0.5 (override): no such setting (did you mean 'keep'?); known: keep, keep_c",
+        ),
+        ({"filtr.keep": 0.5}, "filtr (override): no such setting (did you mean 'filter'?); known: agent, "),
+        ({"environment.sise": 3}, "environment.sise = 3 (override): no such setting (did you mean 'size'?); known: "),
+        (
+            {"evaluation.variants.New": {"type": "bandit", "nams": 1}},
+            "evaluation.variants.New.nams = 1 (override): no such setting (did you mean 'names'?); known: ",
+        ),
+        ({"filter": 3}, "filter = 3 (override): should be a table of settings"),
+        (
+            {"environment.type": "bandid"},
+            "environment (override): type = 'bandid': no such type (did you mean 'bandit'?); known: bandit, ",
+        ),
+        (
+            {"evaluation.variants.New.size": 3},
+            "evaluation.variants.New (override): `type` is missing; expected one of bandit, ",
+        ),
+        ({"policy.type": "pretrained"}, "policy.name_or_path is missing and has no default"),
+        (
+            {"filter.strategy": "best"},
+            "filter.strategy = 'best' (override): 'best' is not known here; known: min_p, none, top_fraction, top_k, ",
+        ),
+        ({"filter.metric": "variance"}, "filter.metric = 'variance' (override): should be 'std', 'mean', 'entropy' or"),
+        ({"filter.strategy": "min_p"}, "filter (override): strategy = 'min_p' takes shares of the scores"),
+        ({"filter.strategy": "top_k"}, "filter.strategy = 'top_k' needs filter.keep_count"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_is_allowed(presets, overrides, message):
+    assert _message(presets({}), "base", overrides).startswith(message)
+
+
+def test_all_wrong_settings_are_named_at_once_with_their_file(presets):
+    files = {
+        "middle": 'extends = ["base"]\n[filter]\nkep = 0.5',
+        "run": 'extends = ["middle"]\n[rollout]\nnum_groups = 0',
+    }
+    assert _message(presets(files), overrides={"seed": -1}).splitlines() == [
+        "3 settings are wrong:",
+        "  seed = -1 (override): should be greater than or equal to 0",
+        "  rollout.num_groups = 0 (run.toml): should be greater than or equal to 1",
+        "  filter.kep = 0.5 (middle.toml): no such setting (did you mean 'keep'?); known: keep, keep_count, "
+        "max_empty_iterations, metric, should_drop_zero_variance, should_keep_largest, strategy",
+    ]
+
+
+def test_overrides_that_contradict_each_other_are_refused(presets):
+    message = "override filter.keep = 0.5: another override sets 'filter' to 3, not a table"
+    assert _message(presets({}), "base", {"filter": 3, "filter.keep": 0.5}) == message
+
+
+def test_without_environment(presets):
+    assert _message(presets({"run": "iterations = 3"})) == "environment is missing and has no default"
+
+
+def test_a_cycle_is_refused_and_shown(presets):
+    files = {"a": 'extends = ["b"]', "b": 'extends = ["a"]', "run": 'extends = ["a"]'}
+    with pytest.raises(ConfigError, match=r"extends itself: a\.toml -> b\.toml -> a\.toml; remove one"):
+        _load(presets(files))
+
+
+def test_a_file_that_extends_itself_is_refused(presets):
+    assert "extends itself: run.toml -> run.toml" in _message(presets({"run": 'extends = ["run"]'}))
+
+
+def test_an_unknown_preset_is_refused_with_near_names(presets):
+    message = _message(presets({"run": 'extends = ["bas"]'}))
+    assert "extends 'bas', which is neither a preset nor a file" in message
+    assert message.endswith("(did you mean 'base'?); presets: base, run")
+
+
+@pytest.mark.parametrize("extends", ['"base"', "[1]", "{ base = true }"])
+def test_extends_must_be_a_list_of_names(presets, extends):
+    assert "expected a list of names or paths" in _message(presets({"run": f"extends = {extends}"}))
+
+
+def test_what_is_not_toml_is_refused_with_its_place(presets):
+    message = _message(presets({"run": "iterations = 3\nfilter keep = 1"}))
+    assert message.startswith("is not TOML: ")
+    assert "line 2" in message
+
+
+def test_bytes_that_are_no_text_are_refused(presets):
+    folder = presets({})
+    (folder / "run.toml").write_bytes(b"\xff\xfe")
+    assert _message(folder).startswith("is not TOML: ")
+
+
+def test_a_missing_file_is_refused(presets):
+    assert _message(presets({})) == "cannot be read (No such file or directory); expected a TOML file"
