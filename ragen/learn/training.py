@@ -163,7 +163,7 @@ class Training:
         if not torch.isfinite(loss):
             culprit = int(batch.token_M[~torch.isfinite(terms_M.detach())][:1].sum())
             raise LearnerError(
-                f"the {what} of trajectory '{self._name_of(culprit)}' is {float(loss)}, not a finite number. The "
+                f"the {what} of trajectory '{self._name_of(culprit)}' is {loss.item()}, not a finite number. The "
                 "stored checkpoint is untouched; lower the learning rate or max_gradient_norm and update again"
             )
         loss.backward()

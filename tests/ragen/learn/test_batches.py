@@ -1,0 +1,53 @@
+"""Dealing and packing: everything exactly once, nothing split, within the budget."""
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragen.learn.batches import deal, micro_batches, pack
+from ragen.learn.tokens import ResponseTokens
+
+
+@given(st.integers(1, 50), st.integers(1, 60), st.integers(0, 2**62), st.integers(0, 3))
+def test_deal_gives_each_trajectory_to_one_minibatch(count, num_minibatches, seed, epoch):
+    hands = deal(count, num_minibatches, seed, epoch)
+    assert sorted(np.concatenate(hands).tolist()) == list(range(count))
+    assert len(hands) == min(count, num_minibatches)
+    assert max(map(len, hands)) - min(map(len, hands)) <= 1
+
+
+def test_deal_is_a_function_of_seed_and_epoch():
+    def dealt(seed, epoch):
+        return [hand.tolist() for hand in deal(40, 4, seed, epoch)]
+
+    assert dealt(1, 0) == dealt(1, 0)
+    assert dealt(1, 0) != dealt(2, 0)
+    assert dealt(1, 0) != dealt(1, 1)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(16, 100))
+def test_pack_counts_padding_and_takes_each_sequence_once(lengths, budget):
+    packs = pack(lengths, budget)
+    assert sorted(np.concatenate(packs).tolist()) == list(range(len(lengths)))
+    for chosen in packs:
+        width = max(lengths[i] for i in chosen)
+        assert len(chosen) * width <= budget or len(chosen) == 1
+
+
+def test_pack_puts_like_lengths_together():
+    # budget 20: 10 + 10, then 4 rows of at most 5 (5, 5, 2, 1)
+    assert [p.tolist() for p in pack([2, 10, 5, 1, 10, 5], 20)] == [[1, 4], [2, 5, 0, 3]]
+
+
+def test_micro_batch_predicts_every_response_token_from_the_token_before(make_trajectories):
+    tokens = ResponseTokens(make_trajectories(6, context="full"))
+    batches = micro_batches(tokens, np.arange(6), token_budget=40)
+    assert len(batches) > 1
+    seen = torch.cat([batch.token_M for batch in batches])
+    assert sorted(seen.tolist()) == list(range(len(tokens)))
+    expected = np.concatenate([s.token_ids[s.response_mask] for s in tokens.segments])
+    for batch in batches:
+        following_M = batch.token_ids_ST.flatten()[batch.predictor_M + 1]
+        assert torch.equal(following_M, batch.target_M)
+        assert batch.target_M.tolist() == expected[batch.token_M].tolist()
