@@ -12,7 +12,7 @@ class FilterConfig(Settings):
     """Scores groups, ranks them, keeps some."""
 
     strategy: Annotated[str, *registered(FILTERS)] = "top_fraction"
-    """'none' keeps all; 'top_fraction' a share `keep` of the groups; 'top_k' a number `keep_count`; 'top_p_linear' and
+    """'none' keeps all; 'top_fraction' a share `keep` of all groups; 'top_k' a number `keep_count`; 'top_p_linear' and
     'top_p_softmax' the best groups that hold a share `keep` of the total score; 'min_p' those whose score is at least
     `keep` times the best one's."""
     keep: float = Field(0.25, gt=0.0, le=1.0)
@@ -34,7 +34,7 @@ class FilterConfig(Settings):
     def _shares_need_positive_scores(self) -> "FilterConfig":
         if self.strategy in ("top_p_linear", "min_p") and self.metric == "mean":
             raise ValueError(
-                f"strategy = '{self.strategy}' takes shares of the scores, and mean returns can be negative; use metric = "
-                "'std', 'entropy' or 'length', or strategy = 'top_fraction', 'top_k' or 'top_p_softmax'"
+                f"strategy = '{self.strategy}' takes shares of the scores, and mean returns can be negative; use "
+                "metric = 'std', 'entropy' or 'length', or strategy = 'top_fraction', 'top_k' or 'top_p_softmax'"
             )
         return self

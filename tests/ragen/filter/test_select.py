@@ -194,9 +194,9 @@ def test_rewards_of_other_turns_are_refused(make_turns):
     keep=st.sampled_from([0.25, 0.5, 1.0]),
 )
 def test_fault_padding_by_duplicates(make_turns, strategy, groups, largest, keep):
-    """Strong filtering was padded with copies of random samples: every group is there once, and ranks are a permutation.
+    """Strong filtering was padded with copies of random samples: here every group is there once.
 
-    Kept groups are the first ranks, and none of them is without variance.
+    Ranks are a permutation, kept groups are the first ranks, and none of them is without variance.
     """
     turns = _turns(make_turns, _named(groups))
     selection = _select(turns, strategy=strategy, should_keep_largest=largest, keep=keep)
