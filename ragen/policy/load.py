@@ -8,6 +8,8 @@ code that comes with a model is never run.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,14 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging
 
 from ragen.config.policy import PretrainedPolicy
 from ragen.errors import PolicyError
@@ -30,6 +39,7 @@ _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _WEIGHTS_INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+_GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 _DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", "vocab.txt", "merges.txt")
 
 
@@ -69,7 +79,7 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
             "write it there with tokenizer.save_pretrained(folder)"
         )
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return _tokenizer_class(path).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the tokenizers library raises bare `Exception` for a damaged tokenizer.json
         raise PolicyError(f"the tokenizer in '{folder}' cannot be read: {_first_line(error)}") from error
 
@@ -95,7 +105,7 @@ def load_policy(
     model: PreTrainedModel
     loading: dict[str, Any]
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), without_progress_bars():
             model, loading = AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=dtype,
@@ -116,6 +126,25 @@ def load_policy(
     return model.eval(), tokenizer
 
 
+def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
+    """Write config, weights (safetensors) and tokenizer into a local folder, such that `load_policy` reads it."""
+    with without_progress_bars():
+        model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing progress bars, of files and of weights, into logs and terminals of others."""
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
+
+
 def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float]:
     """Load a pretrained policy and save it as the first checkpoint of a run: config, safetensors, tokenizer.
 
@@ -130,8 +159,7 @@ def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float
         PolicyError: As `resolve_policy` and `load_policy`.
     """
     model, tokenizer = load_policy(resolve_policy(policy), policy.dtype)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    save_policy(model, tokenizer, folder)
     return {"num_parameters": float(model.num_parameters()), "vocabulary_size": float(len(tokenizer))}
 
 
@@ -184,6 +212,17 @@ def _check_folder(folder: Path) -> None:
         raise PolicyError(f"'{folder}' has no weights {', '.join(missing[:3])}: {hint}")
     if not any((path / name).is_file() for name in _TOKENIZERS):
         load_tokenizer(path)  # raises, with the message for it
+
+
+def _tokenizer_class(path: Path) -> type:
+    """`AutoTokenizer`, or the generic class where that is what the folder declares.
+
+    For some architectures, Qwen2 among them, AutoTokenizer overrides the declared class, and then splits text by that
+    architecture's own rule in place of the one in tokenizer.json: a different tokenizer, without a warning.
+    """
+    declared = path / "tokenizer_config.json"
+    name = json.loads(declared.read_text()).get("tokenizer_class") if declared.is_file() else None
+    return PreTrainedTokenizerFast if name in _GENERIC_TOKENIZERS else AutoTokenizer
 
 
 def _check_weights(folder: str | Path, loading: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import huggingface_hub.errors
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from ragen.config.policy import PretrainedPolicy, TinyPolicy
@@ -39,6 +40,21 @@ def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("#____#\n√")) == "#____#\n√"
 
 
+def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_saved(complete: Path) -> None:
+    # AutoTokenizer puts Qwen2's splitting rule in place of the folder's own: every map row becomes six tokens
+    text = "user\nP 1 2 X 3 3 O 4 1\n#____#\n<think>X down left</think><answer>Up || Left</answer>"
+    assert load.load_tokenizer(complete).encode(text) == make_tokenizer().encode(text)
+    assert load.load_policy(complete)[1].tokenize("#____#\n") == ["#____#Ċ"]
+
+
+def test_loading_and_saving_draw_no_progress_bars(complete: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    load.copy_policy(PretrainedPolicy(name_or_path=str(complete)), complete.parent / "quiet")
+    assert capfd.readouterr().err == ""
+    with load.without_progress_bars():
+        pass
+    assert transformers.utils.logging.is_progress_bar_enabled()
+
+
 def test_weights_come_in_the_type_asked_for(complete: Path) -> None:
     assert {p.dtype for p in load.load_policy(complete, "bfloat16")[0].parameters()} == {torch.bfloat16}
     assert {p.dtype for p in load.load_policy(complete, torch.float32)[0].parameters()} == {torch.float32}
@@ -61,7 +77,7 @@ def edit_config(folder: Path, **changes: object) -> None:
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="is not there; expected a folder with config.json"):
+    with pytest.raises(PolicyError, match=r"is not there; expected a folder with config\.json"):
         load.load_policy(str(tmp_path / "absent"))
 
 
@@ -85,7 +101,7 @@ def test_no_weights(folder: Path) -> None:
 
 def test_pickled_weights_are_not_read(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(PolicyError, match="pickled weights .* are not read"):
+    with pytest.raises(PolicyError, match=r"pickled weights .* are not read"):
         load.load_policy(folder)
 
 
@@ -113,7 +129,7 @@ def test_a_folder_without_a_tokenizer(folder: Path) -> None:
 
 def test_a_damaged_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(PolicyError, match="the tokenizer in '.*' cannot be read"):
+    with pytest.raises(PolicyError, match=r"the tokenizer in '.*' cannot be read"):
         load.load_policy(folder)
 
 
@@ -134,7 +150,7 @@ def test_missing_weights_are_an_error_not_new_random_numbers(folder: Path) -> No
 
 def test_weights_of_another_shape_are_named(folder: Path) -> None:
     edit_config(folder, intermediate_size=48)
-    with pytest.raises(PolicyError, match="do not have the shape that config.json asks for: model.layers.0.mlp"):
+    with pytest.raises(PolicyError, match=r"do not have the shape that config\.json asks for: model\.layers\.0\.mlp"):
         load.load_policy(folder)
 
 

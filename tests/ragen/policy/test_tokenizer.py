@@ -103,7 +103,10 @@ def test_a_saved_tokenizer_is_the_same_when_loaded(tmp_path) -> None:
 def test_another_process_makes_the_same_bytes_whatever_its_hash_seed() -> None:
     code = "from ragen.policy.tokenizer import make_tokenizer as m; print(m().backend_tokenizer.to_str())"
     made = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env={"PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
     )
     assert made.stdout.strip() == TOKENIZER.backend_tokenizer.to_str(), made.stderr
 
