@@ -137,7 +137,7 @@ SELECTION = Dataset(
         Column("return_max", pa.float64(), "largest return; 0 where num_valid is 0"),
         Column("return_min", pa.float64(), "smallest return; 0 where num_valid is 0"),
         Column("success_rate", pa.float64(), "share of valid trajectories that succeed; 0 where num_valid is 0"),
-        Column("rank", pa.int32(), "0 is the best score; ties go to the earlier group"),
+        Column("rank", pa.int32(), "0 is the best score; ties go to the earlier group, groups barred beforehand last"),
         Column("kept", pa.bool_(), "is the group trained on?"),
         Column("strategy", pa.string(), "the filter's strategy"),
         Column("reason", pa.string(), "why the group was kept or dropped, in words"),
