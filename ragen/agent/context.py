@@ -9,10 +9,10 @@ context that grows too long is the loop's to end, never this module's to shorten
 
 from collections import deque
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from threading import Lock
 
 from transformers import PreTrainedTokenizerBase
 
@@ -66,8 +66,8 @@ class ContextBuilder:
         self.stop_token_ids = self.pieces.stop_token_ids
         tag_ids = tokenizer.encode(prefilled_tag(agent), add_special_tokens=False)
         self._generation_ids = [*self.pieces.generation_ids, *tag_ids]
-        self._tokenizer = tokenizer
-        self._tokenizer_lock = Lock()
+        # Whether special tokens are split is state of a tokenizer: a copy of our own keeps threads from changing it.
+        self._splitting_tokenizer = deepcopy(tokenizer)
         self._text_ids = lru_cache(_CACHED_TEXTS)(self._encode)
 
     def start(self, environment: Environment) -> "Context":
@@ -80,9 +80,7 @@ class ContextBuilder:
 
     def _encode(self, text: str) -> tuple[int, ...]:
         # An observation may quote special tokens; split, they stay text and cannot end a message or forge a turn.
-        # The switch is state of the tokenizer that threads share, hence the lock.
-        with self._tokenizer_lock:
-            return tuple(self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+        return tuple(self._splitting_tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 
 
 class Context:

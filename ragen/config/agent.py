@@ -26,12 +26,15 @@ class AgentConfig(Settings):
     window_turns: int = Field(1, ge=1, le=1000)
     """Turns in sight when context = 'window'. 1: only the present observation."""
     should_show_reward: bool = True
-    """Does the next prompt begin with the reward of the turn before? Never in the first prompt of a window."""
+    """Does the next prompt begin with the reward of the turn before? Never in the first prompt of a window, and never
+    with prompt = 'state'."""
     should_prefill_think: bool = False
     """Does the prompt end with an already opened `<think>` (or `<answer>`)? The tag is then prompt, not response."""
 
     @model_validator(mode="after")
     def _window_only_in_window(self) -> "AgentConfig":
         if self.context == "full" and self.window_turns != 1:
-            raise ValueError("window_turns has no effect while context = 'full'; set context = 'window' or leave it out")
+            raise ValueError(
+                "window_turns has no effect while context = 'full'; set context = 'window' or leave it out"
+            )
         return self

@@ -180,9 +180,10 @@ class LiveEpisode:
                 reply.action_effective.append(bool(info["effective"]))
                 reply.action_rewards.append(float(reward))
                 reply.executed_actions.append(action)
-                reply.info = _as_json(info)
                 if reply.terminated:
                     break
+            if reply.executed_actions:
+                reply.info = _as_json(info)
             self._digest = self._environment.state_digest()
             self._is_success = self._environment.is_success
         except Exception as error:

@@ -6,6 +6,7 @@ Every turn all live episodes are answered in one call of the engine. An episode 
 notice, because tokens depend on nothing but an episode's own seeds and context.
 """
 
+import json
 import time
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ from ragen.config.agent import AgentConfig
 from ragen.config.rollout import SamplingConfig
 from ragen.envs import make
 from ragen.envs.base import EnvironmentSettings
-from ragen.errors import EngineError
+from ragen.errors import ConfigError, EngineError
 from ragen.rollout.engine import Request, Response, RolloutSession
 from ragen.rollout.episode import Episode, LiveEpisode, Row
 from ragen.seeding import derive_seed, token_uniforms
@@ -57,6 +58,7 @@ def play(
         Dataset `turns`: the rows of an episode together, in the order of `episodes`. No episodes: no rows.
 
     Raises:
+        ConfigError: If no episode has room for even its first response.
         EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
     """
     assert contexts.agent == agent, "the contexts were built for another agent"
@@ -75,7 +77,13 @@ def play(
         texts = _texts(tokenizer, responses, contexts.stop_token_ids)
         for episode, response, text in zip(asked, responses, texts, strict=True):
             episode.respond(response, text)
-    return _table([row for episode in all_episodes for row in episode.rows])
+    rows = [row for episode in all_episodes for row in episode.rows]
+    if rows and all(row["turn"] == 0 and row["status"] == "truncated" for row in rows):
+        raise ConfigError(
+            f"no episode has room for its first response: {json.loads(rows[0]['info'])['error']}; raise "
+            "rollout.max_context_tokens or lower rollout.max_response_tokens"
+        )
+    return _table(rows)
 
 
 def _share_initial_digests(episodes: list[LiveEpisode]) -> None:

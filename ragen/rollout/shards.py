@@ -17,7 +17,7 @@ from ragen.agent.context import ContextBuilder
 from ragen.config.agent import AgentConfig
 from ragen.config.rollout import SamplingConfig
 from ragen.envs.base import EnvironmentSettings
-from ragen.errors import EngineError
+from ragen.errors import ConfigError, EngineError
 from ragen.rollout.engine import Request, Response, RolloutEngine, RolloutSession
 from ragen.rollout.episode import Episode
 from ragen.rollout.loop import play
@@ -86,6 +86,7 @@ def play_groups(
 
     Raises:
         TemplateError: If turns cannot be appended to the tokenizer's chat template.
+        ConfigError: If no episode of a shard has room for even its first response.
         EngineError: If a shard fails; the others stop at their next call of the engine. The message names the shard.
     """
     contexts = ContextBuilder(tokenizer, agent, sampling.max_response_tokens)
@@ -108,6 +109,8 @@ def play_groups(
                 index = futures[future]
                 try:
                     tables[index] = future.result()
+                except ConfigError:
+                    raise
                 except Exception as error:
                     groups = list(dict.fromkeys(episode.group_id for episode in shards[index]))
                     raise EngineError(

@@ -8,7 +8,7 @@ import pytest
 from ragen import seeding
 from ragen.config.agent import AgentConfig
 from ragen.config.rollout import SamplingConfig
-from ragen.errors import EngineError
+from ragen.errors import ConfigError, EngineError
 from ragen.rollout.shards import make_episodes, play_groups
 from schemas.datasets import TURNS
 from schemas.validate import validate
@@ -110,6 +110,15 @@ def test_failing_shard_stops_the_others_and_is_named(tokenizer, corridor, script
     assert len(engine.sessions) < 5
     assert all(session.num_calls <= 3 for session in engine.sessions)
     assert all(session.is_closed for session in engine.sessions)
+
+
+def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokenizer, corridor, scripted_engine):
+    with pytest.raises(
+        ConfigError, match=r"70 tokens needed, max_context_tokens = 69; raise rollout.max_context_tokens"
+    ):
+        play_groups(
+            scripted_engine(script), tokenizer, corridor(), AGENT, SAMPLING, 69, make_episodes(GROUPS, 1, 1), None, 1
+        )
 
 
 def test_interrupt_stops_all_shards(tokenizer, corridor, scripted_engine):
