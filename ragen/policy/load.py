@@ -62,8 +62,33 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
                 "Qwen/Qwen2.5-0.5B-Instruct"
             )
         folder = Path(_download(name, policy.revision))
-    _check_folder(folder)
+    check_folder(folder)
     return str(folder)
+
+
+def check_folder(folder: str | Path) -> None:
+    """Check that a folder has a config, weights in safetensors and a tokenizer, without reading them.
+
+    Raises:
+        PolicyError: If a part is missing; the message names it.
+    """
+    path = _existing_folder(folder)
+    if not (path / _CONFIG).is_file():
+        raise PolicyError(f"'{folder}' has no {_CONFIG}, so it is not a model in Hugging Face's layout")
+    expected = [_WEIGHTS]
+    if (path / _WEIGHTS_INDEX).is_file():
+        try:
+            expected = sorted(set(json.loads((path / _WEIGHTS_INDEX).read_text())["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise PolicyError(f"'{path / _WEIGHTS_INDEX}' is damaged: {_first_line(error)}; fetch it again") from error
+    missing = [name for name in expected if not (path / name).is_file()]
+    if missing:
+        hint = "the download or copy is incomplete"
+        if any(path.glob("*.bin")) or any(path.glob("*.pt")):
+            hint = "pickled weights (.bin, .pt) are not read; save them again with model.save_pretrained(folder)"
+        raise PolicyError(f"'{folder}' has no weights {', '.join(missing[:3])}: {hint}")
+    if not any((path / name).is_file() for name in _TOKENIZERS):
+        load_tokenizer(path)  # raises, with the message for it
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
@@ -100,7 +125,7 @@ def load_policy(
         PolicyError: If a part is missing or damaged, if weights are missing or have the wrong shape, or if the
             architecture is not a causal language model that transformers knows.
     """
-    _check_folder(Path(folder))
+    check_folder(folder)
     tokenizer = load_tokenizer(folder)
     model: PreTrainedModel
     loading: dict[str, Any]
@@ -192,26 +217,6 @@ def _existing_folder(folder: str | Path) -> Path:
             f"the policy's folder '{folder}' is {found}; expected a folder with {_CONFIG}, safetensors and a tokenizer"
         )
     return path
-
-
-def _check_folder(folder: Path) -> None:
-    path = _existing_folder(folder)
-    if not (path / _CONFIG).is_file():
-        raise PolicyError(f"'{folder}' has no {_CONFIG}, so it is not a model in Hugging Face's layout")
-    expected = [_WEIGHTS]
-    if (path / _WEIGHTS_INDEX).is_file():
-        try:
-            expected = sorted(set(json.loads((path / _WEIGHTS_INDEX).read_text())["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise PolicyError(f"'{path / _WEIGHTS_INDEX}' is damaged: {_first_line(error)}; fetch it again") from error
-    missing = [name for name in expected if not (path / name).is_file()]
-    if missing:
-        hint = "the download or copy is incomplete"
-        if any(path.glob("*.bin")) or any(path.glob("*.pt")):
-            hint = "pickled weights (.bin, .pt) are not read; save them again with model.save_pretrained(folder)"
-        raise PolicyError(f"'{folder}' has no weights {', '.join(missing[:3])}: {hint}")
-    if not any((path / name).is_file() for name in _TOKENIZERS):
-        load_tokenizer(path)  # raises, with the message for it
 
 
 def _tokenizer_class(path: Path) -> type:

@@ -1,6 +1,7 @@
 """Qwen2 and Llama by our own forward pass: for small models the overhead of a general one is most of its time.
 
-What makes it fast: query, key and value (and gate and up) as one matrix; rotary positions as one complex product in
+What makes it fast: query, key and value (and gate and up) as one matrix, with the
+norm's weight before it multiplied in; rotary positions as one complex product in
 place (the weights' rows are reordered once, so that the two numbers that are rotated together are neighbours; scores do
 not notice); key-value heads that are not repeated; keys written as a slice; and in the last layer of a prefill
 everything but keys and values only for the tokens whose logits are wanted.
@@ -23,16 +24,14 @@ from ragen.rollout.kv_cache import CacheShape, KVCache
 from ragen.rollout.prompt_tree import PromptTree
 
 _CHUNK = 1024
-"""Tokens that go through a feed-forward layer together in a prefill: what is in between then stays in the CPU's cache."""
+"""Tokens that go through a feed-forward layer together in a prefill: what is in between stays in the CPU's cache."""
 
 
 @dataclass(frozen=True)
 class _Layer:
-    attention_norm: Tensor  # [E]
     qkv: Tensor  # [Q, E]
     qkv_bias: Tensor | None  # [Q]
     attention_out: Tensor  # [E, H * G * D]
-    feed_forward_norm: Tensor  # [E]
     gate_up: Tensor  # [2 * intermediate, E]
     down: Tensor  # [E, intermediate]
 
@@ -44,7 +43,7 @@ class FusedDecoder:
         """Allocate the weights of a transformers config; `load_weights` fills them."""
         self.vocabulary_size = config.vocab_size
         self.max_positions = config.max_position_embeddings
-        self._eps = config.rms_norm_eps
+        self._eps = torch.full((1,), config.rms_norm_eps, device=device)
         self._is_tied = config.tie_word_embeddings
         self._H = config.num_key_value_heads
         self._G = config.num_attention_heads // self._H
@@ -59,11 +58,9 @@ class FusedDecoder:
         has_bias = config.model_type == "qwen2"
         self._layers = [
             _Layer(
-                attention_norm=empty(E),
                 qkv=empty(Q, E),
                 qkv_bias=empty(Q) if has_bias else None,
                 attention_out=empty(E, self._query_size),
-                feed_forward_norm=empty(E),
                 gate_up=empty(2 * intermediate, E),
                 down=empty(E, intermediate),
             )
@@ -99,9 +96,7 @@ class FusedDecoder:
             _copy(self._head, weights, "lm_head.weight")
         for number, layer in enumerate(self._layers):
             name = f"model.layers.{number}."
-            _copy(layer.attention_norm, weights, name + "input_layernorm.weight")
             _copy(layer.attention_out, weights, name + "self_attn.o_proj.weight")
-            _copy(layer.feed_forward_norm, weights, name + "post_attention_layernorm.weight")
             _copy(layer.down, weights, name + "mlp.down_proj.weight")
             for part, target in zip(("gate", "up"), layer.gate_up.chunk(2), strict=True):
                 _copy(target, weights, f"{name}mlp.{part}_proj.weight")
@@ -113,6 +108,10 @@ class FusedDecoder:
                     _copy(target, weights, f"{name}self_attn.{part}_proj.{kind}")
                 for target in (query, key):
                     target.copy_(self._neighbours(target))
+            for norm, matrix in (("input", layer.qkv), ("post_attention", layer.gate_up)):
+                scales = torch.empty_like(matrix[0])
+                _copy(scales, weights, f"{name}{norm}_layernorm.weight")
+                matrix.mul_(scales)
 
     def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
         """See `Decoder.prefill`."""
@@ -166,7 +165,7 @@ class FusedDecoder:
 
     def _project(self, layer: _Layer, x_NE: Tensor, rotations_N1: Tensor) -> Tensor:
         """Query, key and value of each token, query and key rotated to its position."""
-        qkv_NQ = F.linear(self._normed(x_NE, layer.attention_norm), layer.qkv, layer.qkv_bias)
+        qkv_NQ = F.linear(self._normed(x_NE), layer.qkv, layer.qkv_bias)
         rotated = qkv_NQ[:, : self._query_size + self._H * self._D]
         pairs = rotated.unflatten(-1, (-1, self._D // 2, 2))
         if rotated.dtype == torch.float32:
@@ -187,14 +186,17 @@ class FusedDecoder:
     def _finish(self, layer: _Layer, x_NE: Tensor, attended: Tensor) -> None:
         """Add the attention's output and the feed-forward layer's to `x_NE`, in place."""
         x_NE.addmm_(attended, layer.attention_out.t())
-        gate, up = F.linear(self._normed(x_NE, layer.feed_forward_norm), layer.gate_up).chunk(2, -1)
+        gate, up = F.linear(self._normed(x_NE), layer.gate_up).chunk(2, -1)
         x_NE.addmm_(F.silu(gate).mul_(up), layer.down.t())
 
     def _logits(self, x_BE: Tensor) -> Tensor:
-        return F.linear(self._normed(x_BE, self._norm), self._head)
+        return F.linear(self._normed(x_BE).mul_(self._norm), self._head)
 
-    def _normed(self, x_NE: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x_NE, (x_NE.shape[-1],), weight, self._eps)
+    def _normed(self, x_NE: Tensor) -> Tensor:
+        """RMSNorm but for its weight, which is in the matrix that follows; half the time of torch's own."""
+        norms_N1 = torch.linalg.vector_norm(x_NE, dim=-1, keepdim=True, dtype=torch.float32)
+        mean_squares_N1 = torch.addcmul(self._eps, norms_N1, norms_N1, value=1 / x_NE.shape[-1])
+        return x_NE * mean_squares_N1.rsqrt_().to(x_NE.dtype)
 
     def _neighbours(self, rows: Tensor) -> Tensor:
         """Reorder each head's rows (0, 1, ..., D-1) to (0, D/2, 1, D/2 + 1, ...)."""

@@ -27,7 +27,8 @@ class ModuleDecoder:
         Raises:
             PolicyError: If the model remembers its context otherwise than by keys and values of every token.
         """
-        self._model: Any = model.to(device=device, dtype=dtype).eval()
+        module: Any = model  # transformers hides the signature of `to`
+        self._model: Any = module.to(device, dtype).eval()
         self.vocabulary_size = model.get_output_embeddings().weight.shape[0]
         self.max_positions = model.config.max_position_embeddings
         self.cache_shape = _probed_shape(self._model, device, dtype)

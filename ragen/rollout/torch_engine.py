@@ -12,7 +12,7 @@ import torch
 
 from ragen.config.rollout import SamplingConfig
 from ragen.errors import EngineError
-from ragen.policy.load import load_policy
+from ragen.policy.load import check_folder, load_policy
 from ragen.rollout.decoder import Decoder
 from ragen.rollout.fused_decoder import FusedDecoder
 from ragen.rollout.module_decoder import ModuleDecoder
@@ -73,10 +73,11 @@ class TorchEngine:
                     f"checkpoint '{checkpoint_key}' cannot be loaded while {self._num_running} sessions generate"
                 )
             self._checkpoint_key = None  # whatever fails below, the weights may be half of one checkpoint
-            config = Path(folder) / "config.json"
-            if self._decoder is None or not config.is_file() or config.read_text() != self._config_text:
+            check_folder(folder)
+            config_text = (Path(folder) / "config.json").read_text()
+            if self._decoder is None or config_text != self._config_text:
                 self._decoder = self._new_decoder(folder)
-                self._config_text = config.read_text()
+                self._config_text = config_text
             else:
                 self._decoder.load_weights(read_weights(folder))
             self._checkpoint_key = checkpoint_key

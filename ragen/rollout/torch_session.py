@@ -21,7 +21,7 @@ from ragen.rollout.kv_cache import KVCache
 from ragen.rollout.prompt_tree import grow_prompt_tree
 from ragen.rollout.sampling import draw_tokens
 
-_LEAVING_SHARE = 16
+_LEAVING_SHARE = 4
 """Rows leave the batch when 1 in this many has ended: moving rows costs about what a few steps of them cost."""
 
 
