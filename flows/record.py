@@ -71,9 +71,9 @@ class RunRecorder:
             self.progress.end("failed", f"{type(error).__name__}: {error}")
         self._tracker.close()
 
-    def stage(self, iteration: int, name: str, task: Callable[..., Keys], *args: Any, **kwargs: Any) -> Keys:
+    def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Run one stage and write down what it made."""
-        self.progress.say(f"{name}", stage=name, fraction=None)
+        self.progress.say(name, fraction=None)
         keys = task(*args, **kwargs)
         self._store.runs.record_stage(self.name, iteration, name, keys)
         if "metrics" in keys:

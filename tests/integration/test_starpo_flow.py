@@ -14,9 +14,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")
 def digests(store: Store, run: str) -> dict[tuple[int, str, str], str]:
     """Content digest of everything a run made."""
     return {
-        (record.iteration, stage, kind): store.manifest(kind, key).content_digest
-        for record in store.runs.iterations(run)
-        for stage, keys in record.stages.items()
+        (iteration, stage, kind): store.manifest(kind, key).content_digest
+        for iteration, stages in store.runs.iterations(run).items()
+        for stage, keys in stages.items()
         for kind, key in keys.items()
     }
 
@@ -30,10 +30,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
     folder, run = finished
     store = Store(str(folder))
-    stages = [set(record.stages) for record in store.runs.iterations(run)]
+    stages = [set(stages) for stages in store.runs.iterations(run).values()]
     every = {"rollout", "reward", "variance_filter", "diagnose", "update", "evaluate:sokoban"}
     assert stages == [every | {"warm_start"}, every, {"evaluate:sokoban"}]
-    assert store.runs.state(run).state == "completed"
+    assert store.runs.state(run).status == "completed"
 
 
 def test_running_again_does_nothing_again(finished: tuple[Path, str]) -> None:
@@ -55,7 +55,7 @@ def test_runs_that_differ_in_the_filter_share_the_first_rollout(finished: tuple[
     folder, run = finished
     store = Store(str(folder))
     other = starpo(preset("smoke"), preset="smoke", store=str(folder), overrides={"filter.keep": 1.0})
-    first, second = store.runs.iterations(run)[0].stages, store.runs.iterations(other)[0].stages
+    first, second = store.runs.iterations(run)[0], store.runs.iterations(other)[0]
     for stage in ("warm_start", "rollout", "reward", "evaluate:sokoban"):
         assert first[stage] == second[stage]
     assert first["variance_filter"] != second["variance_filter"]
@@ -64,9 +64,9 @@ def test_runs_that_differ_in_the_filter_share_the_first_rollout(finished: tuple[
 def test_online_k_reuses_one_rollout_for_k_updates(tmp_path: Path) -> None:
     run = starpo(preset("smoke", {"online_k": 2}), preset="smoke", store=str(tmp_path))
     records = Store(str(tmp_path)).runs.iterations(run)
-    assert records[0].stages["rollout"] == records[1].stages["rollout"]
-    assert records[0].stages["update"] != records[1].stages["update"]
-    samples = [Store(str(tmp_path)).manifest("samples", r.stages["update"]["samples"]).num_rows for r in records[:2]]
+    assert records[0]["rollout"] == records[1]["rollout"]
+    assert records[0]["update"] != records[1]["update"]
+    samples = [Store(str(tmp_path)).manifest("samples", records[i]["update"]["samples"]).num_rows for i in (0, 1)]
     assert samples[0] == samples[1]
 
 
@@ -76,8 +76,8 @@ def test_training_never_sees_the_panel(finished: tuple[Path, str]) -> None:
     folder, run = finished
     store, config = Store(str(folder)), preset("smoke")
     panel = make_panel(config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed)
-    for record in store.runs.iterations(run)[:-1]:
-        turns = store.read_table("turns", record.stages["rollout"]["turns"])
+    for stages in list(store.runs.iterations(run).values())[:-1]:
+        turns = store.read_table("turns", stages["rollout"]["turns"])
         assert not set(turns["initial_state_digest"].to_pylist()) & set(panel.state_digests)
 
 
@@ -88,5 +88,5 @@ def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> Non
     with pytest.raises(NothingKeptError):
         starpo(config, preset="smoke", store=str(tmp_path), run="empty")
     state = Store(str(tmp_path)).runs.state("empty")
-    assert state.state == "failed"
+    assert state.status == "failed"
     assert "keeps no group" in state.message
