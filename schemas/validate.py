@@ -150,16 +150,10 @@ class Validator:
 def _schema_faults(schema: pa.Schema, dataset: Dataset) -> list[tuple[str, str, str]]:
     """Column, rule, what was found; the order counts, nullability flags and metadata do not."""
     expected = {c.name: c.type for c in dataset.columns}
-    faults = [
-        (name, f"is a column of type {type_}", "no such column")
-        for name, type_ in expected.items()
-        if name not in schema.names
-    ]
-    faults += [
-        (name, "is no column of this dataset", f"type {schema.field(name).type}")
-        for name in schema.names
-        if name not in expected
-    ]
+    unknown = [name for name in schema.names if name not in expected]
+    faults = [(name, "is no column of this dataset", f"type {schema.field(name).type}") for name in unknown]
+    missing = {name: type_ for name, type_ in expected.items() if name not in schema.names}
+    faults += [(name, f"is a column of type {type_}", "no such column") for name, type_ in missing.items()]
     if not faults and schema.names != list(expected):
         faults.append((schema.names[0], f"stands in the order {', '.join(expected)}", ", ".join(schema.names)))
     for name, type_ in expected.items() if not faults else ():

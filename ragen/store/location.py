@@ -35,7 +35,7 @@ _S3_OPTIONS = {
         "retries": {"total_max_attempts": 1},  # repeated here instead, where the whole wait is bounded
     }
 }
-_TRANSIENT_ERRNOS = (errno.EIO, errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT)
+_LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 T = TypeVar("T")
 
@@ -211,11 +211,8 @@ def _is_storage_error(error: Exception) -> bool:
 
 
 def _is_transient(error: Exception) -> bool:
-    if isinstance(error, (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)):
-        return False
-    if isinstance(error, OSError):
-        return isinstance(error, (ConnectionError, TimeoutError)) or error.errno in _TRANSIENT_ERRNOS
-    return "Credentials" not in type(error).__name__
+    """May another try succeed? Unknown errors of a server may; wrong names, rights and credentials may not."""
+    return not isinstance(error, _LASTING_ERRORS) and "Credentials" not in type(error).__name__
 
 
 def _without_credentials(text: str) -> str:

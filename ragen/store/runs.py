@@ -25,6 +25,7 @@ from ragen.store.location import Location
 RunStatus = Literal["running", "completed", "failed"]
 
 _MAX_SHOWN = 5
+_WRITING = threading.Lock()  # of the process: every task opens a Store of its own
 
 M = TypeVar("M", bound="_Record")
 
@@ -70,7 +71,6 @@ class Runs:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._lock = threading.Lock()
 
     def create(self, run: str, *, flow: str, preset: str | None, config: Mapping[str, Any]) -> Run:
         """Begin a run, or take it up again: the same name with the same configuration is the same run.
@@ -85,7 +85,7 @@ class Runs:
             StoreError: If the name is taken by a run of another flow or configuration; the message says what differs.
         """
         record = Run(
-            name=checked_name(run, "run's name"),
+            name=checked_name(run, "run name"),
             flow=flow,
             preset=preset,
             created=datetime.now(UTC),
@@ -114,7 +114,7 @@ class Runs:
         record = self._read(Run, f"runs/{checked_name(run, 'run name')}/run.json")
         if record is None:
             names = self._location.names("runs")
-            near = difflib.get_close_matches(run, names, n=3, cutoff=0.5) or names[-3:]
+            near = difflib.get_close_matches(run, names, n=3, cutoff=0.6) or names[-3:]
             hint = f"did you mean {', '.join(near)}?" if near else "there are no runs in it yet: start one first."
             raise StoreError(f"there is no run '{run}' in {self._location.name}; {hint}")
         return record
@@ -128,7 +128,7 @@ class Runs:
     def record_stage(self, run: str, iteration: int, stage: str, keys: Mapping[str, str]) -> None:
         """Note which artifacts a stage of an iteration made: kind -> key. Noting the same again changes nothing."""
         path = f"runs/{checked_name(run, 'run name')}/iterations/{iteration:05d}.json"
-        with self._lock:
+        with _WRITING:
             stages = self._stages(path)
             if stages.get(stage) != dict(keys):
                 self._location.replace(path, _json({**stages, stage: dict(keys)}))
@@ -151,7 +151,7 @@ class Runs:
             metrics: Numbers for people; None: those of before.
         """
         path = f"runs/{checked_name(run, 'run name')}/state.json"
-        with self._lock:
+        with _WRITING:
             if metrics is None:
                 earlier = self._read(RunState, path)
                 metrics = earlier.metrics if earlier else {}

@@ -23,7 +23,13 @@ def test_survives_json() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("seed", 2), ("settings", {"a": 1.25, "b": [1, 2]}), ("num_rows", 1), ("inputs", {"x": "y"}), ("headline", {"x": 1})],
+    [
+        ("seed", 2),
+        ("settings", {"a": 1.25, "b": [1, 2]}),
+        ("num_rows", 1),
+        ("inputs", {"x": "y"}),
+        ("headline", {"x": 1}),
+    ],
 )
 def test_an_edit_is_noticed(field: str, value: object) -> None:
     edited = {**json.loads(manifest().model_dump_json()), field: value}

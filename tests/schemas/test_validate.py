@@ -1,5 +1,6 @@
 """Every rule is broken once, on purpose, and must be the one that is named."""
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -214,9 +215,7 @@ def test_null_inside_a_list_is_found(kind: str) -> None:
 @pytest.mark.parametrize("kind", DATASETS)
 def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> None:
     table, first = example(kind), DATASETS[kind].columns[0]
-    assert broken_rules(table.drop_columns([first.name]), kind) == {
-        (first.name, f"is a column of type {first.type}")
-    }
+    assert broken_rules(table.drop_columns([first.name]), kind) == {(first.name, f"is a column of type {first.type}")}
     extra = table.append_column("extra", pa.nulls(table.num_rows))
     assert broken_rules(extra, kind) == {("extra", "is no column of this dataset")}
     assert "stands in the order" in next(iter(broken_rules(table.select(table.schema.names[::-1]), kind)))[1]
@@ -259,7 +258,7 @@ def test_order_of_rows_and_cuts_between_batches_do_not_matter(cuts: list[int], o
     table = table.take(shuffled)
     validator = Validator("turns")
     bounds = sorted({0, *cuts, table.num_rows})
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in itertools.pairwise(bounds):
         validator.check(table.slice(start, stop - start))
     validator.finish()
 

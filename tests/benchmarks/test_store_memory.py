@@ -1,0 +1,54 @@
+"""Streams: a million turns are validated, written and read in bounded memory, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.benchmark
+
+NUM_TURNS = 1_000_000
+LIMIT_BYTES = 1.5e9
+
+PROGRAM = """
+import json, resource, sys, time
+from ragen.store import Store
+from schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
+from schemas.manifest import Stage
+
+action, url, num_turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
+groups_each = 500
+
+def batches():
+    for first in range(0, num_turns // (GROUP_SIZE * TURNS_EACH), groups_each):
+        yield from example_turns(groups_each, first).to_batches()
+
+started, store = time.perf_counter(), Store(url)
+if action == "write":
+    stage = Stage(name="rollout", version=1)
+    rows = store.put_table("turns", batches(), key="k", stage=stage, settings={}, inputs={}, seed=None).num_rows
+else:
+    rows = sum(batch.num_rows for batch in store.scan("turns", "k"))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"rows": rows, "peak_bytes": peak, "seconds": time.perf_counter() - started}))
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_million_turns_stay_below_one_and_a_half_gigabytes(tmp_path: Path) -> None:
+    for action in ("write", "read"):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, action, str(tmp_path / "store"), str(NUM_TURNS)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        print(f"\n{action}: {result['rows']} turns, {result['peak_bytes'] / 1e6:.0f} MB, {result['seconds']:.0f} s")
+        assert result["rows"] == NUM_TURNS
+        assert result["peak_bytes"] < LIMIT_BYTES

@@ -1,0 +1,35 @@
+"""What most tests of the store need: a local store, one in memory, and arguments that identify a piece of work."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragen.store import Store
+from schemas.manifest import Stage
+
+
+@pytest.fixture
+def work() -> dict[str, Any]:
+    """Arguments of `put_table` and `put_folder`."""
+    stage = Stage(name="rollout", version=1)
+    return {"key": "k" * 32, "stage": stage, "settings": {"a": (1, 2.5)}, "inputs": {"checkpoint": "c"}, "seed": 7}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Downloads go into the test's own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "starpo"
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "store"))
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A store on disk, and one on a file system that is reached as object storage is."""
+    return Store(str(tmp_path / "store") if request.param == "local" else f"memory://{uuid.uuid4().hex}/store")

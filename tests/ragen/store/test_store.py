@@ -1,0 +1,405 @@
+"""Artifacts go in once and come out as they were; damage, wrong data and wrong places are named."""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
+from ragen.store import Store, artifacts
+from ragen.store import store as store_module
+from schemas.datasets import DATASETS
+from schemas.digest import content_digest
+from schemas.examples import example, example_turns
+
+KEY = "k" * 32
+
+
+@pytest.fixture(autouse=True)
+def _nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "_VERIFIED", set())
+    monkeypatch.setattr(store_module, "_VALIDATED", set())
+
+
+def forget() -> None:
+    """Be as a new process."""
+    artifacts._VERIFIED.clear()
+    store_module._VALIDATED.clear()
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_dataset_comes_back_as_it_was(store: Store, work: dict[str, Any], kind: str) -> None:
+    table = example(kind)
+    manifest = store.put_table(kind, table, **work, headline={"x": 0.5}, provenance={"seconds": 1.5})
+    assert store.has(kind, KEY)
+    assert store.manifest(kind, KEY) == manifest
+    assert manifest.is_intact
+    assert manifest.num_rows == table.num_rows
+    assert manifest.content_digest == content_digest(table)
+    assert manifest.settings == {"a": [1, 2.5]}
+    assert manifest.provenance["seconds"] == 1.5
+    read = store.read_table(kind, KEY)
+    assert read.equals(table)
+    assert read.schema.equals(DATASETS[kind].schema, check_metadata=True)
+
+
+def test_columns_and_batches(store: Store, work: dict[str, Any]) -> None:
+    table = example_turns(3)
+    store.put_table("turns", table, **work)
+    assert store.read_table("turns", KEY, ["turn", "group_id"]).equals(table.select(["turn", "group_id"]))
+    batches = list(store.scan("turns", KEY))
+    assert pa.Table.from_batches(batches).equals(table)
+    with pytest.raises(ConfigError, match=r"no column 'trun'; it has: trajectory_id"):
+        store.scan("turns", KEY, ["trun"])
+
+
+def test_batches_are_stored_as_the_table_would_be(store: Store, work: dict[str, Any]) -> None:
+    """Chunks of any size, nullable flags and no metadata: the same content."""
+    table = example_turns(4)
+    batches = [b.cast(b.schema.remove_metadata()) for b in table.to_batches(max_chunksize=7)]
+    manifest = store.put_table("turns", iter(batches), **work)
+    assert manifest.content_digest == content_digest(table)
+    assert store.read_table("turns", KEY).equals(table)
+
+
+@pytest.mark.parametrize("data", [[], DATASETS["turns"].schema.empty_table()])
+def test_empty_dataset(store: Store, work: dict[str, Any], data: Any) -> None:
+    assert store.put_table("turns", data, **work).num_rows == 0
+    assert store.read_table("turns", KEY).equals(DATASETS["turns"].schema.empty_table())
+
+
+def test_local_layout(local: Store, work: dict[str, Any], tmp_path: Path) -> None:
+    local.put_table("rewards", example("rewards"), **work)
+    files = [
+        path.relative_to(tmp_path / "store").as_posix() for path in (tmp_path / "store").rglob("*") if path.is_file()
+    ]
+    assert sorted(files) == [f"rewards/{KEY}/manifest.json", f"rewards/{KEY}/part-00000.parquet"]
+    assert pq.read_table(tmp_path / "store" / "rewards" / KEY / "part-00000.parquet").num_rows == 40
+
+
+def test_same_key_is_not_written_again(store: Store, work: dict[str, Any]) -> None:
+    first = store.put_table("turns", example_turns(1), **work)
+
+    def untouched() -> Any:
+        raise AssertionError("the data of work that is done must not be read")
+        yield
+
+    assert store.put_table("turns", untouched(), **work) == first
+
+
+def test_folder_comes_back_as_it_was(store: Store, work: dict[str, Any], tmp_path: Path) -> None:
+    source = tmp_path / "checkpoint"
+    (source / "deep").mkdir(parents=True)
+    (source / "model.safetensors").write_bytes(bytes(range(256)) * 1000)
+    (source / "deep" / "config.json").write_text("{}")
+    manifest = store.put_folder("checkpoint", str(source), **work)
+    assert [entry.name for entry in manifest.files] == ["deep/config.json", "model.safetensors"]
+    assert manifest.num_rows is None
+    shutil.rmtree(source)
+    folder = Path(store.local_folder("checkpoint", KEY))
+    assert (folder / "model.safetensors").read_bytes() == bytes(range(256)) * 1000
+    assert (folder / "deep" / "config.json").read_text() == "{}"
+
+
+def test_folder_that_cannot_be_stored(store: Store, work: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nothing to store"):
+        store.put_folder("checkpoint", str(tmp_path / "absent"), **work)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(StoreError, match="nothing to store"):
+        store.put_folder("checkpoint", str(tmp_path / "a"), **work)
+    (tmp_path / "a" / "link").symlink_to("/etc/hosts")
+    with pytest.raises(StoreError, match="is a link"):
+        store.put_folder("checkpoint", str(tmp_path / "a"), **work)
+    with pytest.raises(StoreError, match="is a dataset"):
+        store.put_folder("turns", str(tmp_path / "a"), **work)
+    assert not store.has("checkpoint", KEY)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a b", "x" * 129])
+def test_names_that_would_lead_elsewhere_are_refused(store: Store, work: dict[str, Any], name: str) -> None:
+    with pytest.raises(StoreError, match="cannot be a key"):
+        store.put_table("turns", example("turns"), **{**work, "key": name})
+    with pytest.raises(StoreError, match="cannot be a kind"):
+        store.has(name, KEY)
+
+
+@pytest.mark.parametrize("kind", ["tmp", "runs", "quarantine"])
+def test_reserved_names_are_refused(store: Store, work: dict[str, Any], tmp_path: Path, kind: str) -> None:
+    with pytest.raises(StoreError, match="none of tmp, runs, quarantine"):
+        store.put_folder(kind, str(tmp_path), **work)
+
+
+def test_missing_artifact(store: Store) -> None:
+    assert not store.has("turns", KEY)
+    with pytest.raises(ArtifactMissingError, match=rf"no artifact turns/{KEY} in the store .*\nRun the flow"):
+        store.read_table("turns", KEY)
+    with pytest.raises(ConfigError, match="'trajectories' is no dataset; there are: turns, rewards"):
+        store.read_table("trajectories", KEY)
+
+
+def test_folder_without_manifest_is_no_artifact_and_gives_way(
+    local: Store, work: dict[str, Any], tmp_path: Path
+) -> None:
+    incomplete = tmp_path / "store" / "turns" / KEY
+    incomplete.mkdir(parents=True)
+    (incomplete / "part-00000.parquet").write_bytes(b"half")
+    assert not local.has("turns", KEY)
+    local.put_table("turns", example("turns"), **work)
+    assert local.read_table("turns", KEY).equals(example("turns"))
+    aside = list((tmp_path / "store" / "tmp").glob("incomplete-turns-*/part-00000.parquet"))
+    assert [path.read_bytes() for path in aside] == [b"half"]
+
+
+class TestDamage:
+    """What lies in the store is not what was written."""
+
+    @pytest.fixture
+    def stored(self, local: Store, work: dict[str, Any], tmp_path: Path) -> Path:
+        local.put_table("turns", example("turns"), **work)
+        return tmp_path / "store" / "turns" / KEY
+
+    def assert_damaged(self, local: Store, what: str) -> None:
+        with pytest.raises(ArtifactDamagedError) as caught:
+            local.read_table("turns", KEY)
+        message = str(caught.value)
+        assert what in message
+        assert f"turns/{KEY}" in message
+        assert "run the flow again" in message
+        assert len(message.splitlines()) <= 3
+
+    def test_missing_parquet(self, local: Store, stored: Path) -> None:
+        (stored / "part-00000.parquet").unlink()
+        self.assert_damaged(local, "the file part-00000.parquet is missing")
+
+    def test_truncated_parquet(self, local: Store, stored: Path) -> None:
+        data = (stored / "part-00000.parquet").read_bytes()
+        (stored / "part-00000.parquet").write_bytes(data[:-100])
+        self.assert_damaged(local, f"has {len(data) - 100} bytes, {len(data)} were written")
+
+    def test_flipped_bit(self, local: Store, stored: Path) -> None:
+        data = bytearray((stored / "part-00000.parquet").read_bytes())
+        data[len(data) // 2] ^= 1
+        (stored / "part-00000.parquet").write_bytes(data)
+        self.assert_damaged(local, "sha256 differs")
+
+    @pytest.mark.parametrize("edit", [{"seed": 8}, {"num_rows": 41}, {"key": "other"}, {"headline": {"success": 1.0}}])
+    def test_edited_manifest(self, local: Store, stored: Path, edit: dict[str, Any]) -> None:
+        text = json.loads((stored / "manifest.json").read_text())
+        (stored / "manifest.json").write_text(json.dumps({**text, **edit}))
+        self.assert_damaged(local, "changed after it was written")
+
+    def test_hash_edited_in_both_places_is_noticed(self, local: Store, stored: Path) -> None:
+        """Swapping the data and correcting its hash still leaves the manifest's own digest."""
+        pq.write_table(example_turns(1), stored / "part-00000.parquet")
+        text = json.loads((stored / "manifest.json").read_text())
+        text["files"][0].update(sha256="0" * 64, size_bytes=(stored / "part-00000.parquet").stat().st_size)
+        (stored / "manifest.json").write_text(json.dumps(text))
+        self.assert_damaged(local, "changed after it was written")
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "turns"}'])
+    def test_unreadable_manifest(self, local: Store, stored: Path, text: str) -> None:
+        (stored / "manifest.json").write_text(text)
+        self.assert_damaged(local, "manifest.json cannot be read")
+
+    def test_artifact_in_the_wrong_place(self, local: Store, stored: Path) -> None:
+        shutil.copytree(stored, stored.with_name("other"))
+        with pytest.raises(ArtifactDamagedError, match=f"its manifest is that of turns/{KEY}"):
+            local.read_table("turns", "other")
+
+    def test_sealed_but_false_row_count(self, local: Store, stored: Path) -> None:
+        manifest = local.manifest("turns", KEY).model_copy(update={"num_rows": 41}).sealed()
+        (stored / "manifest.json").write_text(manifest.model_dump_json())
+        self.assert_damaged(local, "it has 40 rows, its manifest says 41")
+
+    def test_sealed_file_that_is_no_parquet(self, local: Store, stored: Path) -> None:
+        (stored / "part-00000.parquet").write_bytes(b"not Parquet")
+        self.reseal(local, stored)
+        self.assert_damaged(local, "its Parquet cannot be read")
+
+    def test_sealed_data_that_break_their_contract(self, local: Store, stored: Path, tmp_path: Path) -> None:
+        table = example("turns")
+        wrong = table.set_column(
+            table.schema.get_field_index("turn"), table.schema.field("turn"), pa.array([9] * 40, pa.int32())
+        )
+        pq.write_table(wrong, stored / "part-00000.parquet")
+        self.reseal(local, stored)
+        with pytest.raises(DataError, match="column 'turn' counts 0, 1, 2"):
+            local.read_table("turns", KEY, ["env"])
+        kept = tmp_path / "store" / "quarantine" / f"turns-{KEY}-0" / "data.parquet"
+        assert pq.read_table(kept).equals(wrong)
+
+    def test_other_version_of_the_schema(self, local: Store, stored: Path) -> None:
+        manifest = local.manifest("turns", KEY).model_copy(update={"dataset_version": 99}).sealed()
+        (stored / "manifest.json").write_text(manifest.model_dump_json())
+        with pytest.raises(StoreError, match=r"version 99 of the dataset 'turns'.*knows version 1: read it with"):
+            local.read_table("turns", KEY)
+
+    def test_manifest_of_a_newer_release(self, local: Store, stored: Path) -> None:
+        manifest = local.manifest("turns", KEY).model_copy(update={"format_version": 99}).sealed()
+        (stored / "manifest.json").write_text(manifest.model_dump_json())
+        with pytest.raises(StoreError, match="newer release"):
+            local.manifest("turns", KEY)
+
+    def test_files_are_hashed_once_a_process(self, local: Store, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        hashed: list[str] = []
+        entry = artifacts._entry
+        monkeypatch.setattr(artifacts, "_entry", lambda file, folder: hashed.append(file.name) or entry(file, folder))
+        local.read_table("turns", KEY)
+        Store(local.url).read_table("turns", KEY)
+        assert hashed == ["part-00000.parquet"]
+
+    @staticmethod
+    def reseal(local: Store, stored: Path) -> None:
+        file = artifacts._entry(stored / "part-00000.parquet", stored)
+        manifest = local.manifest("turns", KEY).model_copy(update={"files": (file,)}).sealed()
+        (stored / "manifest.json").write_text(manifest.model_dump_json())
+
+
+def test_remote_copy_is_made_once_and_repaired(work: dict[str, Any], cache: Path) -> None:
+    store = Store("memory://bucket/remote-copy")
+    store.put_table("turns", example("turns"), **work)
+    folder = Path(store.local_folder("turns", KEY))
+    assert folder.parent == cache
+    assert [path.name for path in folder.iterdir()] == ["part-00000.parquet"]
+    assert list(cache.iterdir()) == [folder]
+    (folder / "part-00000.parquet").write_bytes(b"broken copy")
+    forget()
+    assert store.read_table("turns", KEY).equals(example("turns"))
+
+
+def test_remote_damage_is_noticed(work: dict[str, Any], cache: Path) -> None:
+    store = Store("memory://bucket/remote-damage")
+    manifest = store.put_table("turns", example("turns"), **work)
+    place = f"/bucket/remote-damage/turns/{KEY}/{manifest.files[0].path}"
+    memory = fsspec.filesystem("memory")
+    data = memory.cat_file(place)
+    memory.pipe_file(place, data[:-1])
+    with pytest.raises(ArtifactDamagedError, match="bytes"):
+        store.read_table("turns", KEY)
+    memory.rm_file(place)
+    with pytest.raises(ArtifactDamagedError, match="is missing"):
+        store.read_table("turns", KEY)
+    assert not cache.exists() or list(cache.iterdir()) == []
+
+
+class TestQuarantine:
+    """Data that break their contract are kept, named and refused."""
+
+    def test_bad_data_are_kept_whole_with_the_reasons(self, store: Store, work: dict[str, Any]) -> None:
+        bad = example("turns").slice(1)
+        for number in (0, 1):
+            with pytest.raises(DataError) as caught:
+                store.put_table("turns", bad, **work)
+            place = f"{store.url.rstrip('/')}/quarantine/turns-{KEY}-{number}"
+            assert place in str(caught.value)
+            assert "column 'turn'" in str(caught.value)
+            assert "Traceback" not in str(caught.value)
+            names = {name.rsplit("/", 1)[-1] for name in fsspec.core.url_to_fs(place)[0].ls(place, detail=False)}
+            assert names == {"data.parquet", "failure_cases.parquet", "reason.txt"}
+        assert not store.has("turns", KEY)
+
+    def test_every_value_is_kept_even_what_the_schema_forbids(
+        self, local: Store, work: dict[str, Any], tmp_path: Path
+    ) -> None:
+        table = example("turns")
+        rows = table.to_pylist()
+        rows[0]["turn"] = None
+        rows[1]["response_ids"][0] = None
+        bad = pa.Table.from_pylist(rows, schema=table.schema)
+        with pytest.raises(DataError, match="never null"):
+            local.put_table("turns", bad, **work)
+        folder = tmp_path / "store" / "quarantine" / f"turns-{KEY}-0"
+        assert pq.read_table(folder / "data.parquet").to_pylist() == rows
+        assert pq.read_table(folder / "failure_cases.parquet")["row"].to_pylist()[0] == 0
+        assert "never null" in (folder / "reason.txt").read_text()
+
+    def test_other_columns_are_kept_too(self, local: Store, work: dict[str, Any], tmp_path: Path) -> None:
+        table = pa.table({"x": [1, 2], "turn": ["a", "b"]})
+        with pytest.raises(DataError, match="'x' is no column of this dataset"):
+            local.put_table("turns", table, **work)
+        assert pq.read_table(tmp_path / "store" / "quarantine" / f"turns-{KEY}-0" / "data.parquet").equals(table)
+
+    def test_batches_of_different_columns(self, local: Store, work: dict[str, Any]) -> None:
+        batches = [example("turns").to_batches()[0], pa.record_batch({"x": [1]})]
+        with pytest.raises(StoreError, match="different columns or types; the first has trajectory_id"):
+            local.put_table("turns", batches, **work)
+        assert not local.has("turns", KEY)
+
+    def test_nothing_is_left_in_tmp(self, local: Store, work: dict[str, Any], tmp_path: Path) -> None:
+        with pytest.raises(DataError):
+            local.put_table("turns", example("turns").slice(1), **work)
+        local.put_table("turns", example("turns"), **work)
+        assert list((tmp_path / "store" / "tmp").iterdir()) == []
+
+
+class TestPlaces:
+    """Stores that cannot be."""
+
+    def test_store_under_a_file(self, tmp_path: Path, work: dict[str, Any]) -> None:
+        (tmp_path / "file").write_text("")
+        store = Store(str(tmp_path / "file" / "store"))
+        with pytest.raises(StoreError, match=r"cannot read .*\nCheck that .* is a folder that you may read and write"):
+            store.put_table("turns", example("turns"), **work)
+
+    def test_disk_full(self, local: Store, work: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(path: Path) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(artifacts, "sync", full)
+        with pytest.raises(StoreError, match="The disk is full: free some space"):
+            local.put_table("turns", example("turns"), **work)
+        assert not local.has("turns", KEY)
+
+    @pytest.mark.parametrize("url", ["s3://key:secret@bucket/x", "s3://key@bucket", "https://u:secret@host/x"])
+    def test_credentials_in_the_address_are_refused_and_not_shown(self, url: str) -> None:
+        with pytest.raises(StoreError, match="carries credentials") as caught:
+            Store(url)
+        assert "secret" not in str(caught.value)
+        assert "key" not in str(caught.value).split("carries")[0]
+
+    def test_address_of_no_known_kind(self) -> None:
+        with pytest.raises(StoreError, match="of no known kind"):
+            Store("nowhere://x")
+        with pytest.raises(StoreError, match="names no bucket"):
+            Store("s3://")
+
+    def test_nothing_is_touched_before_the_first_call(self, tmp_path: Path) -> None:
+        Store(str(tmp_path / "never"))
+        assert not (tmp_path / "never").exists()
+
+    def test_home_and_relative_folders(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: dict[str, Any]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        Store("here").put_table("metrics", example("metrics"), **work)
+        assert (tmp_path / "here" / "metrics" / KEY / "manifest.json").exists()
+
+
+def test_two_results_of_the_same_work_are_reported(
+    work: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Two writers that both began before either had finished: the first one wins, and the difference is logged."""
+    store = Store(str(tmp_path / "race"))
+    first = store.put_table("turns", example_turns(1), **work)
+    monkeypatch.setattr(artifacts.Artifacts, "has", lambda *_: False)
+    with caplog.at_level(logging.WARNING):
+        assert store.put_table("turns", example_turns(2), **work) == first
+    assert "two results" in caplog.text
+    assert store.read_table("turns", KEY).num_rows == 20
+
+
+def test_provenance_has_no_environment_and_no_secrets(
+    local: Store, work: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
+    monkeypatch.setenv("WANDB_API_KEY", "hush-hush-2")
+    manifest = local.put_table("metrics", example("metrics"), **work)
+    assert "hush" not in manifest.model_dump_json()
+    assert {"written_at", "versions", "code", "hardware", "threads"} == set(manifest.provenance)
+    assert manifest.provenance["versions"]["pyarrow"] == pa.__version__
