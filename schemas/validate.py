@@ -15,7 +15,8 @@ from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
 from schemas.datasets import DATASETS, Dataset
-from schemas.rules import Rule, across_columns, across_model, across_rules, row_model, row_rules
+from schemas.models import across_columns, across_model, across_rules, row_model, row_rules
+from schemas.rule import Rule
 
 FAILURE_CASES = pa.schema(
     [

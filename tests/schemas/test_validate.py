@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from schemas.datasets import DATASETS
 from schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
-from schemas.rules import across_rules, row_rules
+from schemas.models import across_rules, row_rules
 from schemas.validate import FAILURE_CASES, ContractViolation, Validator, validate
 
 Rows = list[dict[str, Any]]

@@ -1,0 +1,68 @@
+"""Pandera models of every dataset, made from its columns and its rules.
+
+datasets + rules -> row_model (batch by batch), across_model (all rows together) -> validate
+"""
+
+from functools import cache
+
+import polars as pl
+import pyarrow as pa
+from pandera.polars import Check, Column, DataFrameSchema, PolarsData
+from polars import col
+
+from schemas.datasets import DATASETS
+from schemas.rule import Rule, each_item
+from schemas.rules import ACROSS_RULES, ROW_RULES
+
+
+@cache
+def row_rules(kind: str) -> tuple[Rule, ...]:
+    """Rules that look at one row: those of all datasets, then those of this kind."""
+    columns = DATASETS[kind].columns
+    lists = [c.name for c in columns if pa.types.is_list(c.type)]
+    return (
+        *(Rule((c.name,), "is never null", col(c.name).is_not_null()) for c in columns if not c.nullable),
+        *(Rule((n,), "holds no nulls inside its lists", each_item(n, pl.element().is_not_null())) for n in lists),
+        *ROW_RULES[kind],
+    )
+
+
+@cache
+def across_rules(kind: str) -> tuple[Rule, ...]:
+    """Rules that compare rows: the key is unique, then those of this kind."""
+    key = DATASETS[kind].key
+    return (Rule(key, "identify a row: no two rows have the same", pl.struct(*key).is_unique()), *ACROSS_RULES[kind])
+
+
+def across_columns(kind: str) -> tuple[str, ...]:
+    """Columns that must be kept of all rows until the end."""
+    return tuple(dict.fromkeys((*DATASETS[kind].key, *(name for rule in across_rules(kind) for name in rule.columns))))
+
+
+@cache
+def row_model(kind: str) -> DataFrameSchema:
+    """Pandera model of a dataset's rows: exact columns in their order, types, and all row rules."""
+    dataset = DATASETS[kind]
+    types = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
+    columns = {c.name: Column(types[c.name], nullable=True) for c in dataset.columns}  # nulls: among the row rules
+    return DataFrameSchema(columns, checks=_check(row_rules(kind)), strict=True, ordered=True, name=kind)
+
+
+@cache
+def across_model(kind: str) -> DataFrameSchema:
+    """Pandera model of the columns in `across_columns`, of all rows together."""
+    return DataFrameSchema(checks=_check(across_rules(kind)), name=kind)
+
+
+def _check(rules: tuple[Rule, ...]) -> Check:
+    """All rules as one check, in one pass a grouping; whoever wants to know which one failed asks each `Rule`."""
+
+    def obeys(data: PolarsData) -> bool:
+        verdicts = []
+        for within in dict.fromkeys(rule.within for rule in rules):
+            holds = [rule.holds.fill_null(True).alias(str(i)) for i, rule in enumerate(rules) if rule.within == within]
+            rows = data.lazyframe.group_by(within).agg(holds) if within else data.lazyframe.select(holds)
+            verdicts.append(rows.select(pl.all_horizontal(pl.exclude(within)).all()))
+        return all(verdict.item() for verdict in pl.collect_all(verdicts))
+
+    return Check(obeys, name="obeys every rule")
