@@ -1,0 +1,99 @@
+"""The page's curves: which metrics share a panel, what a panel says, raw points beside their moving average.
+
+metric series -> panels -> (page's script draws them)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ragen.diagnostics.series import Series
+from ragen.diagnostics.smoothing import exponential_moving_average
+
+Points = list[tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve.
+
+    Attributes:
+        label: What it is called in the legend.
+        raw: (iteration, value) as measured.
+        smooth: The same, averaged; empty: the raw points are the curve.
+        band: (iteration, low, high), the 95% interval; empty: none.
+    """
+
+    label: str
+    raw: Points
+    smooth: Points = field(default_factory=list)
+    band: Points = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over one pair of axes.
+
+    Attributes:
+        title: What is shown.
+        note: Its unit, and what to look for.
+        lines: At least one.
+        is_share: Is the value axis 0 to 1, written in percent?
+        is_log: Is the value axis logarithmic? Only where all values are above 0.
+    """
+
+    title: str
+    note: str
+    lines: list[Line]
+    is_share: bool = False
+    is_log: bool = False
+
+
+_SINGLE = (
+    ("Training success", "share of trajectories, at the training temperature", "rollout/success_rate", True, False),
+    ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
+    ("In-group reward std", "reward units; it falls before the reward does", "reward/in_group_std", False, False),
+    ("Entropy", "nats a token", "rollout/entropy", False, False),
+    ("Response length", "tokens a response", "rollout/response_length_mean", False, False),
+    ("Gradient norm", "before clipping; a spike is often the point of no return", "update/gradient_norm", False, True),
+    ("Well-formed responses", "share of responses", "rollout/format_ok", True, False),
+)
+"""(title, note, metric, is_share, is_log) of the panels with one curve each, in the order of the page."""
+
+
+def main_panels(series: Mapping[str, Series]) -> list[Panel]:
+    """The panels that every report begins with; a panel whose metric was never measured is left out."""
+    panels = [evaluation] if (evaluation := _evaluation(series)).lines else []
+    for title, note, metric, is_share, is_log in _SINGLE:
+        if values := series.get(metric):
+            is_log = is_log and min(values.values()) > 0.0
+            panels.append(Panel(title, note, [smoothed_line(title, values)], is_share, is_log))
+    return panels
+
+
+def other_panels(series: Mapping[str, Series]) -> list[Panel]:
+    """A small panel for every other metric with at least two points, sorted by name."""
+    shown = {metric for _, _, metric, _, _ in _SINGLE}
+    return [
+        Panel(name, "", [smoothed_line(name, values)])
+        for name, values in sorted(series.items())
+        if name not in shown and len(values) > 1 and not name.endswith(("/success", "/success_low", "/success_high"))
+    ]
+
+
+def smoothed_line(label: str, values: Series) -> Line:
+    """A metric's points and their exponential moving average (PAPER section 3)."""
+    smooth = exponential_moving_average(list(values.values()))
+    return Line(label, list(values.items()), list(zip(values, map(float, smooth), strict=True)))
+
+
+def _evaluation(series: Mapping[str, Series]) -> Panel:
+    """Success on every evaluated environment; never smoothed, as its points are far apart and have intervals."""
+    lines = []
+    for name, values in series.items():
+        if name.startswith("evaluation/") and name.endswith("/success"):
+            low, high = series.get(f"{name}_low", {}), series.get(f"{name}_high", {})
+            band = [(x, low[x], high[x]) for x in values if x in low and x in high]
+            cell = name.removeprefix("evaluation/").removesuffix("/success")
+            lines.append(Line(cell, list(values.items()), band=band))
+    lines.sort(key=lambda line: -len(line.raw))
+    return Panel("Evaluation success", "share of the fixed panel; the band is the 95% interval", lines, is_share=True)
