@@ -55,7 +55,9 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], str
                 break
             time.sleep(POLL_S)
     if outcome != "completed":
-        reason = state.message if state is not None and state.status == "failed" else "see the log of the serving process"
+        reason = (
+            state.message if state is not None and state.status == "failed" else "see the log of the serving process"
+        )
         raise RunFailedError(f"run {run} ended as {outcome}: {reason}")
 
 

@@ -68,7 +68,8 @@ def print_trajectory(store: Store, run: str, iteration: int, trajectory: str, as
     if not chosen.num_rows:
         ids = sorted(set(turns["trajectory_id"].to_pylist()))
         raise ConfigError(
-            f"iteration {iteration} of {run} has no trajectory '{trajectory}'; it has {len(ids)}, from {ids[0]} to {ids[-1]}"
+            f"iteration {iteration} of {run} has no trajectory '{trajectory}'; "
+            f"it has {len(ids)}, from {ids[0]} to {ids[-1]}"
         )
     rows = chosen.to_pylist()
     if as_json:
@@ -144,7 +145,7 @@ _BAND = {"success": "", "low": "_low", "high": "_high"}
 def _run_facts(store: Store, run: Run) -> dict[str, Any]:
     curve = evaluation_curve(store, run)
     state = store.runs.state(run.name)
-    status = state.status if state else "unknown"
+    status: str = state.status if state else "unknown"
     if state and status == "running" and (datetime.now(UTC) - state.heartbeat).total_seconds() > STALE_AFTER_S:
         status = "interrupted"
     return {
@@ -173,7 +174,10 @@ def _iteration_facts(store: Store, iteration: int, stages: StageKeys) -> dict[st
         "gradient_norm": "update/gradient_norm",
     }
     evaluations = [v for n, v in metrics.items() if n.startswith("evaluation/") and n.endswith("/success")]
-    return {**{label: metrics.get(name) for label, name in shown.items()}, "panel": evaluations[0] if evaluations else None}
+    return {
+        **{label: metrics.get(name) for label, name in shown.items()},
+        "panel": evaluations[0] if evaluations else None,
+    }
 
 
 def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:

@@ -31,7 +31,9 @@ def play_in_terminal(variant: str, seed: int, console: Console | None = None) ->
     environment.reset(seed=seed, dynamics_seed=dynamics_seed(seed, 0))
     console.print(environment.rules(), highlight=False, markup=False)
     keys = _keys(environment.actions)
-    console.print("keys: " + ", ".join(f"{key} = {action}" for key, action in keys.items()) + ", q = quit", markup=False)
+    console.print(
+        "keys: " + ", ".join(f"{key} = {action}" for key, action in keys.items()) + ", q = quit", markup=False
+    )
     left, total = AgentConfig().max_actions, 0.0
     while left:
         console.print(Panel(environment.render(), title=f"{left} actions left, reward {total:.1f}", expand=False))

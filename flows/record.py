@@ -44,9 +44,7 @@ class RunRecorder:
         self._progress_artifact: Any = None
 
     @classmethod
-    def open(
-        cls, store_url: str, name: str | None, *, flow: str, preset: str, config: StarPOConfig
-    ) -> "RunRecorder":
+    def open(cls, store_url: str, name: str | None, *, flow: str, preset: str, config: StarPOConfig) -> "RunRecorder":
         """Begin a run, or continue the one of this name and configuration.
 
         Raises:

@@ -4,6 +4,7 @@ Each preset is a deployment of the flow `starpo`; the warm starts of those with 
 `warm-start`. Every run is started in a process of its own.
 """
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -17,12 +18,12 @@ from flows.warm_start import warm_start
 
 def deployments() -> list[RunnerDeployment]:
     """Every deployment, with its preset as default parameters."""
-    made = []
+    made: list[RunnerDeployment] = []
     for name in names():
         config = preset(name)
         settings = config.model_dump(mode="json")
         made.append(
-            starpo.to_deployment(
+            starpo.to_deployment(  # type: ignore[arg-type]  # Prefect returns a coroutine only inside an event loop
                 name=name,
                 parameters={"config": settings, "preset": name},
                 tags=["starpo", config.environment.type],
@@ -31,7 +32,7 @@ def deployments() -> list[RunnerDeployment]:
         )
         if config.policy.type == "tiny":
             made.append(
-                warm_start.to_deployment(
+                warm_start.to_deployment(  # type: ignore[arg-type]
                     name=name,
                     parameters={"config": settings, "preset": name},
                     tags=["warm-start", config.environment.type],
@@ -53,7 +54,7 @@ def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
         runner.add_deployment(deployment)
     if ready_file:
         ready_file.touch()
-    runner.start()
+    asyncio.run(runner.start())
 
 
 if __name__ == "__main__":

@@ -159,7 +159,9 @@ def _wait(is_ready: object, process: Process, complaint: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not is_ready():  # type: ignore[operator]
         if process.running() is None:
-            raise ServerError(f"{complaint}: it ended at once. Its log, {process.log}, ends with:\n{_tail(process.log)}")
+            raise ServerError(
+                f"{complaint}: it ended at once. Its log, {process.log}, ends with:\n{_tail(process.log)}"
+            )
         if time.monotonic() > deadline:
             raise ServerError(f"{complaint} within {START_TIMEOUT_S:.0f} s. Its log: {process.log}")
         time.sleep(0.3)

@@ -1,7 +1,7 @@
 """The training loop: plain Python over stages. Resuming a run is running it again.
 
-    checkpoint -> rollout -> reward -> variance_filter -> update -> checkpoint
-         `-> evaluate                        `-> diagnose
+checkpoint -> rollout -> reward -> variance_filter -> update -> checkpoint
+     `-> evaluate                        `-> diagnose
 """
 
 from typing import Any
@@ -50,7 +50,9 @@ def starpo(
         The run's name.
     """
     short = {"seed": seed, "iterations": iterations}
-    config = apply_overrides(config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}})
+    config = apply_overrides(
+        config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}}
+    )
     with RunRecorder.open(store or Runtime().store, run, flow="starpo", preset=preset, config=config) as record:
         _train(record, config)
     return record.name

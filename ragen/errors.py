@@ -17,7 +17,7 @@ class MissingPackageError(StarPOError):
     """An optional package is needed for what was asked; the message names the extra to install."""
 
 
-class EnvironmentFault(StarPOError):
+class EnvironmentFault(StarPOError):  # noqa: N818
     """An environment broke its own rules (not: an agent that failed in it)."""
 
 

@@ -1,7 +1,6 @@
 """turns, rewards, selection -> metrics of the rollout, the reward and the filter."""
 
-from ragen.diagnostics.metrics import filter_metrics, reward_metrics, rollout_metrics
-from ragen.diagnostics.metrics import metrics_table
+from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task

@@ -32,7 +32,8 @@ def evaluate(
         "agent": agent.model_dump(mode="json"),
         "evaluation": evaluation.model_dump(mode="json", exclude={"every", "variants"}),
         "rollout": rollout.model_dump(
-            mode="json", include={"max_response_tokens", "max_context_tokens", "group_size", "shard_groups", "engine", "top_p"}
+            mode="json",
+            include={"max_response_tokens", "max_context_tokens", "group_size", "shard_groups", "engine", "top_p"},
         ),
         "panel": make_panel(environment, evaluation.num_prompts, evaluation.panel_seed).digest,
     }

@@ -1,14 +1,13 @@
 """What every stage does around its own work: derive its key, skip what is stored, store what it made.
 
-    StageWork(store, stage, settings, inputs, seed).key --stored?--> done
-                                                        --missing--> work --> put_table / put_folder
+StageWork(store, stage, settings, inputs, seed).key --stored?--> done
+                                                    --missing--> work --> put_table / put_folder
 """
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -58,7 +57,7 @@ class StageWork:
         """Store a dataset; see `Store.put_table`."""
         return self.store.put_table(kind, table, **self._identity(extra))
 
-    def put_folder(self, kind: str, folder: str | Path, **extra: Any) -> Manifest:
+    def put_folder(self, kind: str, folder: str, **extra: Any) -> Manifest:
         """Store a folder of files; see `Store.put_folder`."""
         return self.store.put_folder(kind, folder, **self._identity(extra))
 

@@ -1,17 +1,17 @@
 """Configuration: one frozen pydantic model a stage, composed into `StarPOConfig`. Imports no torch.
 
-    environment  settings of any registered environment
-    policy       where the first checkpoint comes from
-    agent        how observations become prompts and responses become actions
-    rollout      sampling, group and shard sizes, the engine
-    reward       components of the reward
-    filter       which groups are trained on
-    update       objective, optimiser, learner
-    evaluation   fixed panels
-    starpo       the composition, `StarPOConfig`
-    load         TOML files, presets that extend each other, overrides by dotted path
-    explanation  what is wrong with a setting, in words
-    structure    the tree of settings, read off the models
+environment  settings of any registered environment
+policy       where the first checkpoint comes from
+agent        how observations become prompts and responses become actions
+rollout      sampling, group and shard sizes, the engine
+reward       components of the reward
+filter       which groups are trained on
+update       objective, optimiser, learner
+evaluation   fixed panels
+starpo       the composition, `StarPOConfig`
+load         TOML files, presets that extend each other, overrides by dotted path
+explanation  what is wrong with a setting, in words
+structure    the tree of settings, read off the models
 """
 
 from ragen.config.starpo import StarPOConfig

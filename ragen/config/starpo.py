@@ -47,7 +47,14 @@ class StarPOConfig(Settings):
             raise ValueError("filter.keep_count has no effect unless filter.strategy = 'top_k'; leave it out")
         group_based = not self.update.needs_critic and self.update.advantage != "reinforce"
         if group_based and self.rollout.group_size == 1 and self.update.advantage != "grpo_batch":
-            raise ValueError(f"update.advantage = '{self.update.advantage}' compares members of a group: set rollout.group_size >= 2")
+            raise ValueError(
+                f"update.advantage = '{self.update.advantage}' compares members of a group: set rollout.group_size >= 2"
+            )
+        if self.rollout.group_size == 1 and self.filter.should_drop_zero_variance:
+            raise ValueError(
+                "a group of one has no variance, so filter.should_drop_zero_variance would drop every group: "
+                "set it to false, or rollout.group_size >= 2"
+            )
         if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
             raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
         return self

@@ -87,7 +87,7 @@ class UpdateConfig(Settings):
     num_minibatches: int = Field(4, ge=1, le=100_000)
     """Optimiser steps a pass; trajectories are dealt out to them at random and never split."""
     micro_batch_tokens: int = Field(8192, ge=16)
-    """Tokens (padding included) of one forward and backward pass; sums of gradients do not depend on it but for rounding."""
+    """Tokens (padding included) of one forward and backward pass; gradients depend on it by rounding only."""
     optimiser: OptimiserConfig = OptimiserConfig()
     """The policy's optimiser."""
     critic: CriticConfig = CriticConfig()

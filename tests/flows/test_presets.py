@@ -43,7 +43,7 @@ def test_paper_settings() -> None:
 
 
 def test_unknown_preset_lists_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="neither a preset nor a TOML file; presets: .*sokoban"):
+    with pytest.raises(ConfigError, match=r"neither a preset nor a TOML file; presets: .*sokoban"):
         preset("sokobann")
 
 

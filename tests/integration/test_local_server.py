@@ -1,4 +1,4 @@
-"""`ragen up`, `prefect deployment run ... --watch`, `ragen runs`, `ragen report`, `ragen down`, as a user types them."""
+"""`ragen up`, `prefect deployment run`, `ragen train`, `runs`, `report`, `down`: as a user types them."""
 
 import json
 import os

@@ -1,0 +1,149 @@
+"""Bad input at the command line: one clear message that says what to do, exit code 1, no traceback, nothing lost."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.presets import preset
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from schemas.examples import example
+from schemas.manifest import Stage
+
+RAGEN = [sys.executable, "-m", "flows.cli"]
+STAGE = Stage(name="rollout", version=1)
+
+
+def ragen(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*RAGEN, *arguments], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=120
+    )
+
+
+def refused(*arguments: str, cwd: Path, **env: str) -> str:
+    """The message of a command that must be refused cleanly."""
+    result = ragen(*arguments, cwd=cwd, **env)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A store with one run of one iteration that has one rollout; returns the rollout's folder."""
+    store = Store(str(tmp_path / "store"))
+    settings = {"what": "example"}
+    key = stage_key(STAGE, settings, {}, 0)
+    store.put_table("turns", example("turns"), key=key, stage=STAGE, settings=settings, inputs={}, seed=0)
+    store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    store.runs.record_stage("mine", 0, "rollout", {"turns": key})
+    return tmp_path / "store" / "turns" / key
+
+
+def show_trajectory(stored: Path) -> str:
+    identifier = str(example("turns")["trajectory_id"][0])
+    store = str(stored.parent.parent)
+    return refused("show", "mine", "--iteration", "0", "--trajectory", identifier, "--store", store, cwd=stored.parent)
+
+
+def test_an_intact_trajectory_is_shown(stored: Path) -> None:
+    identifier, store = str(example("turns")["trajectory_id"][0]), str(stored.parent.parent)
+    result = ragen("show", "mine", "--iteration", "0", "--trajectory", identifier, "--store", store, cwd=stored)
+    assert result.returncode == 0, result.stderr
+    assert "turn 0" in result.stdout
+
+
+def test_misspelt_setting(tmp_path: Path) -> None:
+    message = refused("validate", "sokoban", "--set", "filter.kep=0.5", cwd=tmp_path)
+    assert "filter.kep" in message
+    assert "keep" in message.replace("filter.kep", "")
+
+
+def test_wrong_type(tmp_path: Path) -> None:
+    message = refused("validate", "sokoban", "--set", 'iterations="many"', cwd=tmp_path)
+    assert "iterations" in message
+    assert "many" in message
+
+
+def test_out_of_bounds(tmp_path: Path) -> None:
+    message = refused("validate", "sokoban", "--set", "filter.keep=1.5", cwd=tmp_path)
+    assert "filter.keep" in message
+    assert "1.5" in message
+    assert "1" in message.replace("1.5", "")
+
+
+def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("iterations = = 3")
+    assert "mine.toml" in refused("validate", "mine.toml", cwd=tmp_path)
+
+
+def test_unknown_preset(tmp_path: Path) -> None:
+    assert "sokoban" in refused("train", "sokobann", cwd=tmp_path)
+
+
+def test_unknown_run_suggests_near_ones(stored: Path) -> None:
+    message = refused("show", "mini", "--store", str(stored.parent.parent), cwd=stored)
+    assert "mine" in message
+
+
+def test_missing_parquet(stored: Path) -> None:
+    next(stored.glob("*.parquet")).unlink()
+    message = show_trajectory(stored)
+    assert "missing" in message
+    assert "run the flow again" in message
+
+
+def test_truncated_parquet(stored: Path) -> None:
+    file = next(stored.glob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-100])
+    assert "damaged" in show_trajectory(stored)
+
+
+def test_one_flipped_byte(stored: Path) -> None:
+    file = next(stored.glob("*.parquet"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    assert "sha256 differs" in show_trajectory(stored)
+
+
+def test_edited_manifest(stored: Path) -> None:
+    manifest = json.loads((stored / "manifest.json").read_text())
+    (stored / "manifest.json").write_text(json.dumps({**manifest, "num_rows": manifest["num_rows"] + 1}))
+    assert "changed after it was written" in show_trajectory(stored)
+
+
+def test_missing_artifact(stored: Path) -> None:
+    shutil.rmtree(stored)
+    assert "no artifact turns/" in show_trajectory(stored)
+
+
+def test_a_store_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file where a folder should be")
+    message = refused("show", "mine", "--store", str(tmp_path / "store"), cwd=tmp_path)
+    assert str(tmp_path / "store") in message
+
+
+def test_an_s3_address_that_does_not_answer(tmp_path: Path) -> None:
+    secret = "secret-that-must-not-show"
+    message = refused(
+        "show", "mine", "--store", "s3://nowhere/prefix", cwd=tmp_path,
+        AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY=secret,
+    )  # fmt: skip
+    assert "s3://nowhere" in message
+    assert secret not in message
+
+
+def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
+    message = refused("up", cwd=tmp_path, PREFECT_API_URL="http://prefect.invalid:4200/api")
+    assert "prefect.invalid" in message
+
+
+def test_unknown_environment(tmp_path: Path) -> None:
+    assert "Sokoban" in refused("play", "Sokobann", cwd=tmp_path)
