@@ -28,6 +28,12 @@ DEMONSTRATORS: dict[str, str] = {
 }
 """By environment type, functions `(environment, skill, rng) -> Demonstration` of one mediocre decision."""
 
+LESSONS: dict[str, str] = {
+    "bandit": "ragen.policy.demonstrations.bandit:lessons",
+}
+"""By environment type, functions `settings -> tuple of settings` to be demonstrated in turn before training on
+`settings`; an environment that is not here is demonstrated as it is."""
+
 REWARDS: dict[str, str] = {
     "environment": "ragen.reward.components:environment_reward",
     "format": "ragen.reward.components:format_penalty",

@@ -219,7 +219,7 @@ def _existing_folder(folder: str | Path) -> Path:
     return path
 
 
-def _tokenizer_class(path: Path) -> type:
+def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokenizerFast]:
     """`AutoTokenizer`, or the generic class where that is what the folder declares.
 
     For some architectures, Qwen2 among them, AutoTokenizer overrides the declared class, and then splits text by that

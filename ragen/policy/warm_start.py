@@ -10,6 +10,8 @@ Suffixes: B examples, T tokens of the padded example, R response tokens of the b
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -32,8 +34,12 @@ from ragen.learn.optimisers import ModelOptimiser, learning_rate_factor
 from ragen.policy.load import save_policy
 from ragen.policy.tiny import make_model
 from ragen.policy.tokenizer import make_tokenizer
-from ragen.registry import DEMONSTRATORS, load
+from ragen.registry import DEMONSTRATORS, LESSONS, load
 from ragen.seeding import derive_seed, dynamics_seed, python_random
+
+_PARTS = 2
+"""Parts of a batch that are learned side by side, one thread each. A constant, not the number of cores: the policy that
+comes out must not depend on the machine's size."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,6 @@ def imitate(
     excluded: frozenset[str],
     folder: str | Path,
     on_progress: Callable[[int, int], None] | None = None,
-    num_threads: int | None = None,
 ) -> dict[str, float]:
     """Make the embedded policy, teach it to imitate demonstrations, and save it.
 
@@ -71,7 +76,6 @@ def imitate(
         excluded: Digests of initial states that are never demonstrated (those of the evaluation panels).
         folder: Where config, weights (safetensors) and tokenizer go.
         on_progress: Called with (steps done, steps in all).
-        num_threads: Threads of torch while it learns; None leaves them as they are. Part of what decides the last bits.
 
     Returns:
         Headline numbers: `num_turns` and `num_episodes` demonstrated, `demonstration_success` (share of those
@@ -85,12 +89,7 @@ def imitate(
     model = make_model(config, tokenizer)
     needed = min(config.demonstration_turns, config.warm_start_steps * config.warm_start_batch_size)
     demonstrations = demonstrate_turns(config, environment, agent, max_response_tokens, excluded, tokenizer, needed)
-    num_threads_before = torch.get_num_threads()
-    torch.set_num_threads(num_threads or num_threads_before)
-    try:
-        learned = _learn(model, demonstrations, config, on_progress)
-    finally:
-        torch.set_num_threads(num_threads_before)
+    learned = _learn(model, demonstrations, config, on_progress)
     save_policy(model, tokenizer, folder)
     return {
         "num_turns": float(len(demonstrations.prompts)),
@@ -113,17 +112,21 @@ def demonstrate_turns(
 ) -> Demonstrations:
     """Play whole episodes by demonstration until there are at least `num_turns` turns.
 
+    Where the environment has lessons (`ragen.registry.LESSONS`), their settings are played in turn.
+
     Raises:
         ConfigError: As `imitate`.
     """
     player = load(DEMONSTRATORS, environment.type)
-    world = make(environment)
+    lessons = load(LESSONS, environment.type)(environment) if environment.type in LESSONS else (environment,)
+    worlds = [make(lesson) for lesson in lessons]
     contexts = ContextBuilder(tokenizer, agent, max_response_tokens)
     played = Demonstrations()
     for episode in count():
         if len(played.prompts) >= num_turns:
             break
-        env_seed = fresh_env_seed(environment, config.seed, "warm start", episode, excluded=excluded)
+        world = worlds[episode % len(worlds)]
+        env_seed = fresh_env_seed(world.settings, config.seed, "warm start", episode, excluded=excluded)
         observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, 0))
         rng = python_random(config.seed, "demonstrations", episode)
         context = contexts.start(world)
@@ -186,41 +189,76 @@ def _learn(
     batches = _batches(len(demonstrations.prompts), config.warm_start_batch_size, derive_seed(config.seed, "batches"))
     losses, accuracies = [], []
     model.train()
-    for step in range(steps):
-        loss, accuracy = _response_loss(model, demonstrations, next(batches))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step(learning_rate_factor(schedule, step, steps))
-        losses.append(loss.item())
-        accuracies.append(accuracy)
-        if on_progress is not None:
-            on_progress(step + 1, steps)
+    with _one_torch_thread(), ThreadPoolExecutor(_PARTS, initializer=torch.set_num_threads, initargs=(1,)) as workers:
+        for step in range(steps):
+            loss, accuracy = _accumulate_gradient(model, demonstrations, next(batches), workers)
+            optimiser.step(learning_rate_factor(schedule, step, steps))
+            losses.append(loss)
+            accuracies.append(accuracy)
+            if on_progress is not None:
+                on_progress(step + 1, steps)
     model.eval()
     tail = max(1, steps // 10)
     return {"loss": float(np.mean(losses[-tail:])), "token_accuracy": float(np.mean(accuracies[-tail:]))}
 
 
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """The last bits of a sum depend on how many threads share it; these matrices are too small to be shared anyway."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _accumulate_gradient(
+    model: Qwen2ForCausalLM, demonstrations: Demonstrations, rows: list[int], workers: ThreadPoolExecutor
+) -> tuple[float, float]:
+    """Set the gradient of the batch's loss: the mean over its response tokens of -log p(token | all before it).
+
+    The batch is cut into its shorter and its longer rows, which are computed side by side and padded apart.
+
+    Returns:
+        The loss, and the share of response tokens that were the most probable ones.
+    """
+    rows = sorted(rows, key=lambda row: len(demonstrations.prompts[row]) + len(demonstrations.responses[row]))
+    num_tokens = sum(len(demonstrations.responses[row]) for row in rows)
+    cut = -(-len(rows) // _PARTS)
+    parts = [rows[start : start + cut] for start in range(0, len(rows), cut)]
+    parameters = list(model.parameters())
+
+    def learn(part: list[int]) -> tuple[float, int, tuple[torch.Tensor, ...]]:
+        loss, num_right = _response_loss(model, demonstrations, part)
+        return loss.item(), num_right, torch.autograd.grad(loss / num_tokens, parameters)
+
+    losses, counts, gradients = zip(*workers.map(learn, parts), strict=True)
+    for parameter, *shares in zip(parameters, *gradients, strict=True):
+        parameter.grad = sum(shares[1:], start=shares[0])
+    return sum(losses) / num_tokens, sum(counts) / num_tokens
+
+
 def _response_loss(
     model: Qwen2ForCausalLM, demonstrations: Demonstrations, rows: list[int]
-) -> tuple[torch.Tensor, float]:
-    """Mean over the batch's response tokens of -log p(token | everything before it), and the share guessed right.
+) -> tuple[torch.Tensor, int]:
+    """Sum of -log p over the rows' response tokens, and how many of them were the most probable ones.
 
     Logits are computed at the R positions that predict a response token only. Padding stands on the right, where no
     causal attention looks, so no attention mask is needed.
     """
     tokens = [demonstrations.prompts[row] + demonstrations.responses[row] for row in rows]
-    width = max(map(len, tokens))
     assert model.config.pad_token_id is not None
-    ids_BT = torch.full((len(rows), width), model.config.pad_token_id)
-    predicts_BT = torch.zeros((len(rows), width), dtype=torch.bool)
+    ids_BT = torch.full((len(rows), max(map(len, tokens))), model.config.pad_token_id)
+    predicts_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
     for i, row in enumerate(rows):
         ids_BT[i, : len(tokens[i])] = torch.tensor(tokens[i])
         predicts_BT[i, len(demonstrations.prompts[row]) - 1 : len(tokens[i]) - 1] = True
     hidden_BT = model.model(input_ids=ids_BT, use_cache=False).last_hidden_state
     logits_RV = model.lm_head(hidden_BT[predicts_BT])
     targets_R = ids_BT.roll(-1, dims=1)[predicts_BT]
-    accuracy = (logits_RV.detach().argmax(-1) == targets_R).float().mean().item()
-    return F.cross_entropy(logits_RV, targets_R), accuracy
+    num_right = int((logits_RV.detach().argmax(-1) == targets_R).sum())
+    return F.cross_entropy(logits_RV, targets_R, reduction="sum"), num_right
 
 
 def _batches(num_rows: int, batch_size: int, seed: int) -> Iterator[list[int]]:

@@ -92,7 +92,7 @@ def _evaluation(series: Mapping[str, Series]) -> Panel:
     for name, values in series.items():
         if name.startswith("evaluation/") and name.endswith("/success"):
             low, high = series.get(f"{name}_low", {}), series.get(f"{name}_high", {})
-            band = [(x, low[x], high[x]) for x in values if x in low and x in high]
+            band: Points = [(x, low[x], high[x]) for x in values if x in low and x in high]
             cell = name.removeprefix("evaluation/").removesuffix("/success")
             lines.append(Line(cell, list(values.items()), band=band))
     lines.sort(key=lambda line: -len(line.raw))
