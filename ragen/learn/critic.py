@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ragen.learn.batches import MicroBatch
+from ragen.learn.passes import Passes
 from ragen.learn.scoring import hidden_states
 
 
@@ -36,10 +37,9 @@ class Critic(nn.Module):
         return self.head(hidden_states(self.backbone, batch))[:, 0].float()
 
 
-@torch.no_grad()
-def evaluate(critic: Critic, batches: Sequence[MicroBatch], num_tokens: int) -> Tensor:
+def evaluate(critic: Critic, batches: Sequence[MicroBatch], num_tokens: int, passes: Passes) -> Tensor:
     """Values before all response tokens of an update, float32 [N] on the CPU."""
     values_N = torch.zeros(num_tokens)
-    for batch in batches:
-        values_N[batch.token_M.cpu()] = critic(batch).cpu()
+    for batch, values_M in zip(batches, passes.run(torch.no_grad()(critic), batches), strict=True):
+        values_N[batch.token_M.cpu()] = values_M.cpu()
     return values_N

@@ -30,7 +30,7 @@ class Ledger:
     def note_tokens(
         self, token_M: Tensor, ratio_M: Tensor, is_low_M: Tensor, is_high_M: Tensor, size_M: Tensor
     ) -> None:
-        """Note what a micro-batch did.
+        """Note what a micro-batch did; threads may do it side by side, because no token is in two micro-batches.
 
         Args:
             token_M: Indices of its tokens.

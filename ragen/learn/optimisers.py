@@ -4,7 +4,7 @@ OptimiserConfig, iteration -> learning_rate_factor
 model, OptimiserConfig -> ModelOptimiser -> step; state_tensors -> checkpoint
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -117,6 +117,17 @@ class ModelOptimiser:
                 fused=True,
             )
             self._optimisers["adamw"] = (adamw, config.learning_rate)
+
+    def gradients(self, loss: Tensor) -> Sequence[Tensor | None]:
+        """Gradients of a scalar for all parameters, in their order. Changes nothing, so threads may do it side by side."""
+        with torch.autocast(loss.device.type, enabled=False):  # backward runs in the precision that forward chose
+            return torch.autograd.grad(loss, list(self._names), allow_unused=True)
+
+    def add(self, gradients: Sequence[Tensor | None]) -> None:
+        """Add to the gradients that the next step will take."""
+        for parameter, gradient in zip(self._names, gradients, strict=True):
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""

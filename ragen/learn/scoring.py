@@ -8,7 +8,6 @@ of the update.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +16,7 @@ from transformers import PreTrainedModel
 
 from ragen.errors import PolicyError
 from ragen.learn.batches import MicroBatch
+from ragen.learn.passes import Passes
 from ragen.objectives.losses import entropy
 
 
@@ -31,11 +31,6 @@ class Scores:
 
     logprobs_N: Tensor
     entropy_N: Tensor
-
-
-def arithmetic(device: torch.device, dtype: str) -> AbstractContextManager:
-    """A context in which forward passes compute in 'float32' or, by autocast, in 'bfloat16'."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == "bfloat16")
 
 
 def response_logprobs(model: PreTrainedModel, batch: MicroBatch, temperature: float) -> Tensor:
@@ -63,8 +58,9 @@ def hidden_states(backbone: torch.nn.Module, batch: MicroBatch) -> Tensor:
     return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_M)
 
 
-@torch.no_grad()
-def score(model: PreTrainedModel, batches: Sequence[MicroBatch], num_tokens: int, temperature: float) -> Scores:
+def score(
+    model: PreTrainedModel, batches: Sequence[MicroBatch], num_tokens: int, temperature: float, passes: Passes
+) -> Scores:
     """Score all response tokens of an update.
 
     Args:
@@ -72,13 +68,19 @@ def score(model: PreTrainedModel, batches: Sequence[MicroBatch], num_tokens: int
         batches: They hold every token once.
         num_tokens: N.
         temperature: The rollout's.
+        passes: How the forward passes are run.
     """
-    logprobs_N, entropy_N = torch.zeros(num_tokens), torch.zeros(num_tokens)
-    for batch in batches:
+
+    @torch.no_grad()
+    def of_batch(batch: MicroBatch) -> tuple[Tensor, Tensor]:
         logprobs_MV = response_logprobs(model, batch, temperature)
+        return chosen(logprobs_MV, batch), entropy(logprobs_MV)
+
+    logprobs_N, entropy_N = torch.zeros(num_tokens), torch.zeros(num_tokens)
+    for batch, (logprobs_M, entropy_M) in zip(batches, passes.run(of_batch, batches), strict=True):
         index_M = batch.token_M.cpu()
-        logprobs_N[index_M] = chosen(logprobs_MV, batch).cpu()
-        entropy_N[index_M] = entropy(logprobs_MV).cpu()
+        logprobs_N[index_M] = logprobs_M.cpu()
+        entropy_N[index_M] = entropy_M.cpu()
     return Scores(logprobs_N, entropy_N)
 
 

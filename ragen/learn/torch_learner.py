@@ -7,8 +7,7 @@ Legend: N response tokens of the update.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -24,7 +23,8 @@ from ragen.learn.critic import Critic, evaluate
 from ragen.learn.learner import UpdateContext, UpdateResult
 from ragen.learn.ledger import Ledger
 from ragen.learn.optimisers import ModelOptimiser, learning_rate_factor
-from ragen.learn.scoring import Scores, arithmetic, check_output_layer, score
+from ragen.learn.passes import Passes
+from ragen.learn.scoring import Scores, check_output_layer, score
 from ragen.learn.tokens import ResponseTokens
 from ragen.learn.training import Targets, Training
 from ragen.learn.trajectories import Trajectory
@@ -40,12 +40,13 @@ class TorchLearner:
 
         Args:
             config: The update's settings.
-            num_threads: Threads of torch's operations during an update. None: as many as torch is set to.
+            num_threads: Micro-batches that are computed side by side on a CPU; the result does not depend on it. None:
+                as many as torch is set to use.
         """
         self.config = config
-        self.num_threads = num_threads
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.is_deterministic = self.device.type == "cpu"
+        self._passes = Passes(self.device, num_threads, config.dtype)
         self._checkpoint: Checkpoint | None = None
         self._checkpoint_key: str | None = None
         self._optimisers: dict[str, ModelOptimiser] = {}
@@ -80,7 +81,7 @@ class TorchLearner:
                 "(settings of filter), or pass the checkpoint on unchanged"
             )
         self._checkpoint = self._checkpoint_key = None  # weights that a failed update has half changed are never saved
-        with _threads(self.num_threads):
+        with self._passes.alone():
             result = self._update(checkpoint, tokens, trajectories, context)
         self._checkpoint = checkpoint
         return result
@@ -106,8 +107,7 @@ class TorchLearner:
             ref_N = self._score(self._reference, batches, tokens, trajectories, context).logprobs_N
         values_N = None
         if checkpoint.critic is not None:
-            with arithmetic(self.device, config.dtype):
-                values_N = evaluate(checkpoint.critic, batches, len(tokens))
+            values_N = evaluate(checkpoint.critic, batches, len(tokens), self._passes)
         credit = assign_credit(trajectories, tokens, config, old.logprobs_N, ref_N, values_N)
         clock.lap("score_s")
 
@@ -120,7 +120,9 @@ class TorchLearner:
             value_targets_N=None if credit.value_targets_N is None else credit.value_targets_N.to(self.device),
         )
         ledger = Ledger(tokens, self.device)
-        num_steps = Training(config, context, checkpoint, self._optimisers, trajectories, tokens, targets, ledger).run()
+        num_steps = Training(
+            config, context, checkpoint, self._optimisers, trajectories, tokens, targets, ledger, self._passes
+        ).run()
         counts = checkpoint.trainer
         checkpoint.trainer = counts.model_copy(
             update={"num_updates": counts.num_updates + 1, "num_steps": counts.num_steps + num_steps}
@@ -166,8 +168,7 @@ class TorchLearner:
         trajectories: Sequence[Trajectory],
         context: UpdateContext,
     ) -> Scores:
-        with arithmetic(self.device, self.config.dtype):
-            scores = score(model, batches, len(tokens), context.temperature)
+        scores = score(model, batches, len(tokens), context.temperature, self._passes)
         is_bad_N = ~torch.isfinite(scores.logprobs_N)
         if is_bad_N.any():
             culprit = trajectories[int(tokens.trajectory_N[is_bad_N][0])]
@@ -234,17 +235,6 @@ def _restore(optimisers: dict[str, ModelOptimiser], checkpoint: Checkpoint, fold
                 "the files in that folder do not belong together. Take the checkpoint from the store again"
             ) from error
     return num_restarted
-
-
-@contextmanager
-def _threads(num_threads: int | None) -> Iterator[None]:
-    """Set torch's number of threads, and put it back."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(num_threads or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _mean(values_N: Tensor) -> float:

@@ -5,7 +5,7 @@
 Legend: N response tokens of the update, M those of a micro-batch, B trajectories, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,8 @@ from ragen.learn.checkpoint import Checkpoint
 from ragen.learn.learner import UpdateContext
 from ragen.learn.ledger import Ledger
 from ragen.learn.optimisers import ModelOptimiser, learning_rate_factor
-from ragen.learn.scoring import arithmetic, chosen, response_logprobs
+from ragen.learn.passes import Passes
+from ragen.learn.scoring import chosen, response_logprobs
 from ragen.learn.tokens import ResponseTokens
 from ragen.learn.trajectories import Trajectory
 from ragen.objectives.kl import KL_ESTIMATORS
@@ -68,6 +69,7 @@ class Training:
         tokens: Their response tokens.
         targets: What the losses are made of.
         ledger: Where what happens is noted.
+        passes: How micro-batches are run.
     """
 
     config: UpdateConfig
@@ -78,6 +80,7 @@ class Training:
     tokens: ResponseTokens
     targets: Targets
     ledger: Ledger
+    passes: Passes
 
     def run(self) -> int:
         """Take all steps.
@@ -110,17 +113,15 @@ class Training:
     def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
         weights_B = token_weights(lengths_B, self.config.aggregation, self.context.max_response_tokens)
         weights_N = weights_B[self.tokens.trajectory_N].to(self.targets.old_logprobs_N)
-        loss = 0.0
-        for batch in batches:
-            weights_M = weights_N[batch.token_M]
-            with arithmetic(batch.token_M.device, self.config.dtype):
-                surrogate_M, terms_M = self._policy_terms(batch, weights_M)
-            loss += self._backward(terms_M * weights_M, surrogate_M * weights_M, batch, "policy loss")
-        self.ledger.note_step("policy_loss", loss)
+
+        def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+            return self._policy_terms(batch, weights_N[batch.token_M])
+
+        self.ledger.note_step("policy_loss", self._accumulate("policy", terms, batches))
         self.ledger.note_step("gradient_norm", self._step("policy"))
 
     def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> tuple[Tensor, Tensor]:
-        """Surrogate loss of each token, and all its terms (surrogate, KL, entropy), both before weighting. [M]"""
+        """All weighted terms of each token's loss (surrogate, KL, entropy), and the surrogate's alone. [M], [M]"""
         config, targets, token_M = self.config, self.targets, batch.token_M
         logprobs_MV = response_logprobs(self.checkpoint.policy, batch, self.context.temperature)
         logprobs_M = chosen(logprobs_MV, batch)
@@ -139,35 +140,59 @@ class Training:
             terms_M = terms_M + config.kl_coefficient * divergence_M
         if config.entropy_coefficient > 0:
             terms_M = terms_M - config.entropy_coefficient * entropy(logprobs_MV)
-        return surrogate_M, terms_M
+        return terms_M * weights_M, surrogate_M * weights_M
 
     def _step_critic(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
-        critic, targets = self.checkpoint.critic, self.targets
+        critic, old_N, targets_N = self.checkpoint.critic, self.targets.values_N, self.targets.value_targets_N
         assert critic is not None
-        assert targets.values_N is not None
-        assert targets.value_targets_N is not None
+        assert old_N is not None
+        assert targets_N is not None
         weight = 1 / int(lengths_B.sum())
-        loss = 0.0
-        for batch in batches:
-            old_M, targets_M = targets.values_N[batch.token_M], targets.value_targets_N[batch.token_M]
-            with arithmetic(batch.token_M.device, self.config.dtype):
-                values_M = critic(batch)
-            terms_M = value_loss(values_M, old_M, targets_M, self.config.critic.clip_value) * weight
-            loss += self._backward(terms_M, terms_M, batch, "value loss")
-        self.ledger.note_step("value_loss", loss)
+
+        def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+            old_M, targets_M = old_N[batch.token_M], targets_N[batch.token_M]
+            terms_M = weight * value_loss(critic(batch), old_M, targets_M, self.config.critic.clip_value)
+            return terms_M, terms_M
+
+        self.ledger.note_step("value_loss", self._accumulate("critic", terms, batches))
         self.ledger.note_step("critic_gradient_norm", self._step("critic"))
 
-    def _backward(self, terms_M: Tensor, noted_M: Tensor, batch: MicroBatch, what: str) -> float:
-        """Add to the gradients of the sum of `terms_M`; returns the sum of `noted_M`."""
-        loss = terms_M.sum()
-        if not torch.isfinite(loss):
-            culprit = int(batch.token_M[~torch.isfinite(terms_M.detach())][:1].sum())
+    def _accumulate(
+        self, model: str, terms: Callable[[MicroBatch], tuple[Tensor, Tensor]], batches: list[MicroBatch]
+    ) -> float:
+        """Add the gradients of all micro-batches to the model's, in their order.
+
+        Args:
+            model: 'policy' or 'critic'.
+            terms: Of a micro-batch: weighted terms to take the gradient of, and those to report. [M], [M]
+            batches: Of the mini-batch.
+
+        Returns:
+            Sum of the reported terms.
+        """
+        optimiser = self.optimisers[model]
+
+        def gradients(batch: MicroBatch) -> tuple[Sequence[Tensor | None], float]:
+            terms_M, reported_M = terms(batch)
+            self._check_finite(terms_M.detach(), batch, model)
+            return optimiser.gradients(terms_M.sum()), float(reported_M.detach().sum())
+
+        total = 0.0
+        for of_batch, reported in self.passes.run(gradients, batches):
+            optimiser.add(of_batch)
+            total += reported
+        return total
+
+    def _check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
+        is_bad_M = ~torch.isfinite(terms_M)
+        if is_bad_M.any():
+            token = int(batch.token_M[is_bad_M][0])
+            trajectory_id = self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
             raise LearnerError(
-                f"the {what} of trajectory '{self._name_of(culprit)}' is {loss.item()}, not a finite number. The "
-                "stored checkpoint is untouched; lower the learning rate or max_gradient_norm and update again"
+                f"the {model}'s loss of a token of trajectory '{trajectory_id}' is {terms_M[is_bad_M][0].item()}, "
+                "not a finite number. The stored checkpoint is untouched; lower the learning rate or max_gradient_norm "
+                "and update again"
             )
-        loss.backward()
-        return float(noted_M.detach().sum())
 
     def _step(self, model: str) -> float:
         """Take the step of a model's optimiser; returns the gradient's norm before clipping."""
@@ -181,6 +206,3 @@ class Training:
             )
         optimiser.zero_grad()
         return norm
-
-    def _name_of(self, token: int) -> str:
-        return self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
