@@ -119,7 +119,7 @@ class ModelOptimiser:
             self._optimisers["adamw"] = (adamw, config.learning_rate)
 
     def gradients(self, loss: Tensor) -> Sequence[Tensor | None]:
-        """Gradients of a scalar for all parameters, in their order. Changes nothing, so threads may do it side by side."""
+        """Gradients of a scalar for all parameters, in order. Changes nothing, so threads may do it side by side."""
         with torch.autocast(loss.device.type, enabled=False):  # backward runs in the precision that forward chose
             return torch.autograd.grad(loss, list(self._names), allow_unused=True)
 

@@ -112,7 +112,8 @@ def test_training_passes_beat_a_plain_loop(policy_folder, trajectories):
     training = ours * statistics.median(shares)
     print(
         f"\n{num_tokens} tokens, CPU seconds of one thread: training passes {training:.2f} "
-        f"({num_tokens / training:.0f} tokens/s), whole update {ours:.2f}; plain loop {naive:.2f} ({num_tokens / naive:.0f} tokens/s); "
+        f"({num_tokens / training:.0f} tokens/s), whole update {ours:.2f}; plain loop {naive:.2f} "
+        f"({num_tokens / naive:.0f} tokens/s); "
         f"ratio {naive / training:.2f}"
     )
     assert training < naive
@@ -137,9 +138,7 @@ def test_update_by_threads(policy_folder, trajectories):
             learner.update(trajectories, CONTEXT)
             walls[count].append(time.perf_counter() - start)
     one, two = (statistics.median(taken[1:]) for taken in walls.values())
-    print(
-        f"\nwall seconds an update (they depend on the load): one thread {one:.2f}, two {two:.2f}; {one / two:.2f} times"
-    )
+    print(f"\nwall seconds an update, by load: one thread {one:.2f}, two {two:.2f}; {one / two:.2f} times")
 
 
 def test_assembling_650_turns_takes_a_few_milliseconds():
