@@ -50,7 +50,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], str
                 )
                 if not console.is_terminal and f"{place} {numbers}" != said:
                     said = f"{place} {numbers}"
-                    console.print(said.strip(), highlight=False)
+                    console.print(said.strip(), highlight=False, soft_wrap=True)
             if outcome:
                 break
             time.sleep(POLL_S)

@@ -20,6 +20,10 @@ STALE_AFTER_S = 120.0
 def print_runs(store: Store, as_json: bool) -> None:
     """All runs, newest first."""
     rows = [_run_facts(store, run) for run in store.runs.list()]
+    if not as_json:  # the store stands in the title, and flow and time would only narrow the names
+        rows = [
+            {name: value for name, value in row.items() if name not in ("flow", "created", "store")} for row in rows
+        ]
     _print(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
 
 

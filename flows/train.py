@@ -45,7 +45,7 @@ def train_preset(
     for label, value in {
         "run": run_name,
         "success": success_line(opened, run_name),
-        "artifacts": opened.url,
+        "artifacts": opened.url if "://" in opened.url else str(Path(opened.url).resolve()),
         "report": str(report),
         "more": f"ragen show {run_name}",
     }.items():
