@@ -31,7 +31,7 @@ class TinyPolicy(Settings):
     """Optimiser steps of supervised learning. 0 leaves the weights random."""
     warm_start_batch_size: int = Field(32, ge=1)
     """Demonstrated turns a step."""
-    matrix_learning_rate: float = Field(0.02, gt=0, le=1)
+    matrix_learning_rate: float = Field(0.012, gt=0, le=1)
     """Peak learning rate of Muon, for the weight matrices; falls linearly to 5% after a warm-up of 20 steps."""
     learning_rate: float = Field(3e-3, gt=0, le=1)
     """Peak learning rate of AdamW, for everything else; same schedule."""

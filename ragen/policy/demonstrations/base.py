@@ -11,3 +11,5 @@ class Demonstration:
     """Facts about the board, always true, and the decision."""
     actions: tuple[str, ...]
     """At least one of the environment's actions, and no more than fit into a turn."""
+    is_resigned: bool = False
+    """Is everything lost, whatever is done? Such a decision is demonstrated once, and its episode not played on."""

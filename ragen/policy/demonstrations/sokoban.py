@@ -44,7 +44,7 @@ def demonstrate(
         f"{environment.symbols.target} {_direction(board, box, target)}"
     )
     if push is None:
-        return Demonstration(f"{facts} push none", (rng.choice(ACTIONS),))
+        return Demonstration(f"{facts} push none", (rng.choice(ACTIONS),), is_resigned=True)
     return Demonstration(f"{facts} push {push.action.lower()}", push.path[:max_actions])
 
 
