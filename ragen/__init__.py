@@ -2,7 +2,8 @@
 
     envs         environments, their checker and variants
     agent        prompts, append-only contexts, the parser
-    policy       the embedded tiny policy, its demonstrations and warm start; loading of any causal LM
+    policy       the embedded tiny policy and its demonstrations; loading of any causal LM
+    imitation    the tiny policy's warm start: supervised learning on demonstrations
     rollout      engines, and agents playing many turns
     reward       components of the reward
     filter       which groups are trained on

@@ -13,7 +13,6 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from ragen.errors import ConfigError
 
-
 ENVIRONMENTS: dict[str, str] = {
     "bandit": "ragen.envs.bandit:Bandit",
     "sokoban": "ragen.envs.sokoban:Sokoban",

@@ -42,7 +42,7 @@ def _make(
         from ragen.policy.load import copy_policy
 
         return copy_policy(policy, folder)
-    from ragen.policy.warm_start import imitate
+    from ragen.imitation import imitate
 
     return imitate(
         policy,

@@ -11,8 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ragen.agent.prompt import ACTION_SEPARATOR
-from ragen.config.agent import AgentConfig
+from ragen.config.agent import ACTION_SEPARATOR, AgentConfig
 
 _TAG = re.compile(r"(</?(?:think|answer)>)")
 _THINK_TAGS = ["<think>", "</think>", "<answer>", "</answer>"]

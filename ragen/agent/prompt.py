@@ -8,10 +8,7 @@ sampling and training cannot see different prompts.
 
 from collections.abc import Sequence
 
-from ragen.config.agent import AgentConfig
-
-ACTION_SEPARATOR = "||"
-"""Stands between the actions of one answer."""
+from ragen.config.agent import ACTION_SEPARATOR, AgentConfig
 
 _INVALID_ACTION_WARNING = (
     "Your last response was invalid: it broke the output form or named an unknown action. Please follow the form."

@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from ragen.settings import Settings
 
+ACTION_SEPARATOR = "||"
+"""Stands between the actions of one answer."""
+
 
 class AgentConfig(Settings):
     """The agent's side of an episode (PAPER section 4). The same in sampling, training and evaluation."""

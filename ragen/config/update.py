@@ -53,8 +53,8 @@ class UpdateConfig(Settings):
     advantage: Annotated[str, *registered(ADVANTAGES)] = "gae"
     """Advantage estimator. Those that need a critic ('gae', 'bi_level_gae') train one; the others do not."""
     advantage_scale: Literal["none", "group", "batch"] = "none"
-    """What advantages are divided by: nothing, the standard deviation of the group's returns (GRPO), or that of all kept
-    trajectories' centred returns. 'group' needs an estimator that works on groups."""
+    """What advantages are divided by: nothing, the standard deviation of the group's returns (GRPO), or that of all
+    kept trajectories' centred returns. 'group' needs an estimator that works on groups."""
     should_whiten: bool = False
     """Shift and scale the advantages of all response tokens of the update to mean 0 and standard deviation 1."""
     gamma: float = Field(1.0, ge=0, le=1)

@@ -2,7 +2,6 @@
 
     tokenizer       `make_tokenizer`: the small byte-level BPE of the embedded policy, made locally
     tiny            `make_model`: the embedded policy's architecture with seeded random weights
-    warm_start      `imitate`: supervised learning on noisy demonstrations, so that format is known and success is low
     demonstrations/ one mediocre player an environment, and the `Demonstration` it returns
     load            `load_policy`, `load_tokenizer`, `resolve_policy`: any Hugging Face causal LM, by folder or by name
 

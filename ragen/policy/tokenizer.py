@@ -14,7 +14,7 @@ from itertools import product
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from ragen.agent.prompt import ACTION_SEPARATOR
+from ragen.config.agent import ACTION_SEPARATOR
 from ragen.envs import make
 from ragen.envs.bandit import BanditSettings
 from ragen.envs.base import Environment, EnvironmentSettings

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ragen import imitation
 from ragen.agent.context import ContextBuilder
 from ragen.agent.parser import parse
 from ragen.config.agent import AgentConfig
@@ -13,7 +14,6 @@ from ragen.envs.frozen_lake import FrozenLakeSettings
 from ragen.envs.sokoban import SokobanSettings
 from ragen.errors import ConfigError
 from ragen.evaluate.panel import make_panel
-from ragen.policy import warm_start
 from ragen.policy.load import load_policy
 from ragen.policy.tokenizer import make_tokenizer
 
@@ -33,7 +33,7 @@ SMALL = TinyPolicy(
 
 
 def demonstrate(environment=SOKOBAN, agent=AGENT, config=SMALL, excluded=frozenset(), turns=40, longest=64):
-    return warm_start.demonstrate_turns(config, environment, agent, longest, excluded, TOKENIZER, turns)
+    return imitation.demonstrate_turns(config, environment, agent, longest, excluded, TOKENIZER, turns)
 
 
 def test_every_demonstrated_response_is_well_formed_and_ends() -> None:
@@ -50,7 +50,7 @@ def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
     played = demonstrate(turns=1)
     contexts = ContextBuilder(TOKENIZER, AGENT, 64)
     world = make(SOKOBAN)
-    seed = warm_start.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset())
+    seed = imitation.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset())
     observation, _ = world.reset(seed=seed)
     prompt = contexts.start(world).observe(observation, actions_left=10, reward=None, had_invalid_action=False)
     assert played.prompts[0] == prompt.prompt_ids
@@ -77,7 +77,7 @@ def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
 def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
     # the first state that would be demonstrated is on the panel: another one must be demonstrated in its place
     world = make(SOKOBAN)
-    world.reset(seed=warm_start.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
+    world.reset(seed=imitation.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
     excluded = frozenset({world.state_digest(), *make_panel(SOKOBAN, 16, 5).state_digests})
     begun = []
     reset = type(world).reset
@@ -88,9 +88,9 @@ def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pyt
         return result
 
     before = demonstrate(turns=1).prompts[0]
-    monkeypatch.setattr(warm_start, "make", lambda settings: world)
+    monkeypatch.setattr(imitation, "make", lambda settings: world)
     monkeypatch.setattr(type(world), "reset", watched_reset)
-    monkeypatch.setattr(warm_start, "fresh_env_seed", unwatched(warm_start.fresh_env_seed, begun))
+    monkeypatch.setattr(imitation, "fresh_env_seed", unwatched(imitation.fresh_env_seed, begun))
     after = demonstrate(excluded=excluded, turns=60)
     assert begun
     assert not excluded & set(begun)
@@ -138,7 +138,7 @@ def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     seen = []
     config = SMALL.model_copy(update={"warm_start_steps": 60, "demonstration_turns": 480})
-    headline = warm_start.imitate(
+    headline = imitation.imitate(
         config, SOKOBAN, AGENT, 26, frozenset(), tmp_path, on_progress=lambda done, total: seen.append((done, total))
     )
     assert torch.equal(torch.get_rng_state(), before)
@@ -156,31 +156,31 @@ def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "again"):
-        warm_start.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / name)
-    monkeypatch.setattr(warm_start, "ThreadPoolExecutor", lambda _, **settings: OneWorker(1, **settings))
-    warm_start.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / "one")
+        imitation.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / name)
+    monkeypatch.setattr(imitation, "ThreadPoolExecutor", lambda _, **settings: OneWorker(1, **settings))
+    imitation.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / "one")
     weights = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again", "one")}
     assert weights["first"] == weights["again"] == weights["one"]
 
 
-OneWorker = warm_start.ThreadPoolExecutor
+OneWorker = imitation.ThreadPoolExecutor
 
 
 def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
     config = SMALL.model_copy(update={"warm_start_steps": 0})
-    headline = warm_start.imitate(config, SOKOBAN, AGENT, 26, frozenset(), tmp_path)
-    made = warm_start.make_model(config, TOKENIZER).state_dict()
+    headline = imitation.imitate(config, SOKOBAN, AGENT, 26, frozenset(), tmp_path)
+    made = imitation.make_model(config, TOKENIZER).state_dict()
     assert all(torch.equal(made[name], weight) for name, weight in load_policy(tmp_path)[0].state_dict().items())
     assert headline["num_turns"] == 0
     assert "loss" not in headline
 
 
 def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss() -> None:
-    model = warm_start.make_model(SMALL, TOKENIZER)
+    model = imitation.make_model(SMALL, TOKENIZER)
     played = demonstrate(turns=5)
     rows = [0, 3, 1]
-    with warm_start.ThreadPoolExecutor(2) as workers:
-        loss, share_right = warm_start._accumulate_gradient(model, played, rows, workers)
+    with imitation.ThreadPoolExecutor(2) as workers:
+        loss, share_right = imitation._accumulate_gradient(model, played, rows, workers)
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
     # one row at a time, no padding: the loss of transformers itself, with -100 on every prompt token
     model.zero_grad()
@@ -201,9 +201,17 @@ def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carr
 
 @pytest.mark.parametrize(("num_rows", "batch_size"), [(10, 4), (8, 4), (3, 5), (1, 1)])
 def test_no_row_comes_again_before_a_pass_is_over(num_rows: int, batch_size: int) -> None:
-    batches = warm_start._batches(num_rows, batch_size, seed=3)
+    batches = imitation._batches(num_rows, batch_size, seed=3)
     size = min(num_rows, batch_size)
     for _ in range(3):
         rows = [row for _ in range(num_rows // size) for row in next(batches)]
         assert len(rows) == len(set(rows)) == num_rows // size * size
         assert set(rows) <= set(range(num_rows))
+
+
+def test_a_lost_position_is_demonstrated_once_an_episode() -> None:
+    lost = TOKENIZER.convert_tokens_to_ids("Ġnone")
+    played = demonstrate(config=SMALL.model_copy(update={"demonstration_skill": 0.0}), turns=400)
+    # of 400 turns two fifths would be such, more than there are episodes
+    num_lost = sum(lost in ids for ids in played.responses)
+    assert 0 < num_lost <= played.successes.count(False)

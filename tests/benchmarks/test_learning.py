@@ -1,0 +1,93 @@
+"""It learns: success on the fixed panel before and after, three seeds, and what imitation alone can reach.
+
+pytest -m benchmark tests/benchmarks/test_learning.py -s [-k sokoban]
+"""
+
+from pathlib import Path
+
+import pytest
+
+from flows.listing import evaluation_curve
+from flows.presets import preset
+from flows.starpo import starpo
+from ragen.config.evaluation import EvaluationConfig
+from ragen.store import Store
+from tasks.evaluate import evaluate
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.usefixtures("prefect_server")]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One store for all runs, so that the seeds share the warm start."""
+    return tmp_path_factory.mktemp("store")
+
+
+def curves(name: str, store: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> list[list[dict[str, float]]]:
+    """Train a preset with several seeds; print and return the panel's success at every evaluated checkpoint."""
+    found = []
+    for seed in seeds:
+        run = starpo(preset=name, seed=seed, store=str(store))
+        curve = evaluation_curve(Store(str(store)), Store(str(store)).runs.get(run))
+        print(f"{name} seed {seed}: " + " ".join(f"{p['iteration']:.0f}:{p['success']:.3f}" for p in curve))
+        first, last = curve[0], curve[-1]
+        print(
+            f"{name} seed {seed}: {first['success']:.3f} [{first['low']:.3f}, {first['high']:.3f}] -> "
+            f"{last['success']:.3f} [{last['low']:.3f}, {last['high']:.3f}]"
+        )
+        found.append(curve)
+    return found
+
+
+def imitation(name: str, store: Path) -> float:
+    """The best success of the warm start itself over sampling temperatures from the panel's own down to 0."""
+    config = preset(name)
+    opened = Store(str(store))
+    run = next(r for r in opened.runs.list() if r.preset == name)
+    checkpoint = opened.runs.iterations(run.name)[0]["warm_start"]["checkpoint"]
+    best = 0.0
+    for temperature in (0.5, 0.3, 0.2, 0.1, 0.0):
+        sharper = EvaluationConfig(**{**config.evaluation.model_dump(), "temperature": temperature, "variants": {}})
+        keys = evaluate.fn(
+            str(store), 0, "imitation", config.environment, config.agent, config.rollout, sharper, checkpoint
+        )
+        success = opened.manifest("episodes", keys["episodes"]).headline["evaluation/imitation/success"]
+        print(f"{name}: warm start at temperature {temperature}: {success:.3f}")
+        best = max(best, success)
+    return best
+
+
+@pytest.mark.parametrize("name", ["sokoban", "frozen-lake"])
+def test_it_learns_beyond_imitation(name: str, store: Path) -> None:
+    gain = {"sokoban": 0.30, "frozen-lake": 0.25}[name]
+    found = curves(name, store)
+    best_imitation = imitation(name, store)
+    for curve in found:
+        first, last = curve[0], curve[-1]
+        assert first["success"] <= 0.25
+        assert last["success"] - first["success"] >= gain
+        assert last["low"] > first["high"]
+        assert last["success"] > best_imitation
+
+
+def test_bandit_finds_the_risky_arm(store: Path) -> None:
+    for curve in curves("bandit", store):
+        assert curve[0]["success"] <= 0.40
+        assert curve[-1]["success"] >= 0.95
+
+
+def test_starpo_s_against_vanilla_starpo(store: Path) -> None:
+    """Reported, not asserted: both curves, same seeds, same warm start."""
+    for name in ("sokoban-starpo", "sokoban-starpo-s"):
+        curves(name, store)
+
+
+def test_a_hundred_iterations_do_not_lose_it_again(store: Path) -> None:
+    run = starpo(preset="sokoban", iterations=100, store=str(store))
+    curve = evaluation_curve(Store(str(store)), Store(str(store)).runs.get(run))
+    print("sokoban, 100 iterations: " + " ".join(f"{p['iteration']:.0f}:{p['success']:.3f}" for p in curve))
+    assert curve[-1]["success"] >= max(point["success"] for point in curve) - 0.1
+
+
+def test_the_papers_slip_is_reported(store: Path) -> None:
+    curves("frozen-lake-slippery", store, seeds=(0,))
