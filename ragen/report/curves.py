@@ -48,6 +48,7 @@ class Panel:
     is_log: bool = False
 
 
+_DISTINCT = "rollout/distinct_response_share"
 _SINGLE = (
     ("Training success", "share of trajectories, at the training temperature", "rollout/success_rate", True, False),
     ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
@@ -56,6 +57,7 @@ _SINGLE = (
     ("Response length", "tokens a response", "rollout/response_length_mean", False, False),
     ("Gradient norm", "before clipping; a spike is often the point of no return", "update/gradient_norm", False, True),
     ("Well-formed responses", "share of responses", "rollout/format_ok", True, False),
+    ("Distinct responses", "share of responses; it falls in the Echo Trap", _DISTINCT, True, False),
 )
 """(title, note, metric, is_share, is_log) of the panels with one curve each, in the order of the page."""
 

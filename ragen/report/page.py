@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ragen.diagnostics.collapse import Verdict
 from ragen.report.curves import main_panels, other_panels
 from ragen.report.data import Decision, ReportData
 
@@ -42,6 +43,7 @@ def render_report(data: ReportData) -> str:
         run=data.run,
         state=data.state,
         verdict=data.verdict,
+        verdict_words=_verdict(data.verdict),
         facts=_facts(data),
         headline=_headline(data),
         settings=_flattened(data.run.config),
@@ -112,6 +114,16 @@ def _interval(data: ReportData, name: str, iteration: int) -> str:
     if iteration in low and iteration in high:
         value += f" (95% interval {low[iteration]:.1%} to {high[iteration]:.1%})"
     return value
+
+
+def _verdict(verdict: Verdict) -> str:
+    """The verdict in a line; its signals are listed below it."""
+    holding = [signal for signal in verdict.signals if signal.ended is None]
+    if holding:
+        number = "a signal holds" if len(holding) == 1 else f"{len(holding)} signals hold"
+        return f"{verdict.status}: {number}, since iteration {min(signal.iteration for signal in holding)}."
+    past = f"; {len(verdict.signals)} did in the past" if verdict.signals else ""
+    return f"{verdict.status}: no signal of a collapse holds{past}."
 
 
 def _facts(data: ReportData) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 // Curves, the time line of signals, and the bars of stage times.
 
-const COLOURS = 6;
+const COLOURS = 7;
 const colour = (index) => `var(--series-${index % COLOURS})`;
 
 function axis(panel) {
@@ -88,7 +88,7 @@ function lineChart(panel, lastIteration, signals) {
 
 function timeline(signals, lastIteration) {
   if (!signals.length) return html("p", { class: "muted" }, "No signal of a collapse was ever raised.");
-  const [width, left, right, row] = [900, 8, 8, 16];
+  const [width, left, right, row] = [900, 16, 16, 16];
   const end = Math.max(1, lastIteration);
   const x = (iteration) => left + ((width - left - right) * Math.min(iteration, end)) / end;
   const height = row * signals.length + 26;
@@ -110,8 +110,9 @@ function timeline(signals, lastIteration) {
 function stageBars(stageSeconds, lastIteration) {
   const [width, height, left, bottom, top] = [560, 220, 46, 24, 8];
   const stages = Object.keys(stageSeconds);
+  const isOnce = (stage) => stageSeconds[stage].length === 1 && lastIteration > 1; // it would dwarf all others
   const totals = new Map();
-  for (const stage of stages) for (const [iteration, seconds] of stageSeconds[stage]) totals.set(iteration, (totals.get(iteration) || 0) + seconds);
+  for (const stage of stages) if (!isOnce(stage)) for (const [iteration, seconds] of stageSeconds[stage]) totals.set(iteration, (totals.get(iteration) || 0) + seconds);
   if (!totals.size) return html("p", { class: "muted" }, "No stage has been stored yet.");
   const high = Math.max(...totals.values()) * 1.05 || 1;
   const slot = (width - left - 8) / (lastIteration + 1);
@@ -126,7 +127,7 @@ function stageBars(stageSeconds, lastIteration) {
   }
   const reached = new Map();
   stages.forEach((stage, index) => {
-    for (const [iteration, seconds] of stageSeconds[stage]) {
+    for (const [iteration, seconds] of isOnce(stage) ? [] : stageSeconds[stage]) {
       const from = reached.get(iteration) || 0;
       reached.set(iteration, from + seconds);
       picture.append(svg("rect", { x: left + iteration * slot + slot * 0.1, width: slot * 0.8, y: y(from + seconds), height: Math.max(0, y(from) - y(from + seconds)), fill: colour(index) },

@@ -36,7 +36,7 @@ function viewer(container, embedded) {
     iterationChoice.value = iteration;
     groupChoice.replaceChildren(...groups.map((g) => html("option", { value: g.id, selected: g === group },
       `${g.id} · ${g.kept ? "kept" : "dropped"} · score ${number(g.score)} · success ${percent(g.success)}`)));
-    about.replaceChildren(html("span", { class: group.kept ? "pill kept" : "pill dropped" }, group.kept ? "kept" : "dropped"), ` ${group.reason}`);
+    about.textContent = group.reason;
     members.replaceChildren(...group.members.map((m) => html("button", {
       type: "button", class: `member ${m.success ? "success" : ""} ${m.valid ? "" : "invalid"}`, "aria-pressed": String(m === trajectory),
       title: `${m.id}: return ${number(m.return)}${m.success ? ", success" : ""}${m.valid ? "" : ", in no statistic"}`,

@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -7,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ragen.diagnostics.collapse import Signal, Verdict
 from ragen.report.data import gather
 from ragen.report.page import render_report
 from ragen.store import Store
@@ -102,3 +104,21 @@ def test_a_run_that_has_only_begun_still_has_a_page(tmp_path) -> None:
     store = Store(str(tmp_path))
     store.runs.create("new", flow="starpo", preset=None, config={"environment": {"type": "bandit"}})
     assert "No evaluation has been stored yet." in render_report(gather(store, "new"))
+
+
+def signal(iteration: int, ended: int | None) -> Signal:
+    return Signal(iteration, ended, "rollout/entropy", "warning", 0.1, 0.2, "words")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (Verdict("healthy", ()), "healthy: no signal of a collapse holds."),
+        (Verdict("healthy", (signal(2, 4),)), "healthy: no signal of a collapse holds; 1 did in the past."),
+        (Verdict("warning", (signal(2, 4), signal(7, None))), "warning: a signal holds, since iteration 7."),
+        (Verdict("warning", (signal(9, None), signal(7, None))), "warning: 2 signals hold, since iteration 7."),
+    ],
+)
+def test_the_verdict_is_one_line(stored_run: Store, verdict: Verdict, words: str) -> None:
+    data = dataclasses.replace(gather(stored_run, "hostile"), verdict=verdict)
+    assert f">{words}</p>" in render_report(data)
