@@ -15,7 +15,8 @@ from ragen.errors import EnvironmentFault
 from ragen.registry import ENVIRONMENTS, load
 
 Frame = dict[str, Any]
-"""`{"kind": "grid", "text": rows}` with the default symbols of `env`, or `{"kind": "arms", ...}`, or plain text."""
+"""`{"kind": environment type, "text": rows}` in that type's default symbols, `{"kind": "arms", ...}` for the bandit, or
+`{"kind": "text", "text": observation}` for an environment that the page cannot draw."""
 
 _DRAWN_AS: dict[str, dict[str, str]] = {
     "sokoban": {"observation": "grid", "vocabulary": "default"},
@@ -48,14 +49,14 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
     environment = make(settings)
     frames: list[list[Frame]] = []
     try:
-        environment.reset(seed=turns[0]["env_seed"], dynamics_seed=turns[0]["dynamics_seed"])
+        seen, _ = environment.reset(seed=turns[0]["env_seed"], dynamics_seed=turns[0]["dynamics_seed"])
         if environment.state_digest() != turns[0]["initial_state_digest"]:
             return None
         for turn in turns:
-            shown = [_frame(environment, None, None)]
+            shown = [_frame(environment, seen, None, None)]
             for action in turn["executed_actions"]:
-                _, reward, _, _, _ = environment.step(action)
-                shown.append(_frame(environment, action, reward))
+                seen, reward, _, _, _ = environment.step(action)
+                shown.append(_frame(environment, seen, action, reward))
             if turn["executed_actions"] and environment.state_digest() != turn["state_digest"]:
                 return None
             frames.append(shown)
@@ -64,8 +65,8 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
     return frames
 
 
-def _frame(environment: Environment[Any], action: str | None, reward: float | None) -> Frame:
+def _frame(environment: Environment[Any], seen: str, action: str | None, reward: float | None) -> Frame:
     kind = environment.settings.type
     if kind == "bandit":
         return {"kind": "arms", "arms": list(environment.actions), "pulled": action, "paid": reward}
-    return {"kind": kind if kind in _DRAWN_AS else "text", "text": environment.render()}
+    return {"kind": kind if kind in _DRAWN_AS else "text", "text": seen}
