@@ -2,7 +2,7 @@
 
 const TILES = {
   sokoban: { "#": ["wall"], _: [], O: ["target"], X: ["box"], "√": ["target", "box-home"], P: ["player"], S: ["target", "player"] },
-  frozen_lake: { P: ["ice", "player"], _: ["ice"], O: ["ice", "hole"], G: ["ice", "goal"], X: ["hole", "drowned"], "√": ["ice", "goal", "player"] },
+  frozen_lake: { P: ["ice", "player"], _: ["ice"], O: ["ice", "hole"], G: ["ice", "goal"], X: ["ice", "hole", "drowned"], "√": ["ice", "goal", "player"] },
 };
 
 const SHAPES = {
