@@ -37,13 +37,12 @@ class Decoder(Protocol):
             Logits behind each row's last token, [U, V].
         """
 
-    def step(self, tokens_B: Tensor, positions_B: np.ndarray, bias_BT: Tensor, cache: KVCache) -> Tensor:
+    def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
         """Read one token in each of the cache's first B rows, appending one column to the cache.
 
         Args:
             tokens_B: int64, on the model's device.
             positions_B: Place of each token in its context. int64
-            bias_BT: `KVCache.bias` of these rows.
             cache: Its rows from B on are left alone.
 
         Returns:

@@ -122,7 +122,7 @@ class FusedDecoder:
         rotations_N1 = self._rotations[torch.from_numpy(tree.positions).to(device)][:, None]
         num_carried = cache.num_slots
         slots = cache.append_block(tree.lengths, width)
-        bias_UT = cache.bias()[:, : cache.num_slots]
+        bias_UT = cache.bias_BT[:num_rows, : cache.num_slots]
         mask = _causal_mask(bias_UT, num_carried, width) if num_carried else None
 
         x_NE = F.embedding(torch.from_numpy(tree.tokens).to(device), self._embedding)
@@ -130,16 +130,18 @@ class FusedDecoder:
             is_last = number == len(self._layers) - 1
             qkv_NQ = self._project(layer, x_NE, rotations_N1)
             kv = qkv_NQ[:, self._query_size :].index_select(0, nodes)
-            cache.buffer[number, :, :, :, slots] = kv.view(num_rows, width, 2, self._H, self._D).permute(2, 0, 3, 1, 4)
+            cache.buffer[number, :, :num_rows, :, slots] = kv.view(num_rows, width, 2, self._H, self._D).permute(
+                2, 0, 3, 1, 4
+            )
             if is_last:
-                attended = self._attend_one(qkv_NQ[last_U], bias_UT, cache, number)
+                attended = self._attend_one(qkv_NQ[last_U], cache, number)
                 x_NE = x_NE[last_U]
             else:
                 query = qkv_NQ[:, : self._query_size].index_select(0, nodes).view(num_rows, width, -1, self._D)
                 attended_rows = F.scaled_dot_product_attention(
                     query.transpose(1, 2),
-                    cache.keys(number),
-                    cache.values(number),
+                    cache.keys(number, num_rows),
+                    cache.values(number, num_rows),
                     attn_mask=mask,
                     is_causal=mask is None,
                     enable_gqa=True,
@@ -149,18 +151,17 @@ class FusedDecoder:
                 self._finish(layer, x, part)
         return self._logits(x_NE)
 
-    def step(self, tokens_B: Tensor, positions_B: np.ndarray, bias_BT: Tensor, cache: KVCache) -> Tensor:
+    def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
         """See `Decoder.step`."""
         num_rows = len(tokens_B)
         rotations_B1 = self._rotations[torch.from_numpy(positions_B).to(self.cache_shape.device)][:, None]
         slot = cache.append_column()
-        bias_BT = bias_BT[:, : cache.num_slots]
         x_BE = F.embedding(tokens_B, self._embedding)
         for number, layer in enumerate(self._layers):
             qkv_BQ = self._project(layer, x_BE, rotations_B1)
             kv = qkv_BQ[:, self._query_size :].view(num_rows, 2, self._H, self._D)
             cache.buffer[number, :, :num_rows, :, slot] = kv.transpose(0, 1)
-            self._finish(layer, x_BE, self._attend_one(qkv_BQ, bias_BT, cache, number))
+            self._finish(layer, x_BE, self._attend_one(qkv_BQ, cache, number))
         return self._logits(x_BE)
 
     def _project(self, layer: _Layer, x_NE: Tensor, rotations_N1: Tensor) -> Tensor:
@@ -174,13 +175,13 @@ class FusedDecoder:
             pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()) * rotations_N1))
         return qkv_NQ
 
-    def _attend_one(self, qkv_BQ: Tensor, bias_BT: Tensor, cache: KVCache, layer: int) -> Tensor:
+    def _attend_one(self, qkv_BQ: Tensor, cache: KVCache, layer: int) -> Tensor:
         """Attend from one token a row to all slots in use; returns [B, H * G * D]."""
         num_rows = len(qkv_BQ)
         query = qkv_BQ[:, : self._query_size].reshape(num_rows * self._H, self._G, self._D)
         keys, values = (plane.flatten(0, 1) for plane in (cache.keys(layer, num_rows), cache.values(layer, num_rows)))
         scores = torch.bmm(query, keys.transpose(1, 2)).mul_(self._D**-0.5)
-        scores.view(num_rows, self._H * self._G, -1).add_(bias_BT[:, None])
+        scores.view(num_rows, self._H * self._G, -1).add_(cache.bias_BT[:num_rows, None, : cache.num_slots])
         return torch.bmm(scores.softmax(-1), values).view(num_rows, -1)
 
     def _finish(self, layer: _Layer, x_NE: Tensor, attended: Tensor) -> None:

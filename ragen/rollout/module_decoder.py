@@ -54,17 +54,17 @@ class ModuleDecoder:
         first_U = tree.positions[tree.nodes[:, 0]]
         positions_UT = first_U[:, None] + np.minimum(columns, tree.lengths[:, None] - 1)
         slots = cache.append_block(tree.lengths, width)
-        mask = cache.bias()[:, None, None, : cache.num_slots].repeat(1, 1, width, 1)
+        mask = cache.bias_BT[:num_rows, None, None, : cache.num_slots].repeat(1, 1, width, 1)
         mask[..., slots] = torch.full((width, width), -torch.inf, dtype=mask.dtype, device=mask.device).triu_(1)
         last_U = tree.lengths - 1
         wanted, which_U = np.unique(last_U, return_inverse=True)
         logits = self._forward(tree.tokens[tree.nodes], positions_UT, mask, _Window(cache, slots, num_rows), wanted)
         return logits[torch.arange(num_rows), torch.from_numpy(which_U)]
 
-    def step(self, tokens_B: Tensor, positions_B: np.ndarray, bias_BT: Tensor, cache: KVCache) -> Tensor:
+    def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
         """See `Decoder.step`."""
         slot = cache.append_column()
-        mask = bias_BT[:, None, None, : cache.num_slots]
+        mask = cache.bias_BT[: len(tokens_B), None, None, : cache.num_slots]
         window = _Window(cache, slice(slot, slot + 1), len(tokens_B))
         return self._forward(tokens_B[:, None], positions_B[:, None], mask, window, np.zeros(1, dtype=np.int64))[:, 0]
 

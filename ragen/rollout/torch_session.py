@@ -1,8 +1,8 @@
 """One shard's generation: prefill what is new, decode until all rows have ended, keep the cache for the next turn.
 
-    requests -> distinct prompts -> carried-over cache + prompt tree -> prefill -> expand to rows -> decode -> responses
+    requests -> distinct prompts -> carried-over cache + prompt tree -> prefill -> decode as a batch -> responses
 
-Tensor suffixes: B rows (one a request), U distinct rows, K steps.
+Tensor suffixes: B sequences (one a request), U distinct prompts, A rows of the batch, K steps, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +15,12 @@ from torch import Tensor
 
 from ragen.config.rollout import SamplingConfig
 from ragen.errors import EngineError
+from ragen.rollout.batch import Batch
 from ragen.rollout.decoder import Decoder
 from ragen.rollout.engine import Request, Response
 from ragen.rollout.kv_cache import KVCache
 from ragen.rollout.prompt_tree import grow_prompt_tree
 from ragen.rollout.sampling import draw_tokens
-
-_LEAVING_SHARE = 4
-"""Rows leave the batch when 1 in this many has ended: moving rows costs about what a few steps of them cost."""
 
 
 @dataclass
@@ -46,6 +44,7 @@ class TorchSession:
         """Made by `TorchEngine.session`; `running` holds the engine's weights in place while it generates."""
         self._decoder = decoder
         self._sampling = sampling
+        self._distribution = (sampling.temperature, sampling.top_p)
         self._is_stop = np.zeros(decoder.vocabulary_size, dtype=bool)
         self._is_stop[list(stop_token_ids)] = True
         self._running = running
@@ -63,8 +62,7 @@ class TorchSession:
             return []
         self._check(requests)
         with self._running(), torch.inference_mode():
-            cache, logits_BV = self._prefill(requests)
-            return self._decode(requests, cache, logits_BV)
+            return self._decode(requests, *self._prefill(requests))
 
     def close(self) -> None:
         """Free the cache."""
@@ -92,92 +90,81 @@ class TorchSession:
             if self._sampling.temperature > 0 and len(request.uniforms) < budget:
                 raise EngineError(f"sequence '{name}' has {len(request.uniforms)} uniforms, {budget} are needed")
 
-    def _prefill(self, requests: Sequence[Request]) -> tuple[KVCache, Tensor]:
-        """Read all prompts; identical ones once."""
+    def _prefill(self, requests: Sequence[Request]) -> tuple[KVCache, Tensor, np.ndarray]:
+        """Read all prompts, identical ones once.
+
+        Returns:
+            The cache, in whose first rows the distinct prompts are; the logits behind each of them, [U, V]; and the
+            row of each request, [B].
+        """
         row_of: dict[tuple[int, ...], int] = {}
         rows_B = np.array([row_of.setdefault(tuple(request.prompt_ids), len(row_of)) for request in requests])
-        first_U = np.unique(rows_B, return_index=True)[1]
+        first_U = np.unique(rows_B, return_index=True)[1].tolist()
         prompts = [list(prompt) for prompt in row_of]
         kept = [
-            self._extended(requests[first].sequence_id, prompt) for first, prompt in zip(first_U, prompts, strict=True)
+            self._extended(requests[index].sequence_id, prompt) for index, prompt in zip(first_U, prompts, strict=True)
         ]
-        num_carried_U = np.array([len(entry.ids) if entry else 0 for entry in kept])
+        num_carried_U = np.array([len(entry.ids) for entry in kept])
         tree = grow_prompt_tree(
-            [prompt[num:] for prompt, num in zip(prompts, num_carried_U, strict=True)], num_carried_U
+            [prompt[len(entry.ids) :] for prompt, entry in zip(prompts, kept, strict=True)], num_carried_U
         )
-        is_distinct = len(prompts) == len(requests)
-        num_new, num_steps = tree.nodes.shape[1], self._sampling.max_response_tokens
-        num_free = num_new + num_steps if is_distinct else num_new
+        num_free = tree.nodes.shape[1] + self._sampling.max_response_tokens
         if self._cache is not None and num_carried_U.any():
-            cache = self._cache.carried_over(np.array([entry.row if entry else -1 for entry in kept]), num_free)
+            kept_rows_U = np.array([entry.row for entry in kept])
+            cache = self._cache.carried_over(kept_rows_U, num_carried_U, len(requests), num_free)
         else:
-            cache = KVCache(self._decoder.cache_shape, len(prompts), num_free)
+            cache = KVCache(self._decoder.cache_shape, len(requests), num_free)
         self.close()
-        logits_UV = self._decoder.prefill(tree, cache)
-        if is_distinct:
-            return cache, logits_UV
-        return cache.expanded(rows_B, num_steps), logits_UV[torch.from_numpy(rows_B).to(logits_UV.device)]
+        return cache, self._decoder.prefill(tree, cache), rows_B
 
-    def _extended(self, sequence_id: str, prompt: list[int]) -> _Kept | None:
-        """What is kept of this sequence, if the prompt goes on from there."""
+    def _extended(self, sequence_id: str, prompt: list[int]) -> _Kept:
+        """What is kept of this sequence, if the prompt goes on from there; otherwise nothing, in any row."""
         kept = self._kept.get(sequence_id)
         if kept is not None and len(kept.ids) < len(prompt) and prompt[: len(kept.ids)] == kept.ids:
             return kept
-        return None
+        return _Kept(row=0, ids=[])
 
-    def _decode(self, requests: Sequence[Request], cache: KVCache, logits: Tensor) -> list[Response]:
-        """Draw tokens until every row has ended. Rows that have are swapped behind those that go on."""
-        num_steps, num_rows = self._sampling.max_response_tokens, len(requests)
+    def _decode(
+        self, requests: Sequence[Request], cache: KVCache, logits: Tensor, rows_B: np.ndarray
+    ) -> list[Response]:
+        """Draw tokens until every sequence has ended; sequences that have drawn the same so far are one row."""
+        num_steps = self._sampling.max_response_tokens
         num_prompt_B = np.array([len(request.prompt_ids) for request in requests])
         uniforms_KB = np.stack([request.uniforms[:num_steps] for request in requests], axis=1).astype(np.float64)
-        tokens_KB = np.zeros((num_steps, num_rows), dtype=np.int64)
-        logprobs_KB = np.zeros((num_steps, num_rows), dtype=np.float32)
-        num_sampled_B = np.full(num_rows, num_steps)
-        goes_on_B = np.ones(num_rows, dtype=bool)
+        tokens_KB = np.zeros((num_steps, len(requests)), dtype=np.int64)
+        logprobs_KB = np.zeros((num_steps, len(requests)), dtype=np.float32)
+        num_sampled_B = np.full(len(requests), num_steps)
+        has_stopped_B = np.zeros(len(requests), dtype=bool)
 
-        first_slot = cache.num_slots
-        bias = cache.bias()
-        order = np.arange(num_rows)  # request of each cache row
-        here = order  # requests of the rows still in the batch, which are the cache's first
+        batch = Batch(cache, rows_B, num_rows=len(logits))
         for step in range(num_steps):
-            uniforms = torch.from_numpy(uniforms_KB[step, here]).to(logits.device)
-            tokens, logprobs = draw_tokens(logits, uniforms, self._sampling.temperature, self._sampling.top_p)
-            tokens_KB[step, here] = drawn = tokens.cpu().numpy()
-            logprobs_KB[step, here] = logprobs.cpu().numpy()
-            ends = here[self._is_stop[drawn] & goes_on_B[here]]
-            num_sampled_B[ends] = step + 1
-            goes_on_B[ends] = False
-            num_left = int(goes_on_B[here].sum())
-            if num_left == 0 or step == num_steps - 1:
+            going = batch.going
+            uniforms = torch.from_numpy(uniforms_KB[step, going]).to(logits.device)
+            tokens, logprobs = draw_tokens(batch.of_sequences(logits), uniforms, *self._distribution)
+            tokens_KB[step, going] = drawn = tokens.cpu().numpy()
+            logprobs_KB[step, going] = logprobs.cpu().numpy()
+            is_stop = self._is_stop[drawn]
+            has_stopped_B[going[is_stop]] = True
+            num_sampled_B[going[is_stop]] = step + 1
+            if is_stop.all() or step == num_steps - 1:
                 break
-            if (len(here) - num_left) * _LEAVING_SHARE >= len(here):
-                holes, fillers = _exchanged(goes_on_B[here], num_left)
-                if len(holes):
-                    cache.swap_rows(holes, fillers)
-                    order[holes], order[fillers] = order[fillers], order[holes]
-                    bias[torch.from_numpy(holes)] = bias[torch.from_numpy(fillers)]
-                    drawn[holes] = drawn[fillers]
-                here = order[:num_left]
-                tokens = torch.from_numpy(drawn[:num_left]).to(logits.device)
-            logits = self._decoder.step(tokens, num_prompt_B[here] + step, bias[: len(here)], cache)
+            tokens_A, sequences_A = batch.advance(drawn, is_stop)
+            positions_A = num_prompt_B[sequences_A] + step
+            logits = self._decoder.step(torch.from_numpy(tokens_A).to(logits.device), positions_A, cache)
 
         responses = [
-            Response(tokens_KB[:num, row].tolist(), logprobs_KB[:num, row].tolist(), "length" if goes_on else "stop")
-            for row, (num, goes_on) in enumerate(zip(num_sampled_B, goes_on_B, strict=True))
+            Response(
+                tokens_KB[:num, index].tolist(), logprobs_KB[:num, index].tolist(), "stop" if stopped else "length"
+            )
+            for index, (num, stopped) in enumerate(zip(num_sampled_B.tolist(), has_stopped_B.tolist(), strict=True))
         ]
         _check_finite(requests, responses)
-        cache.close_columns(first_slot, num_sampled_B[order] - 1)  # the last token drawn was never read
         self._cache = cache
-        self._kept = {
-            requests[index].sequence_id: _Kept(row, [*requests[index].prompt_ids, *responses[index].token_ids[:-1]])
-            for row, index in enumerate(order.tolist())
+        self._kept = {  # but for the last token drawn, which was never read
+            request.sequence_id: _Kept(row, [*request.prompt_ids, *response.token_ids[:-1]])
+            for request, response, row in zip(requests, responses, batch.rows_B.tolist(), strict=True)
         }
         return responses
-
-
-def _exchanged(goes_on: np.ndarray, num_left: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ended rows among the first `num_left`, and as many that go on behind them."""
-    return np.flatnonzero(~goes_on[:num_left]), num_left + np.flatnonzero(goes_on[num_left:])
 
 
 def _check_finite(requests: Sequence[Request], responses: Sequence[Response]) -> None:

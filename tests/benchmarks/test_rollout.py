@@ -1,0 +1,136 @@
+"""Generated tokens a second: whole Sokoban episodes by the torch engine, and by transformers' `generate`.
+
+Both play the same rooms through the same loop with the same warm-started policy; only the session differs. The
+baseline is what a careful user would write: all live trajectories in one left-padded batch, a full prompt each turn,
+no log-probs asked for, and the better of one thread and all cores. It is measured beside the engine, in turns, so that
+other work on the machine falls on both.
+"""
+
+import os
+import statistics
+import time
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from ragen.agent.context import ContextBuilder
+from ragen.config.agent import AgentConfig
+from ragen.config.policy import TinyPolicy
+from ragen.config.rollout import SamplingConfig
+from ragen.envs.sokoban import SokobanSettings
+from ragen.imitation import imitate
+from ragen.policy.load import load_policy
+from ragen.rollout.engine import Response
+from ragen.rollout.loop import play
+from ragen.rollout.shards import make_episodes, play_groups
+from ragen.rollout.torch_engine import TorchEngine
+from ragen.seeding import derive_seed
+
+NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 3
+CORES = len(os.sched_getaffinity(0))
+GROUPS = [(f"g{group}", derive_seed("benchmark", group)) for group in range(NUM_GROUPS)]
+ROOMS = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
+SAMPLING = SamplingConfig(max_response_tokens=32)
+MAX_CONTEXT_TOKENS = 1024
+AGENTS = {
+    "window": AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False),
+    "full": AgentConfig(prompt="state", context="full", should_show_reward=False),
+}
+
+
+class GenerateSession:
+    """`transformers` generation with the whole prompt, each turn anew."""
+
+    def __init__(self, model, stop_token_ids):
+        self.model, self.stops = model, set(stop_token_ids)
+        self.config = GenerationConfig(
+            do_sample=True,
+            temperature=SAMPLING.temperature,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=SAMPLING.max_response_tokens,
+            eos_token_id=list(stop_token_ids),
+            pad_token_id=model.config.pad_token_id,
+        )
+
+    def generate(self, requests):
+        width = max(len(request.prompt_ids) for request in requests)
+        padding = [width - len(request.prompt_ids) for request in requests]
+        pad = self.model.config.pad_token_id
+        ids = torch.tensor(
+            [[pad] * num + list(request.prompt_ids) for num, request in zip(padding, requests, strict=True)]
+        )
+        mask = (torch.arange(width) >= torch.tensor(padding)[:, None]).long()
+        with torch.inference_mode():
+            output = self.model.generate(input_ids=ids, attention_mask=mask, generation_config=self.config)
+        return [self.response(row) for row in output[:, width:].tolist()]
+
+    def response(self, ids):
+        ends = [place for place, token in enumerate(ids) if token in self.stops]
+        ids = ids[: ends[0] + 1] if ends else ids
+        return Response(ids, [0.0] * len(ids), "stop" if ends else "length")
+
+    def close(self):
+        pass
+
+
+def tokens_per_s(rollout):
+    """Play once; tokens a second, and the turns."""
+    started = time.perf_counter()
+    turns = rollout()
+    elapsed_s = time.perf_counter() - started
+    return sum(map(len, turns["response_ids"].to_pylist())) / elapsed_s, turns
+
+
+@pytest.fixture(scope="module", params=AGENTS)
+def warm_started(request, tmp_path_factory):
+    """Agent and folder of a policy that has learnt the format, so that responses end where they should."""
+    folder = tmp_path_factory.mktemp(request.param)
+    agent = AGENTS[request.param]
+    imitate(TinyPolicy(), ROOMS, agent, SAMPLING.max_response_tokens, frozenset(), folder)
+    return request.param, agent, str(folder)
+
+
+@pytest.mark.benchmark
+@pytest.mark.timeout(3600)
+def test_five_times_the_tokens_of_transformers_generate(warm_started):
+    name, agent, folder = warm_started
+    model, tokenizer = load_policy(folder)
+    contexts = ContextBuilder(tokenizer, agent, SAMPLING.max_response_tokens)
+    engine = TorchEngine(num_threads=1, device="cpu")
+    engine.load(folder, name)
+
+    def by_engine():
+        shards = make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS // CORES)
+        return play_groups(engine, tokenizer, ROOMS, agent, SAMPLING, MAX_CONTEXT_TOKENS, shards, None, CORES)
+
+    def by_generate(num_threads):
+        (episodes,) = make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS)
+        before = torch.get_num_threads()
+        torch.set_num_threads(num_threads)
+        try:
+            session = GenerateSession(model, contexts.stop_token_ids)
+            return play(session, contexts, tokenizer, ROOMS, agent, SAMPLING, MAX_CONTEXT_TOKENS, episodes)
+        finally:
+            torch.set_num_threads(before)
+
+    by_engine()
+    ours, theirs, ratios = [], [], []
+    for _ in range(REPEATS):
+        speed, turns = tokens_per_s(by_engine)
+        baselines = {num: tokens_per_s(lambda num=num: by_generate(num))[0] for num in {1, CORES}}
+        ours.append(speed)
+        theirs.append(max(baselines.values()))
+        ratios.append(ours[-1] / theirs[-1])
+    lengths = [len(ids) for ids in turns["response_ids"].to_pylist()]
+    prompts = [len(ids) for ids in turns["prompt_ids"].to_pylist()]
+    print(
+        f"\n{name}: {turns.num_rows} turns, prompts of {statistics.mean(prompts):.0f} new tokens, responses of "
+        f"{statistics.mean(lengths):.1f} (at most {max(lengths)})\n"
+        f"  torch engine, {CORES} sessions of 1 thread: {statistics.median(ours):,.0f} tokens/s\n"
+        f"  transformers generate, best of 1 and {CORES} threads: {statistics.median(theirs):,.0f} tokens/s\n"
+        f"  ratio {statistics.median(ratios):.1f} (of {', '.join(f'{ratio:.1f}' for ratio in sorted(ratios))}); "
+        f"load {os.getloadavg()[0]:.1f} on {CORES} cores"
+    )
+    assert statistics.median(ratios) >= 5
