@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -18,7 +19,15 @@ class RunFailedError(StarPOError):
     """The run did not complete."""
 
 
-def follow_run(store: Store, run: str, console: Console, ended: Callable[[], str | None] | None = None) -> None:
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: `completed`, or another word for what became of it, and why."""
+
+    status: str
+    reason: str
+
+
+def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> None:
     """Show a run until it ends.
 
     Args:
@@ -54,15 +63,12 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], str
             if outcome:
                 break
             time.sleep(POLL_S)
-    if outcome != "completed":
-        reason = (
-            state.message if state is not None and state.status == "failed" else "see the log of the serving process"
-        )
-        raise RunFailedError(f"run {run} ended as {outcome}: {reason}")
+    if outcome.status != "completed":
+        raise RunFailedError(f"run {run} ended as {outcome.status}: {outcome.reason}")
 
 
-def _final(state: RunState | None) -> str | None:
-    return state.status if state is not None and state.status in FINAL else None
+def _final(state: RunState | None) -> Outcome | None:
+    return Outcome(state.status, state.message) if state is not None and state.status in FINAL else None
 
 
 def _bar(console: Console) -> Progress:

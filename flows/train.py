@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from flows import server
-from flows.follow import follow_run
+from flows.follow import Outcome, follow_run
 from flows.listing import success_line
 from flows.presets import names, preset
 from flows.record import default_run_name
@@ -33,6 +33,8 @@ def train_preset(
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     runtime, console = Runtime(), Console()
     opened, run_name = Store(store or runtime.store), run or default_run_name(name, config)
+    if run is not None:  # a name of the user's own must not belong to a run with other settings
+        opened.runs.create(run, flow="starpo", preset=name, config=config.model_dump(mode="json"))
     optional = {"overrides": overrides or None, "store": store, "run": run}
     parameters = {**short, **{key: value for key, value in optional.items() if value is not None}}
     with console.status("starting the local Prefect server (about 20 s the first time)"):
@@ -64,6 +66,9 @@ def write_report(store: Store, run: str, output: Path | None) -> Path:
     return path.resolve()
 
 
+_PREFECT_PREFIX = "Flow run encountered an exception: "
+
+
 class _FlowRun:
     """A run of a deployment on the server."""
 
@@ -72,13 +77,15 @@ class _FlowRun:
 
         self._id = run_deployment(deployment, parameters=parameters, timeout=0, as_subflow=False).id  # type: ignore[union-attr]
 
-    def ended(self) -> str | None:
-        """Prefect's final state in lower case; None while it goes on."""
+    def ended(self) -> Outcome | None:
+        """Prefect's final state; None while it goes on."""
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(self._id).state
-        return str(state.type.value).lower() if state is not None and state.is_final() else None
+        if state is None or not state.is_final():
+            return None
+        return Outcome(state.type.value.lower(), (state.message or "").removeprefix(_PREFECT_PREFIX))
 
 
 def _flags(parameters: dict[str, Any]) -> str:
