@@ -2,14 +2,14 @@
 
 A decoded token's keys go to the same slot in every row, so that writing them is one slice and not a scatter. The
 price is gaps: rows whose part of a block is shorter leave slots unused, and these are masked. Gaps are squeezed out
-once a turn, when rows are carried over into the next turn's cache. A worked example, two rows, after one turn:
+once a turn, when the beginnings of rows are carried over into the next turn's cache. Two rows after one turn:
 
     slot      0  1  2  3  4 | 5  6  7
     row 0     a  b  c  .  . | x  y  z       prompt abc, response xyz
-    row 1     d  e  f  g  h | u  .  .       prompt defgh, response u
-    blocks    start 0: (3, 5) | start 5: (3, 1)
+    row 1     d  e  f  g  h | u  -  -       prompt defgh, response u; what is behind is not carried over
+              block           columns
 
-    carried over:  row 0  a b c x y z,  row 1  d e f g h u:  one block, start 0: (6, 6)
+    carried over, lengths (6, 6):   row 0  a b c x y z    row 1  d e f g h u
 
 Rows are copied when two sequences that were alike so far part, and moved when the batch shrinks.
 
