@@ -6,6 +6,7 @@ Stages do not know of runs; this is the only place that puts names on keys.
 import hashlib
 import json
 import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -20,6 +21,9 @@ from ragen.store import Store
 from tasks.progress import RunProgress
 from tasks.stage import Keys
 
+_TIMED_ITERATIONS = 10
+"""The time left is judged by this many iterations before."""
+
 
 class RunRecorder:
     """Runs stages in the name of a run.
@@ -28,6 +32,7 @@ class RunRecorder:
         name: The run's name.
         store_url: The store.
         progress: Where stages say how far they are.
+        metrics: The newest value of every metric.
     """
 
     def __init__(self, store_url: str, name: str, config: StarPOConfig) -> None:
@@ -38,9 +43,8 @@ class RunRecorder:
         self._store = Store(store_url)
         self._tracker = Tracker(name, config.model_dump(mode="json"))
         self._log = get_run_logger()
-        self._metrics: dict[str, float] = {}
-        self._iteration_seconds: list[float] = []
-        self._iteration_started = time.monotonic()
+        self.metrics: dict[str, float] = {}
+        self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
         self._progress_artifact: Any = None
 
     @classmethod
@@ -75,30 +79,31 @@ class RunRecorder:
         keys = task(*args, **kwargs)
         self._store.runs.record_stage(self.name, iteration, name, keys)
         if "metrics" in keys:
-            self._absorb(keys["metrics"])
+            self._absorb(iteration, keys["metrics"])
         return keys
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Write down that this iteration uses an earlier iteration's artifacts (Online-k)."""
         self._store.runs.record_stage(self.name, iteration, name, keys)
 
-    def nothing_kept(self, iteration: int, times: int) -> None:
-        """Count and show an iteration without an update."""
-        self._log.warning("iteration %d: the filter kept nothing (%d in a row); no update", iteration, times)
-        self._metrics["filter/num_empty"] = float(times)
+    def warn(self, message: str) -> None:
+        """Say something that should not go unseen."""
+        self._log.warning(message)
+
+    def training_begins(self) -> None:
+        """What came before (warm start, first evaluation) says nothing about the time left."""
+        self._ends.append(time.monotonic())
 
     def iteration_done(self, iteration: int) -> None:
-        """Log the iteration's metrics and tell people how it goes."""
-        now = time.monotonic()
-        self._iteration_seconds.append(now - self._iteration_started)
-        self._iteration_started = now
+        """Tell people how it goes."""
+        self._ends.append(time.monotonic())
         done, total = iteration + 1, self._config.iterations
-        recent = self._iteration_seconds[-10:]
+        seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
         facts = {
             "iteration": done,
-            "seconds_left": round(sum(recent) / len(recent) * (total - done), 1),
+            "seconds_left": round(seconds_each * (total - done), 1),
             **{
-                name: self._metrics.get(metric)
+                name: self.metrics.get(metric)
                 for name, metric in {
                     "success": "rollout/success_rate",
                     "reward_std": "reward/in_group_std",
@@ -107,14 +112,15 @@ class RunRecorder:
             },
         }
         self.progress.say("update done", **facts)
-        self._tracker.log(iteration, self._metrics)
-        markdown = iteration_markdown(self.name, iteration, total, self._metrics, self._store)
+        markdown = iteration_markdown(self.name, iteration, total, self.metrics, self._store)
         create_markdown_artifact(markdown, key=_artifact_key(self.name), description=f"{self.name}, iteration {done}")
         update_progress_artifact(self._progress_artifact, 100.0 * done / total)
 
-    def _absorb(self, metrics_key: str) -> None:
+    def _absorb(self, iteration: int, metrics_key: str) -> None:
         table = self._store.read_table("metrics", metrics_key)
-        self._metrics |= dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+        values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+        self.metrics |= values
+        self._tracker.log(iteration, values)
 
 
 def default_run_name(preset: str, config: StarPOConfig) -> str:

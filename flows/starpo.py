@@ -60,12 +60,14 @@ def starpo(
 
 def _train(record: RunRecorder, config: StarPOConfig) -> None:
     store = record.store_url
-    made = record.stage(0, "warm_start", warm_start, store, config, progress=record.progress)
-    first = checkpoint = made["checkpoint"]
+    first = checkpoint = record.stage(0, "warm_start", warm_start, store, config, progress=record.progress)[
+        "checkpoint"
+    ]
     turns: Keys = {}
     num_empty = 0
+    _evaluate_if_due(record, config, 0, checkpoint)
+    record.training_begins()
     for iteration in range(config.iterations):
-        _evaluate_if_due(record, config, iteration, checkpoint)
         if iteration % config.online_k == 0:
             turns = record.stage(iteration, "rollout", rollout, store, iteration, config, checkpoint)
         else:
@@ -74,8 +76,20 @@ def _train(record: RunRecorder, config: StarPOConfig) -> None:
         data |= record.stage(iteration, "reward", reward, store, iteration, config.reward, **data)
         data |= record.stage(iteration, "variance_filter", variance_filter, store, iteration, config.filter, **data)
         record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
-        try:
-            made = record.stage(
+        if record.metrics["filter/num_kept"] == 0:
+            num_empty += 1
+            record.warn(
+                f"iteration {iteration}: the filter kept no group ({num_empty} in a row), so there is no update"
+            )
+            if num_empty == config.filter.max_empty_iterations:
+                raise NothingKeptError(
+                    f"the filter kept no group in {num_empty} iterations in a row: there is nothing to learn from. "
+                    f"`ragen show {record.name} --iteration {iteration}` says why each group was dropped; "
+                    "loosen the filter, or start from a policy whose returns vary"
+                )
+        else:
+            num_empty = 0
+            checkpoint = record.stage(
                 iteration,
                 "update",
                 update,
@@ -89,15 +103,9 @@ def _train(record: RunRecorder, config: StarPOConfig) -> None:
                 checkpoint=checkpoint,
                 reference=first,
                 **data,
-            )
-            checkpoint, num_empty = made["checkpoint"], 0
-        except NothingKeptError:
-            num_empty += 1
-            record.nothing_kept(iteration, num_empty)
-            if num_empty == config.filter.max_empty_iterations:
-                raise
+            )["checkpoint"]
         record.iteration_done(iteration)
-    _evaluate_if_due(record, config, config.iterations, checkpoint)
+        _evaluate_if_due(record, config, iteration + 1, checkpoint)
 
 
 def _evaluate_if_due(record: RunRecorder, config: StarPOConfig, iteration: int, checkpoint: str) -> None:

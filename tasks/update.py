@@ -4,7 +4,6 @@ import tempfile
 
 from ragen.config.update import UpdateConfig
 from ragen.diagnostics.metrics import metrics_table
-from ragen.errors import NothingKeptError
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
@@ -32,7 +31,7 @@ def update(
     """Train the checkpoint on the selected groups.
 
     Raises:
-        NothingKeptError: If the selection is empty; the flow passes the checkpoint on unchanged.
+        LearnerError: If the selection is empty, or a loss is not finite.
     """
     store = Store(store_url)
     is_scheduled = config.optimiser.decay != "constant" or config.critic.optimiser.decay != "constant"
@@ -58,10 +57,7 @@ def _train(work: StageWork, config: UpdateConfig, num_iterations: int) -> None:
     from tasks.warm_processes import learner_at
 
     store, inputs, settings = work.store, work.inputs, work.settings
-    tables = (store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
-    trajectories = assemble(*tables)
-    if not trajectories:
-        raise NothingKeptError(f"the selection {inputs['selection']} keeps no group, so there is nothing to train on")
+    trajectories = assemble(*(store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection")))
     learner = learner_at(store, inputs["checkpoint"], config, inputs.get("reference"))
     assert work.seed is not None
     context = UpdateContext(

@@ -31,7 +31,7 @@ class Tracker:
         )
 
     def log(self, iteration: int, metrics: dict[str, float]) -> None:
-        """Log one iteration's metrics, at most once an iteration."""
+        """Log a stage's metrics; iterations must not fall."""
         self._run.log({**metrics, "iteration": iteration}, step=iteration)
 
     def close(self) -> None:

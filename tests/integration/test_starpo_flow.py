@@ -94,7 +94,7 @@ def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> Non
         starpo(config, preset="smoke", store=str(tmp_path), run="empty")
     state = Store(str(tmp_path)).runs.state("empty")
     assert state.status == "failed"
-    assert "keeps no group" in state.message
+    assert "kept no group" in state.message
 
 
 @pytest.mark.parametrize("num_artifacts", [1, 6, 11])
@@ -121,3 +121,66 @@ def test_killed_anywhere_it_continues_to_the_same_digests(
     assert starpo(preset="smoke", store=str(tmp_path)) == run
     assert digests(Store(str(tmp_path)), run) == digests(Store(str(folder)), run)
     assert {path: path.stat().st_mtime_ns for path in survivors} == survivors
+
+
+@pytest.fixture(scope="module")
+def pretrained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A causal LM of another architecture than the embedded one, in Hugging Face's layout, with random weights."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from ragen.policy.load import save_policy
+    from ragen.policy.tokenizer import make_tokenizer
+
+    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+                num_key_value_heads=1, intermediate_size=64, max_position_embeddings=4096,
+                eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+            )
+        )  # fmt: skip
+    save_policy(model, tokenizer, folder)
+    return folder
+
+
+def pretrained(folder: Path) -> dict[str, object]:
+    return {
+        "iterations": 1,
+        "policy": {"type": "pretrained", "name_or_path": str(folder)},
+        "agent": {"prompt": "full", "context": "full", "should_show_reward": True},
+        "rollout.max_response_tokens": 8,
+        "rollout.max_context_tokens": 4000,
+        "filter.strategy": "none",
+        "filter.should_drop_zero_variance": False,
+        "update.advantage": "gae",
+        "update.advantage_scale": "none",
+        "update.kl_coefficient": 0.001,
+    }
+
+
+def test_any_causal_model_by_folder_with_full_prompts_and_contexts(pretrained_folder: Path, tmp_path: Path) -> None:
+    run = starpo(preset="smoke", overrides=pretrained(pretrained_folder), store=str(tmp_path))
+    store = Store(str(tmp_path))
+    stages = store.runs.iterations(run)[0]
+    turns = store.read_table("turns", stages["rollout"]["turns"])
+    starts = [start for start, turn in zip(turns["is_context_start"], turns["turn"], strict=True) if turn.as_py() > 0]
+    assert starts
+    assert not any(start.as_py() for start in starts)
+    names = store.read_table("metrics", stages["update"]["metrics"])["name"].to_pylist()
+    assert "update/value_loss" in names
+    assert "update/kl_reference" in names
+
+
+def test_a_model_folder_without_tokenizer_is_refused_before_any_work(pretrained_folder: Path, tmp_path: Path) -> None:
+    from ragen.errors import PolicyError
+
+    bare = tmp_path / "model"
+    bare.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (bare / name).write_bytes((pretrained_folder / name).read_bytes())
+    with pytest.raises(PolicyError, match="tokenizer"):
+        starpo(preset="smoke", overrides=pretrained(bare), store=str(tmp_path / "store"), run="bare")
+    assert "tokenizer" in Store(str(tmp_path / "store")).runs.state("bare").message
