@@ -133,6 +133,19 @@ def report(
 
 
 @app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Names of runs; those of one preset share a colour.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the SVG goes.")] = Path("comparison.svg"),
+    title: Annotated[str, typer.Option(help="Above the picture.")] = "Success by run",
+    store: StoreOption = None,
+) -> None:
+    """Draw the success curves of several runs into one SVG."""
+    from flows.train import write_comparison
+
+    typer.echo(write_comparison(_store(store), runs, output, title))
+
+
+@app.command()
 def validate(
     file: Annotated[str, typer.Argument(help="A TOML file of settings, or the name of a preset.")],
     set_: SetOption = None,

@@ -1,7 +1,8 @@
-"""What `ragen train` and `ragen report` do: run a deployment, follow it, write its report."""
+"""What `ragen train`, `report` and `compare` do: run a deployment, follow it, write pages and pictures."""
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from flows import server
 from flows.follow import Outcome, follow_run
-from flows.listing import success_line
+from flows.listing import evaluation_curve, success_line
 from flows.presets import names, preset
 from flows.record import default_run_name
 from ragen.config.runtime import Runtime
@@ -64,6 +65,23 @@ def write_report(store: Store, run: str, output: Path | None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
     return path.resolve()
+
+
+def write_comparison(store: Store, runs: Sequence[str], output: Path, title: str) -> Path:
+    """Draw the runs' success curves into an SVG file and return where."""
+    from ragen.report.comparison import Curve, draw_comparison
+
+    records = [store.runs.get(run) for run in runs]
+    curves = [
+        Curve(
+            record.name,
+            record.preset or record.flow,
+            [(p["iteration"], p["success"], p["low"], p["high"]) for p in evaluation_curve(store, record)],
+        )
+        for record in records
+    ]
+    output.write_text(draw_comparison(curves, title), encoding="utf-8")
+    return output.resolve()
 
 
 _PREFECT_PREFIX = "Flow run encountered an exception: "

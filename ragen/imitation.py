@@ -143,9 +143,7 @@ def demonstrate_turns(
             played.prompts.append(list(context.token_ids))
             played.responses.append(response_ids)
             context.respond(response_ids)
-            if (
-                decision.is_resigned
-            ):  # in Sokoban two turns of five would be such, with nothing to learn in them
+            if decision.is_resigned:  # in Sokoban two turns of five would be such, with nothing to learn in them
                 break
             reward = 0.0
             for action in actions[:actions_left]:

@@ -7,6 +7,7 @@ which walk where there is nothing to push.
 """
 
 import hashlib
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -133,13 +134,7 @@ class Sokoban(Environment[SokobanSettings]):
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Begin an episode in the room of this seed. There is no chance in the dynamics: `dynamics_seed` is unused."""
-        settings = self.settings
-        rng = python_random(seed, "sokoban", "room")
-        if settings.generator == "distance":
-            room = at_distance(rng, settings.height, settings.width, settings.min_solution, settings.max_solution)
-        else:
-            room = reverse_play(rng, settings.height, settings.width, settings.num_boxes, settings.search_depth)
-        return self.start_from(room)
+        return self.start_from(_room(self.settings, seed))
 
     def start_from(self, board: Board) -> tuple[str, Info]:
         """Begin an episode in a given position, as `reset` does in a random one."""
@@ -227,3 +222,12 @@ class Sokoban(Environment[SokobanSettings]):
             "num_boxes_on_target": self.board.num_boxes_on_target,
             "has_lost_box": not self.board.boxes <= self._live_cells,
         }
+
+
+@lru_cache(maxsize=4096)
+def _room(settings: SokobanSettings, seed: int) -> Board:
+    """The room of a seed, made once for all members of its group."""
+    rng = python_random(seed, "sokoban", "room")
+    if settings.generator == "distance":
+        return at_distance(rng, settings.height, settings.width, settings.min_solution, settings.max_solution)
+    return reverse_play(rng, settings.height, settings.width, settings.num_boxes, settings.search_depth)
