@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow.compute as pc
 from rich.console import Console
@@ -211,8 +211,9 @@ def _print(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) 
         console.print(nothing)
         return
     table = Table(title=title, title_justify="left")
-    for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+    for index, (name, value) in enumerate(rows[0].items()):
+        justify: Literal["left", "right"] = "right" if isinstance(value, int | float) else "left"
+        table.add_column(name.replace("_", " "), justify=justify, overflow="fold", no_wrap=index == 0)
     for row in rows:
         table.add_row(*(_plain(_cell(value)) for value in row.values()))
     console.print(table)

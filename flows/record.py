@@ -8,10 +8,16 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    update_progress_artifact,
+)
 from prefect.logging import get_run_logger
 
 from flows.summary import iteration_markdown
@@ -113,8 +119,15 @@ class RunRecorder:
         }
         self.progress.say("update done", **facts)
         markdown = iteration_markdown(self.name, iteration, total, self.metrics, self._store)
-        create_markdown_artifact(markdown, key=_artifact_key(self.name), description=f"{self.name}, iteration {done}")
+        key = _artifact_key(self.name)
+        create_markdown_artifact(markdown, key=key, description=f"{self.name}, iteration {done}")
+        create_link_artifact(self._where(iteration), key=f"{key}-files", description="keys of its artifacts")
         update_progress_artifact(self._progress_artifact, 100.0 * done / total)
+
+    def _where(self, iteration: int) -> str:
+        """Address of the iteration's record, as a browser takes it."""
+        place = f"{self._store.url}/runs/{self.name}/iterations/{iteration:05d}.json"
+        return place if "://" in place else Path(place).resolve().as_uri()
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
         table = self._store.read_table("metrics", metrics_key)
