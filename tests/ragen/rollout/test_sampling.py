@@ -70,7 +70,7 @@ def test_equals_numpy_in_double_precision(logits, uniform, temperature):
     (token,), (logprob,) = draw(torch.tensor([logits]), [uniform], temperature)
     assert probs[:token].sum() <= uniform + 1e-5
     assert uniform <= probs[: token + 1].sum() + 1e-5
-    assert logprob == pytest.approx(np.log(probs[token]), abs=1e-4)
+    assert logprob == pytest.approx(np.log(probs[token]), rel=1e-5, abs=1e-4)
 
 
 @given(st.integers(1, 6), st.floats(0, 1, exclude_max=True))
