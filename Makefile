@@ -34,8 +34,8 @@ sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: se
 test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians
-	$(BIN)/python -m pytest -m benchmark tests/benchmarks -s
+bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians (minutes)
+	$(BIN)/python -m pytest -m "benchmark and not slow" tests/benchmarks -s
 
 check: lint types imports  ## Lint, types, direction of imports
 

@@ -14,7 +14,12 @@ from ragen.config.evaluation import EvaluationConfig
 from ragen.store import Store
 from tasks.evaluate import evaluate
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200), pytest.mark.usefixtures("prefect_server")]
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.slow,
+    pytest.mark.timeout(7200),
+    pytest.mark.usefixtures("prefect_server"),
+]
 
 
 @pytest.fixture(scope="module")
