@@ -89,6 +89,24 @@ def test_a_report_is_written(shell: Shell, run: str) -> None:
     assert run in page
 
 
+def test_runs_are_compared_in_one_picture(shell: Shell, run: str) -> None:
+    result = shell("ragen", "compare", run, "-o", "curves.svg")
+    assert result.returncode == 0, result.stderr
+    assert (shell.folder / "curves.svg").read_text().startswith("<svg")
+
+
+def test_following_an_ended_run_returns_at_once(shell: Shell, run: str) -> None:
+    result = shell("ragen", "follow", run)
+    assert result.returncode == 0, result.stderr
+    assert "iteration 1/1" in result.stdout
+
+
+def test_an_iteration_says_why_groups_were_kept(shell: Shell, run: str) -> None:
+    shown = json.loads(shell("ragen", "show", run, "--iteration", "0", "--json").stdout)
+    assert {row["stage"] for row in shown["artifacts"]} >= {"rollout", "reward", "variance_filter", "update"}
+    assert all(row["reason"].startswith(("kept: ", "dropped: ")) for row in shown["groups"])
+
+
 def test_a_wrong_setting_fails_before_any_work(shell: Shell, run: str) -> None:
     result = shell("ragen", "train", "smoke", "--set", "filter.kep=0.5")
     assert result.returncode == 1
