@@ -34,7 +34,7 @@ def iteration_markdown(run: str, iteration: int, iterations: int, metrics: dict[
     ]
     artifacts = [
         f"| {stage} | {kind} | `{store.url}/{kind}/{key}` |"
-        for stage, keys in store.runs.iterations(run).get(iteration, {}).items()
+        for stage, keys in store.runs.iteration(run, iteration).items()
         for kind, key in keys.items()
     ]
     return "\n".join(

@@ -9,6 +9,7 @@ be shown by hash never to have begun in one of them.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ragen.envs import make
 from ragen.envs.base import EnvironmentSettings
@@ -37,6 +38,7 @@ class Panel:
         return frozenset(self.state_digests)
 
 
+@lru_cache(maxsize=64)
 def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int) -> Panel:
     """Draw a panel.
 

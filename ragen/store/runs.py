@@ -139,6 +139,10 @@ class Runs:
         names = [name for name in self._location.names(folder) if name.removesuffix(".json").isdigit()]
         return {int(name.removesuffix(".json")): self._stages(f"{folder}/{name}") for name in sorted(names)}
 
+    def iteration(self, run: str, iteration: int) -> StageKeys:
+        """Stage -> {kind: key} of one iteration; empty where nothing was recorded."""
+        return self._stages(f"runs/{checked_name(run, 'run name')}/iterations/{iteration:05d}.json")
+
     def set_state(
         self, run: str, status: RunStatus, message: str = "", metrics: Mapping[str, float] | None = None
     ) -> RunState:

@@ -26,7 +26,7 @@ from schemas.manifest import Manifest, Stage
 from schemas.validate import ContractViolation, Validator
 
 _VALIDATED: set[str] = set()
-"""Manifest digests of datasets that this process has validated on the way out."""
+"""Manifest digests of datasets whose content this process has validated, on the way in or out."""
 
 
 class Store:
@@ -110,7 +110,10 @@ class Store:
                 num_rows=written.num_rows,
                 content_digest=written.content_digest,
             )  # fmt: skip
-            return self._artifacts.commit(folder, manifest)
+            stored = self._artifacts.commit(folder, manifest)
+        if stored.content_digest == written.content_digest:  # else another writer's, which is yet to be validated
+            _VALIDATED.add(stored.manifest_digest)
+        return stored
 
     def put_folder(
         self,
