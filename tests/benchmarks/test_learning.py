@@ -51,7 +51,7 @@ def imitation(name: str, store: Path) -> float:
     run = next(r for r in opened.runs.list() if r.preset == name)
     checkpoint = opened.runs.iterations(run.name)[0]["warm_start"]["checkpoint"]
     best = 0.0
-    for temperature in (0.5, 0.3, 0.2, 0.1, 0.0):
+    for temperature in (0.5, 0.3, 0.2, 0.1, 0.05, 0.0):
         sharper = EvaluationConfig(**{**config.evaluation.model_dump(), "temperature": temperature, "variants": {}})
         keys = evaluate.fn(
             str(store), 0, "imitation", config.environment, config.agent, config.rollout, sharper, checkpoint
