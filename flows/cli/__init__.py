@@ -1,0 +1,21 @@
+"""The `ragen` command. Every command imports what it needs inside itself, so that `--help` answers at once."""
+
+import importlib
+import sys
+
+from flows.cli.common import app
+from ragen.errors import StarPOError
+
+__all__ = ["app", "main"]
+
+for _module in ("training", "inspection", "catalogue"):  # in the order of `ragen --help`
+    importlib.import_module(f"flows.cli.{_module}")
+
+
+def main() -> None:
+    """Entry point: an error that a user can mend is one message and exit code 1, never a traceback."""
+    try:
+        app()
+    except StarPOError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(1)

@@ -1,0 +1,53 @@
+"""What there is to choose from: settings, presets, environments."""
+
+from typing import Annotated
+
+import typer
+
+from flows.cli.common import JsonOption, SetOption, app, parse_overrides
+
+
+@app.command()
+def validate(
+    file: Annotated[str, typer.Argument(help="A TOML file of settings, or the name of a preset.")],
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check settings, and say what they resolve to."""
+    from flows.presets import preset
+
+    config = preset(file, parse_overrides(set_))
+    if as_json:
+        typer.echo(config.model_dump_json(indent=2))
+    else:
+        typer.echo(f"{file}: valid; {config.iterations} iterations of {config.environment.type}. --json shows it all.")
+
+
+@app.command()
+def presets(as_json: JsonOption = False) -> None:
+    """List the presets."""
+    from flows import listing
+
+    listing.print_presets(as_json)
+
+
+@app.command()
+def envs(
+    check: Annotated[bool, typer.Option("--check", help="Run the environment checker over all of them.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the environments and their variants."""
+    from flows import listing
+
+    listing.print_environments(check, as_json)
+
+
+@app.command()
+def play(
+    env: Annotated[str, typer.Argument(help="A variant of `ragen envs`.")],
+    seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
+) -> None:
+    """Play an environment yourself, boards drawn."""
+    from flows.play import play_in_terminal
+
+    play_in_terminal(env, seed)

@@ -1,0 +1,40 @@
+"""What the commands share: the application, options, and how they are turned into what the library takes."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ragen.store import Store
+
+app = typer.Typer(
+    name="ragen",
+    help="Train language-model agents with StarPO; every stage is stored, validated and replayable.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help="Store: a folder or an fsspec URL. Default: RAGEN_STORE, or var/store.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting by dotted path; may be repeated.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
+
+
+def open_store(url: str | None) -> "Store":
+    """The store of this address, or the configured one."""
+    from ragen.config.runtime import Runtime
+    from ragen.store import Store
+
+    return Store(url or Runtime().store)
+
+
+def parse_overrides(assignments: list[str] | None) -> dict[str, Any]:
+    """`--set PATH=VALUE`, as often as given."""
+    from ragen.config.load import parse_override
+
+    return dict(parse_override(assignment) for assignment in assignments or [])

@@ -1,0 +1,61 @@
+"""Look at runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+
+
+@app.command()
+def runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the runs of a store, newest first."""
+    from flows import listing
+
+    listing.print_runs(open_store(store), as_json)
+
+
+@app.command()
+def show(
+    run: RunArgument,
+    iteration: Annotated[int | None, typer.Option(help="One iteration: its stages, metrics and groups.")] = None,
+    trajectory: Annotated[str | None, typer.Option(help="One trajectory of that iteration, turn by turn.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run, one of its iterations, or one of its trajectories."""
+    from flows import listing
+
+    opened = open_store(store)
+    if trajectory is not None:
+        listing.print_trajectory(opened, run, iteration or 0, trajectory, as_json)
+    elif iteration is not None:
+        listing.print_iteration(opened, run, iteration, as_json)
+    else:
+        listing.print_run(opened, run, as_json)
+
+
+@app.command()
+def report(
+    run: RunArgument,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: var/reports/RUN.html")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Write a run's report: one self-contained HTML page."""
+    from flows.train import write_report
+
+    typer.echo(write_report(open_store(store), run, output))
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Names of runs; those of one preset share a colour.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the SVG goes.")] = Path("comparison.svg"),
+    title: Annotated[str, typer.Option(help="Above the picture.")] = "Success by run",
+    store: StoreOption = None,
+) -> None:
+    """Draw the success curves of several runs into one SVG."""
+    from flows.train import write_comparison
+
+    typer.echo(write_comparison(open_store(store), runs, output, title))

@@ -1,0 +1,64 @@
+"""Start, serve and watch runs."""
+
+from typing import Annotated
+
+import typer
+
+from flows.cli.common import RunArgument, SetOption, StoreOption, app, open_store, parse_overrides
+
+
+@app.command()
+def train(
+    preset: Annotated[str, typer.Argument(help="Preset; `ragen presets` lists them.")],
+    set_: SetOption = None,
+    seed: Annotated[int | None, typer.Option(help="The run's seed.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Updates.")] = None,
+    store: StoreOption = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed and settings.")] = None,
+) -> None:
+    """Start the local server if need be, run the deployment starpo/PRESET, and follow it."""
+    from flows.train import train_preset
+
+    overrides = parse_overrides(set_)
+    train_preset(preset, overrides=overrides, seed=seed, iterations=iterations, store=store, run=run)
+
+
+@app.command()
+def up() -> None:
+    """Start a local Prefect server and the process that serves the deployments."""
+    from flows import server
+    from ragen.config.runtime import Runtime
+
+    url = server.start(Runtime().state_dir)
+    typer.echo(f"Prefect: {url.removesuffix('/api')}")
+    typer.echo("Try: prefect deployment run starpo/sokoban")
+
+
+@app.command()
+def down() -> None:
+    """Stop what `up` started."""
+    from flows import server
+    from ragen.config.runtime import Runtime
+
+    stopped = server.stop(Runtime().state_dir)
+    typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+
+
+@app.command()
+def serve() -> None:
+    """Serve the deployments in this terminal, for a server that already runs."""
+    from flows.serve import serve_deployments
+
+    serve_deployments()
+
+
+@app.command()
+def follow(run: RunArgument, store: StoreOption = None) -> None:
+    """Show a run's live progress until it ends."""
+    from rich.console import Console
+
+    from flows.follow import follow_run
+
+    opened = open_store(store)
+    opened.runs.get(run)
+    follow_run(opened, run, Console())
