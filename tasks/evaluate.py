@@ -9,7 +9,7 @@ from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
 
-STAGE = Stage(name="evaluate", version=1)
+STAGE = Stage(name="evaluate", version=2)
 
 
 @stage_task(name="evaluate", task_run_name="{iteration:03d} evaluate {cell}", timeout_seconds=24 * 3600)
@@ -50,37 +50,36 @@ def _play(
     rollout: RolloutConfig,
     evaluation: EvaluationConfig,
 ) -> None:
-    from ragen.config.runtime import Runtime
     from ragen.diagnostics.metrics import metrics_table
     from ragen.evaluate.episodes import fold_episodes
     from ragen.evaluate.summary import summarise
-    from ragen.policy.load import load_tokenizer
-    from ragen.rollout.shards import make_episodes, play_groups
-    from tasks.warm_processes import engine_at
+    from ragen.rollout.job import RolloutJob
+    from ragen.rollout.shards import make_episodes, play_shards
+    from tasks.warm_processes import is_deterministic, shard_player
 
     cell, iteration = work.settings["cell"], work.settings["iteration"]
     panel = make_panel(environment, evaluation.num_prompts, evaluation.panel_seed)
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]
-    # The panel is dealt to shards of about as many trajectories as a rollout's.
-    groups_per_shard = max(1, rollout.shard_groups * rollout.group_size // evaluation.samples_per_prompt)
+    # Shards of equal size, none with more trajectories than a rollout's.
+    num_trajectories = len(groups) * evaluation.samples_per_prompt
+    num_shards = -(-num_trajectories // (rollout.shard_groups * rollout.group_size))
+    shards = make_episodes(groups, evaluation.samples_per_prompt, shard_groups=-(-len(groups) // num_shards))
     sampling = SamplingConfig(
         temperature=evaluation.temperature, top_p=rollout.top_p, max_response_tokens=rollout.max_response_tokens
     )
-    engine = engine_at(work.store, work.inputs["checkpoint"], rollout.engine)
-    turns = play_groups(
-        engine,
-        load_tokenizer(work.store.local_folder("checkpoint", work.inputs["checkpoint"])),
-        environment,
-        agent,
-        sampling,
-        rollout.max_context_tokens,
-        make_episodes(groups, evaluation.samples_per_prompt, groups_per_shard),
-        rollout.deadline_s,
-        num_workers=Runtime().threads,
-        on_shard=None,
+    checkpoint = work.inputs["checkpoint"]
+    job = RolloutJob(
+        folder=work.store.local_folder("checkpoint", checkpoint),
+        checkpoint_key=checkpoint,
+        environment=environment,
+        agent=agent,
+        sampling=sampling,
+        max_context_tokens=rollout.max_context_tokens,
+        deadline_s=rollout.deadline_s,
     )
+    turns = play_shards(shard_player(rollout.engine, len(shards)), job, shards)
     episodes = fold_episodes(turns, cell, evaluation.temperature)
     values = summarise(episodes)
-    stored = {"is_deterministic": engine.is_deterministic, "headline": values}
+    stored = {"is_deterministic": is_deterministic(rollout.engine), "headline": values}
     work.put_table("metrics", metrics_table(iteration, f"{STAGE.name}:{cell}", values), **stored)
     work.put_table("episodes", episodes, **stored)

@@ -35,34 +35,32 @@ def training_panel(config: StarPOConfig) -> Panel:
 
 
 def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
-    from ragen.config.runtime import Runtime
     from ragen.diagnostics.metrics import rollout_metrics
     from ragen.envs.initial_states import fresh_env_seed
-    from ragen.policy.load import load_tokenizer
-    from ragen.rollout.shards import make_episodes, play_groups
-    from tasks.warm_processes import engine_at
+    from ragen.rollout.job import RolloutJob
+    from ragen.rollout.shards import make_episodes, play_shards
+    from tasks.warm_processes import is_deterministic, shard_player
 
-    sampling = config.rollout
+    settings = config.rollout
     excluded = frozenset(training_panel(config).state_digests)
     groups = [
         (
             f"g{group:04d}",
             fresh_env_seed(config.environment, config.seed, "environment", iteration, group, excluded=excluded),
         )
-        for group in range(sampling.num_groups)
+        for group in range(settings.num_groups)
     ]
-    engine = engine_at(work.store, work.inputs["checkpoint"], sampling.engine)
-    turns = play_groups(
-        engine,
-        load_tokenizer(work.store.local_folder("checkpoint", work.inputs["checkpoint"])),
-        config.environment,
-        config.agent,
-        sampling,
-        sampling.max_context_tokens,
-        make_episodes(groups, sampling.group_size, sampling.shard_groups),
-        sampling.deadline_s,
-        num_workers=Runtime().threads,
-        on_shard=None,
+    checkpoint = work.inputs["checkpoint"]
+    job = RolloutJob(
+        folder=work.store.local_folder("checkpoint", checkpoint),
+        checkpoint_key=checkpoint,
+        environment=config.environment,
+        agent=config.agent,
+        sampling=settings.sampling,
+        max_context_tokens=settings.max_context_tokens,
+        deadline_s=settings.deadline_s,
     )
+    shards = make_episodes(groups, settings.group_size, settings.shard_groups)
+    turns = play_shards(shard_player(settings.engine, len(shards)), job, shards)
     headline = rollout_metrics(turns)
-    work.put_table("turns", turns, headline=headline, is_deterministic=engine.is_deterministic)
+    work.put_table("turns", turns, headline=headline, is_deterministic=is_deterministic(settings.engine))

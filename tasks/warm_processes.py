@@ -1,4 +1,4 @@
-"""Engines and learners that stay loaded between the stages of one process.
+"""Engines, their worker processes and learners that stay loaded between stages.
 
 Stages are functions of stored inputs; this only spares them the loading. `load` is a no-op when the object already is
 at the checkpoint asked for.
@@ -6,19 +6,30 @@ at the checkpoint asked for.
 
 from functools import cache
 
+import torch
+
 from ragen.config.runtime import Runtime
 from ragen.config.update import UpdateConfig
 from ragen.learn.learner import Learner
 from ragen.registry import ENGINES, LEARNERS, load
 from ragen.rollout.engine import RolloutEngine
+from ragen.rollout.local_player import LocalPlayer
+from ragen.rollout.shards import ShardPlayer
+from ragen.rollout.worker_pool import WorkerPool
 from ragen.store import Store
 
 
-def engine_at(store: Store, checkpoint: str, name: str) -> RolloutEngine:
-    """The process's engine of this name, at this checkpoint."""
-    engine = _engine(name)
-    engine.load(store.local_folder("checkpoint", checkpoint), checkpoint)
-    return engine
+def shard_player(engine: str, num_shards: int) -> ShardPlayer:
+    """Who plays a rollout: worker processes where several shards can share the CPU's cores, else this process."""
+    num_workers = min(Runtime().threads, num_shards)
+    if num_workers > 1 and not torch.cuda.is_available():
+        return _workers(engine, Runtime().threads)
+    return LocalPlayer(_engine(engine))
+
+
+def is_deterministic(engine: str) -> bool:
+    """Does this engine give the same bytes again on this machine?"""
+    return _engine(engine).is_deterministic
 
 
 def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: str | None) -> Learner:
@@ -30,8 +41,13 @@ def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: s
 
 
 @cache
+def _workers(engine: str, num_workers: int) -> WorkerPool:
+    return WorkerPool(engine, num_workers)
+
+
+@cache
 def _engine(name: str) -> RolloutEngine:
-    # One thread an engine call: shards are played side by side, one worker thread each.
+    # One thread: shards are the unit of parallel work, and their rows must not depend on who plays them.
     engine: RolloutEngine = load(ENGINES, name)(num_threads=1)
     return engine
 

@@ -35,6 +35,11 @@ class RolloutConfig(SamplingConfig):
     engine: Annotated[str, *registered(ENGINES)] = "torch"
     """What generates."""
 
+    @property
+    def sampling(self) -> SamplingConfig:
+        """How tokens are drawn, alone."""
+        return SamplingConfig(**{name: getattr(self, name) for name in SamplingConfig.model_fields})
+
     @model_validator(mode="after")
     def _groups_can_vary(self) -> "RolloutConfig":
         if self.temperature == 0.0 and self.group_size > 1:

@@ -7,6 +7,7 @@ which walk where there is nothing to push.
 """
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -139,7 +140,7 @@ class Sokoban(Environment[SokobanSettings]):
     def start_from(self, board: Board) -> tuple[str, Info]:
         """Begin an episode in a given position, as `reset` does in a random one."""
         self._board = board
-        self._live_cells = live_cells(board)
+        self._live_cells = _live_cells(board)
         return self.render(), self._info(is_effective=False, moved_box=False)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -149,7 +150,7 @@ class Sokoban(Environment[SokobanSettings]):
             raise EnvironmentFault(f"Sokoban knows the actions {', '.join(ACTIONS)}, found '{action}'")
         if before.is_solved:
             raise EnvironmentFault("the Sokoban episode has ended, all boxes are on targets; call reset(seed=...)")
-        after = self._board = before.after(action)
+        after = self._board = _after(before, action)
         reward = ACTION_REWARD
         if after.num_boxes_on_target > before.num_boxes_on_target:
             reward += BOX_ON_TARGET_REWARD
@@ -189,31 +190,15 @@ class Sokoban(Environment[SokobanSettings]):
 
     def state_digest(self) -> str:
         """See `Environment.state_digest`; the same in every vocabulary and form of observation."""
-        return hashlib.blake2b(self.board.to_text().encode(), digest_size=8).hexdigest()
+        return _digest(self.board)
 
     def render(self) -> str:
         """The present observation in the configured form."""
-        board, s = self.board, self.symbols
-        if self.settings.observation == "grid":
-            return board.to_text(s)
-        if self.settings.observation == "coord":
-            return (
-                f"{board.to_text(s)}\nPlayer: {self._pairs({board.player})}\nBoxes: {self._pairs(board.boxes)}\n"
-                f"Targets: {self._pairs(board.targets)}"
-            )
-        things = [(s.player, board.player)]
-        things += [(s.box, cell) for cell in sorted(board.boxes)]
-        things += [(s.target, cell) for cell in sorted(board.targets)]
-        line = " ".join("{} {} {}".format(symbol, *board.coordinates(cell)) for symbol, cell in things)
-        cells = "".join(s.empty if cell in board.floor else s.wall for cell in range(board.height * board.width))
-        return "\n".join([line, *(cells[start : start + board.width] for start in range(0, len(cells), board.width))])
+        return _observation(self.board, self.settings.observation, self.symbols)
 
     def render_rgb(self) -> np.ndarray:
         """The present position as a picture, uint8 [height * 32, width * 32, 3]."""
         return draw(self.board)
-
-    def _pairs(self, cells: frozenset[int] | set[int]) -> str:
-        return " ".join("({}, {})".format(*self.board.coordinates(cell)) for cell in sorted(cells))
 
     def _info(self, *, is_effective: bool, moved_box: bool) -> Info:
         return {
@@ -231,3 +216,43 @@ def _room(settings: SokobanSettings, seed: int) -> Board:
     if settings.generator == "distance":
         return at_distance(rng, settings.height, settings.width, settings.min_solution, settings.max_solution)
     return reverse_play(rng, settings.height, settings.width, settings.num_boxes, settings.search_depth)
+
+
+# The members of a group walk through much the same positions of one room, so what a position leads to is kept.
+_POSITIONS = 65_536
+
+
+@lru_cache(_POSITIONS)
+def _live_cells(board: Board) -> frozenset[int]:
+    return live_cells(board)
+
+
+@lru_cache(_POSITIONS)
+def _after(board: Board, action: str) -> Board:
+    return board.after(action)
+
+
+@lru_cache(_POSITIONS)
+def _digest(board: Board) -> str:
+    return hashlib.blake2b(board.to_text().encode(), digest_size=8).hexdigest()
+
+
+@lru_cache(_POSITIONS)
+def _observation(board: Board, form: str, s: Symbols) -> str:
+    if form == "grid":
+        return board.to_text(s)
+    if form == "coord":
+        return (
+            f"{board.to_text(s)}\nPlayer: {_pairs(board, {board.player})}\nBoxes: {_pairs(board, board.boxes)}\n"
+            f"Targets: {_pairs(board, board.targets)}"
+        )
+    things = [(s.player, board.player)]
+    things += [(s.box, cell) for cell in sorted(board.boxes)]
+    things += [(s.target, cell) for cell in sorted(board.targets)]
+    line = " ".join("{} {} {}".format(symbol, *board.coordinates(cell)) for symbol, cell in things)
+    cells = "".join(s.empty if cell in board.floor else s.wall for cell in range(board.height * board.width))
+    return "\n".join([line, *(cells[start : start + board.width] for start in range(0, len(cells), board.width))])
+
+
+def _pairs(board: Board, cells: Iterable[int]) -> str:
+    return " ".join("({}, {})".format(*board.coordinates(cell)) for cell in sorted(cells))

@@ -1,27 +1,38 @@
-"""Shards: whole groups that are generated together, the unit in which a rollout is split among threads.
+"""Shards: whole groups that are generated together, the unit in which a rollout is split among workers.
 
-    groups -> make_episodes -> shards -> play_groups (threads, one session each) -> rows of `turns` in shard order
+    groups -> make_episodes -> shards -> play_shards (a thread each, which plays or waits for a worker) -> `turns`
 
-The same shard gives the same rows, whichever thread plays it and whatever else is played.
+The same shard gives the same rows, whoever plays it and whatever else is played.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from threading import Event
+from typing import Protocol
 
 import pyarrow as pa
-from transformers import PreTrainedTokenizerBase
 
 from ragen import seeding
-from ragen.agent.context import ContextBuilder
-from ragen.config.agent import AgentConfig
-from ragen.config.rollout import SamplingConfig
-from ragen.envs.base import EnvironmentSettings
 from ragen.errors import ConfigError, EngineError
-from ragen.rollout.engine import Request, Response, RolloutEngine, RolloutSession
 from ragen.rollout.episode import Episode
-from ragen.rollout.loop import play
+from ragen.rollout.job import RolloutJob
 from schemas.datasets import TURNS
+
+
+class ShardPlayer(Protocol):
+    """Plays shards, several at a time: here or in processes of its own."""
+
+    num_workers: int
+    """Shards that it plays side by side."""
+
+    def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        """Play one shard to its end; returns dataset `turns`. May be called by many threads at once.
+
+        Raises:
+            StarPOError: If it cannot be played.
+        """
+
+    def stop(self) -> None:
+        """Make the shards in play fail soon; nobody waits for them any more."""
 
 
 def make_episodes(groups: Sequence[tuple[str, int]], group_size: int, shard_groups: int) -> list[list[Episode]]:
@@ -55,54 +66,29 @@ def make_episodes(groups: Sequence[tuple[str, int]], group_size: int, shard_grou
     ]
 
 
-def play_groups(
-    engine: RolloutEngine,
-    tokenizer: PreTrainedTokenizerBase,
-    environment: EnvironmentSettings,
-    agent: AgentConfig,
-    sampling: SamplingConfig,
-    max_context_tokens: int,
+def play_shards(
+    player: ShardPlayer,
+    job: RolloutJob,
     shards: Sequence[Sequence[Episode]],
-    deadline_s: float | None,
-    num_workers: int,
     on_shard: Callable[[int, int], None] | None = None,
 ) -> pa.Table:
     """Play shards side by side.
 
     Args:
-        engine: A loaded policy.
-        tokenizer: The policy's.
-        environment: Settings of the environment that is played.
-        agent: How observations become prompts and responses become actions.
-        sampling: How tokens are drawn.
-        max_context_tokens: Prompt and response together.
+        player: Who plays them.
+        job: Policy, environment and settings.
         shards: From `make_episodes`.
-        deadline_s: Wall-clock limit of each shard, from when it begins; None: no limit.
-        num_workers: Threads.
         on_shard: Called in this thread after each shard with the number of shards done and of all.
 
     Returns:
         Dataset `turns`, rows in shard order whatever order they end in. No shards: no rows.
 
     Raises:
-        TemplateError: If turns cannot be appended to the tokenizer's chat template.
         ConfigError: If no episode of a shard has room for even its first response.
-        EngineError: If a shard fails; the others stop at their next call of the engine. The message names the shard.
+        EngineError: If a shard fails; the others are stopped. The message names the shard.
     """
-    contexts = ContextBuilder(tokenizer, agent, sampling.max_response_tokens)
-    stop = Event()
-
-    def play_shard(episodes: Sequence[Episode]) -> pa.Table:
-        session = _StoppableSession(engine.session(sampling, contexts.stop_token_ids), stop)
-        try:
-            return play(
-                session, contexts, tokenizer, environment, agent, sampling, max_context_tokens, episodes, deadline_s
-            )
-        finally:
-            session.close()
-
-    with ThreadPoolExecutor(num_workers, thread_name_prefix="shard") as pool:
-        futures = {pool.submit(play_shard, episodes): index for index, episodes in enumerate(shards)}
+    with ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard") as pool:
+        futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
         tables = [TURNS.schema.empty_table() for _ in shards]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
@@ -121,27 +107,7 @@ def play_groups(
                     on_shard(done, len(shards))
         except BaseException:
             # Also on an interrupt from the keyboard: leaving the pool waits for its threads.
-            stop.set()
+            player.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return pa.concat_tables([TURNS.schema.empty_table(), *tables])
-
-
-class _StoppedError(EngineError):
-    """Another shard has failed, so this one need not go on."""
-
-
-class _StoppableSession:
-    """A session that refuses to generate once the rollout is being stopped."""
-
-    def __init__(self, session: RolloutSession, stop: Event) -> None:
-        self._session = session
-        self._stop = stop
-
-    def generate(self, requests: Sequence[Request]) -> list[Response]:
-        if self._stop.is_set():
-            raise _StoppedError("the rollout is being stopped")
-        return self._session.generate(requests)
-
-    def close(self) -> None:
-        self._session.close()

@@ -65,9 +65,9 @@ class TorchEngine:
             PolicyError: If the folder is not a policy: config, weights or tokenizer missing or damaged.
             EngineError: If a session is generating.
         """
-        if checkpoint_key == self._checkpoint_key:
-            return
         with self._lock, torch.inference_mode():
+            if checkpoint_key == self._checkpoint_key:
+                return
             if self._num_running:
                 raise EngineError(
                     f"checkpoint '{checkpoint_key}' cannot be loaded while {self._num_running} sessions generate"

@@ -34,17 +34,16 @@ def bare_seconds(config: StarPOConfig, store: Store, checkpoint: str, folder: Pa
     from ragen.learn.learner import UpdateContext
     from ragen.learn.torch_learner import TorchLearner
     from ragen.learn.trajectories import assemble
-    from ragen.policy.load import load_tokenizer
     from ragen.reward.compute import compute_rewards
-    from ragen.rollout.shards import make_episodes, play_groups
-    from ragen.rollout.torch_engine import TorchEngine
+    from ragen.rollout.job import RolloutJob
+    from ragen.rollout.shards import make_episodes, play_shards
+    from ragen.rollout.worker_pool import WorkerPool
 
     threads, sampling = Runtime().threads, config.rollout
     first = store.local_folder("checkpoint", checkpoint)
-    engine, learner = TorchEngine(num_threads=1), TorchLearner(config.update, num_threads=threads)
-    engine.load(first, checkpoint)
+    workers, learner = WorkerPool("torch", threads), TorchLearner(config.update, num_threads=threads)
+    policy = (first, checkpoint)
     learner.load(first, checkpoint, first)
-    tokenizer = load_tokenizer(first)
     excluded = make_panel(
         config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed
     ).excluded_digests
@@ -59,10 +58,8 @@ def bare_seconds(config: StarPOConfig, store: Store, checkpoint: str, folder: Pa
             for group in range(sampling.num_groups)
         ]
         shards = make_episodes(groups, sampling.group_size, sampling.shard_groups)
-        turns = play_groups(
-            engine, tokenizer, config.environment, config.agent, sampling, sampling.max_context_tokens, shards, None,
-            num_workers=threads,
-        )  # fmt: skip
+        job = RolloutJob(*policy, config.environment, config.agent, sampling, sampling.max_context_tokens)
+        turns = play_shards(workers, job, shards)
         rewards = compute_rewards(turns, config.reward)
         selection = select_groups(turns, rewards, config.filter)
         rollout_metrics(turns), reward_metrics(rewards, turns), filter_metrics(selection)
@@ -73,8 +70,8 @@ def bare_seconds(config: StarPOConfig, store: Store, checkpoint: str, folder: Pa
         learner.update(assemble(turns, rewards, selection), context)
         weights = folder / str(iteration)
         weights.mkdir()
-        learner.save(str(weights), f"bare-{iteration}")
-        engine.load(str(weights), f"bare-{iteration}")
+        policy = (str(weights), f"bare-{iteration}")
+        learner.save(*policy)
         seconds.append(time.perf_counter() - started)
     return seconds
 

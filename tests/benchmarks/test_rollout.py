@@ -22,9 +22,10 @@ from ragen.envs.sokoban import SokobanSettings
 from ragen.imitation import imitate
 from ragen.policy.load import load_policy
 from ragen.rollout.engine import Response
+from ragen.rollout.job import RolloutJob
 from ragen.rollout.loop import play
-from ragen.rollout.shards import make_episodes, play_groups
-from ragen.rollout.torch_engine import TorchEngine
+from ragen.rollout.shards import make_episodes, play_shards
+from ragen.rollout.worker_pool import WorkerPool
 from ragen.seeding import derive_seed
 
 NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 3
@@ -98,12 +99,11 @@ def test_five_times_the_tokens_of_transformers_generate(warm_started):
     name, agent, folder = warm_started
     model, tokenizer = load_policy(folder)
     contexts = ContextBuilder(tokenizer, agent, SAMPLING.max_response_tokens)
-    engine = TorchEngine(num_threads=1, device="cpu")
-    engine.load(folder, name)
+    workers = WorkerPool("torch", CORES)
+    job = RolloutJob(folder, name, ROOMS, agent, SAMPLING, MAX_CONTEXT_TOKENS)
 
     def by_engine():
-        shards = make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS // CORES)
-        return play_groups(engine, tokenizer, ROOMS, agent, SAMPLING, MAX_CONTEXT_TOKENS, shards, None, CORES)
+        return play_shards(workers, job, make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS // CORES))
 
     def by_generate(num_threads):
         (episodes,) = make_episodes(GROUPS, GROUP_SIZE, NUM_GROUPS)
@@ -128,7 +128,7 @@ def test_five_times_the_tokens_of_transformers_generate(warm_started):
     print(
         f"\n{name}: {turns.num_rows} turns, prompts of {statistics.mean(prompts):.0f} new tokens, responses of "
         f"{statistics.mean(lengths):.1f} (at most {max(lengths)})\n"
-        f"  torch engine, {CORES} sessions of 1 thread: {statistics.median(ours):,.0f} tokens/s\n"
+        f"  torch engine, {CORES} processes of 1 thread: {statistics.median(ours):,.0f} tokens/s\n"
         f"  transformers generate, best of 1 and {CORES} threads: {statistics.median(theirs):,.0f} tokens/s\n"
         f"  ratio {statistics.median(ratios):.1f} (of {', '.join(f'{ratio:.1f}' for ratio in sorted(ratios))}); "
         f"load {os.getloadavg()[0]:.1f} on {CORES} cores"

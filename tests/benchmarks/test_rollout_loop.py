@@ -12,7 +12,9 @@ from ragen.envs import make
 from ragen.envs.sokoban import SokobanSettings
 from ragen.policy.tokenizer import make_tokenizer
 from ragen.rollout.engine import Response
-from ragen.rollout.shards import make_episodes, play_groups
+from ragen.rollout.job import RolloutJob
+from ragen.rollout.local_player import LocalPlayer
+from ragen.rollout.shards import make_episodes, play_shards
 from ragen.seeding import derive_seed
 
 GENERATED_TOKENS_PER_S = 15_000  # about what the torch engine makes with the tiny policy, a thread
@@ -66,19 +68,21 @@ def stepping_s(turns) -> float:
 
 @pytest.mark.benchmark
 @pytest.mark.parametrize(("prompt", "limit"), [("state", 0.1), ("full", 0.2)])
-def test_loop_costs_a_small_share_of_generation(prompt, limit):
+def test_loop_costs_a_small_share_of_generation(prompt, limit, tmp_path):
     """The loop's own CPU time for 24 x 16 episodes, median of 5, against that of generating their responses.
 
     The tiny policy's own prompt is 'state'; with 'full' its tokenizer of few merges has thousands of bytes to cut up.
     """
     tokenizer = make_tokenizer()
     agent = AgentConfig(prompt=prompt, context="window" if prompt == "state" else "full")
+    tokenizer.save_pretrained(tmp_path)
+    job = RolloutJob(str(tmp_path), "none", COMPACT, agent, SamplingConfig(), 65536)
     shards = make_episodes(ITERATION, 16, 4)
     loop_times_s, environment_times_s = [], []
     for _ in range(5):
         engine = InstantEngine(tokenizer)
         started = time.process_time()
-        turns = play_groups(engine, tokenizer, COMPACT, agent, SamplingConfig(), 65536, shards, None, 1)
+        turns = play_shards(LocalPlayer(engine), job, shards)
         total_s = time.process_time() - started
         environment_times_s.append(stepping_s(turns))
         loop_times_s.append(total_s - environment_times_s[-1])

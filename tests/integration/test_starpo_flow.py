@@ -56,6 +56,14 @@ def test_a_second_store_gets_the_same_digests(finished: tuple[Path, str], tmp_pa
     assert digests(Store(str(tmp_path)), again) == digests(Store(str(folder)), run)
 
 
+def test_shards_played_by_worker_processes_give_the_same_digests(tmp_path: Path) -> None:
+    stores = [Store(str(tmp_path / name)) for name in ("one", "two")]
+    two_shards = {"rollout.shard_groups": 2, "iterations": 1}
+    runs = [starpo(preset("smoke", two_shards), preset="smoke", store=store.url) for store in stores]
+    first, second = (digests(store, run) for store, run in zip(stores, runs, strict=True))
+    assert first == second
+
+
 def test_runs_that_differ_in_the_filter_share_the_first_rollout(finished: tuple[Path, str]) -> None:
     folder, run = finished
     store = Store(str(folder))

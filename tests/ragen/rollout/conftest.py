@@ -116,6 +116,14 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return make_tokenizer()
 
 
+@pytest.fixture(scope="session")
+def tokenizer_folder(tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the tiny policy's tokenizer and nothing else."""
+    folder = str(tmp_path_factory.mktemp("tokenizer"))
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
 def corridor(monkeypatch: pytest.MonkeyPatch) -> type[CorridorSettings]:
     """Settings of the corridor, which is registered while the test runs."""

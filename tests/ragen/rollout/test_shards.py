@@ -9,7 +9,9 @@ from ragen import seeding
 from ragen.config.agent import AgentConfig
 from ragen.config.rollout import SamplingConfig
 from ragen.errors import ConfigError, EngineError
-from ragen.rollout.shards import make_episodes, play_groups
+from ragen.rollout.job import RolloutJob
+from ragen.rollout.local_player import LocalPlayer
+from ragen.rollout.shards import make_episodes, play_shards
 from schemas.datasets import TURNS
 from schemas.validate import validate
 
@@ -24,8 +26,9 @@ def script(name: str, turn: int) -> str:
     return (LEFT, RIGHT, "nonsense")[(len(name) * 7 + int(name[1]) + int(name[-1]) + turn) % 3]
 
 
-def run(engine, tokenizer, environment, shards, num_workers=2, on_shard=None):
-    return play_groups(engine, tokenizer, environment, AGENT, SAMPLING, 4096, shards, None, num_workers, on_shard)
+def run(engine, tokenizer_folder, environment, shards, num_workers=2, on_shard=None, max_context_tokens=4096):
+    job = RolloutJob(tokenizer_folder, "some-key", environment, AGENT, SAMPLING, max_context_tokens)
+    return play_shards(LocalPlayer(engine, num_workers), job, shards, on_shard)
 
 
 def test_groups_are_dealt_whole_and_in_order():
@@ -55,34 +58,34 @@ def test_seeds_do_not_depend_on_what_was_played_before_or_beside():
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
-def test_rows_do_not_depend_on_workers_or_on_who_is_first(tokenizer, corridor, scripted_engine, num_workers):
+def test_rows_do_not_depend_on_workers_or_on_who_is_first(tokenizer_folder, corridor, scripted_engine, num_workers):
     shards = make_episodes(GROUPS, 2, 1)
-    reference = run(scripted_engine(script), tokenizer, corridor(), shards, num_workers=1)
+    reference = run(scripted_engine(script), tokenizer_folder, corridor(), shards, num_workers=1)
 
     def overtaken(name: str, turn: int) -> str:
         time.sleep({"g0": 0.02, "g2": 0.01}.get(name[:2], 0.0))  # the first shard is the slowest
         return script(name, turn)
 
-    table = run(scripted_engine(overtaken), tokenizer, corridor(), shards, num_workers)
+    table = run(scripted_engine(overtaken), tokenizer_folder, corridor(), shards, num_workers)
     validate(table, "turns")
     assert table.equals(reference)
     assert list(dict.fromkeys(table["group_id"].to_pylist())) == [group_id for group_id, _ in GROUPS]
 
 
-def test_rows_do_not_depend_on_the_size_of_shards(tokenizer, corridor, scripted_engine):
+def test_rows_do_not_depend_on_the_size_of_shards(tokenizer_folder, corridor, scripted_engine):
     tables = [
-        run(scripted_engine(script), tokenizer, corridor(), make_episodes(GROUPS, 2, shard_groups))
+        run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 2, shard_groups))
         for shard_groups in (1, 2, 5)
     ]
     assert tables[0].combine_chunks().equals(tables[1].combine_chunks())
     assert tables[0].combine_chunks().equals(tables[2].combine_chunks())
 
 
-def test_progress_counts_shards_in_the_calling_thread(tokenizer, corridor, scripted_engine):
+def test_progress_counts_shards_in_the_calling_thread(tokenizer_folder, corridor, scripted_engine):
     calls = []
     run(
         scripted_engine(script),
-        tokenizer,
+        tokenizer_folder,
         corridor(),
         make_episodes(GROUPS, 1, 2),
         on_shard=lambda done, total: calls.append((done, total, threading.current_thread())),
@@ -90,12 +93,12 @@ def test_progress_counts_shards_in_the_calling_thread(tokenizer, corridor, scrip
     assert calls == [(done, 3, threading.main_thread()) for done in (1, 2, 3)]
 
 
-def test_no_shards_give_no_rows(tokenizer, corridor, scripted_engine):
-    table = run(scripted_engine(script), tokenizer, corridor(), [])
+def test_no_shards_give_no_rows(tokenizer_folder, corridor, scripted_engine):
+    table = run(scripted_engine(script), tokenizer_folder, corridor(), [])
     assert table.equals(TURNS.schema.empty_table())
 
 
-def test_failing_shard_stops_the_others_and_is_named(tokenizer, corridor, scripted_engine):
+def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor, scripted_engine):
     def failing(name: str, turn: int) -> str:
         if name.startswith("g2"):
             raise MemoryError("no room for the cache")
@@ -104,7 +107,7 @@ def test_failing_shard_stops_the_others_and_is_named(tokenizer, corridor, script
 
     engine = scripted_engine(failing)
     with pytest.raises(EngineError, match=r"rollout shard 3 of 5 \(groups g2 to g2\) failed: MemoryError: no room"):
-        run(engine, tokenizer, corridor(), make_episodes(GROUPS, 1, 1), num_workers=3)
+        run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=3)
     # Three shards had begun, and the failed one's thread may have begun a fourth; the others stopped soon after the
     # failure instead of playing their 5 turns, the last one never began, and all sessions were closed.
     assert len(engine.sessions) < 5
@@ -112,16 +115,14 @@ def test_failing_shard_stops_the_others_and_is_named(tokenizer, corridor, script
     assert all(session.is_closed for session in engine.sessions)
 
 
-def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokenizer, corridor, scripted_engine):
+def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokenizer_folder, corridor, scripted_engine):
     with pytest.raises(
         ConfigError, match=r"70 tokens needed, max_context_tokens = 69; raise rollout.max_context_tokens"
     ):
-        play_groups(
-            scripted_engine(script), tokenizer, corridor(), AGENT, SAMPLING, 69, make_episodes(GROUPS, 1, 1), None, 1
-        )
+        run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), max_context_tokens=69)
 
 
-def test_interrupt_stops_all_shards(tokenizer, corridor, scripted_engine):
+def test_interrupt_stops_all_shards(tokenizer_folder, corridor, scripted_engine):
     def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
@@ -131,7 +132,7 @@ def test_interrupt_stops_all_shards(tokenizer, corridor, scripted_engine):
 
     engine = scripted_engine(overtaken)
     with pytest.raises(KeyboardInterrupt):
-        run(engine, tokenizer, corridor(), make_episodes(GROUPS, 1, 1), num_workers=2, on_shard=interrupt)
+        run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=2, on_shard=interrupt)
     (slow,) = (session for session in engine.sessions if session.requests[0].sequence_id.startswith("g1"))
     assert slow.num_calls < 5
     assert all(session.is_closed for session in engine.sessions)

@@ -1,0 +1,75 @@
+"""Shards played in this process by one engine: its sessions run in threads."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from threading import Event
+
+import pyarrow as pa
+from transformers import PreTrainedTokenizerBase
+
+from ragen.agent.context import ContextBuilder
+from ragen.config.agent import AgentConfig
+from ragen.errors import EngineError
+from ragen.policy.load import load_tokenizer
+from ragen.rollout.engine import Request, Response, RolloutEngine, RolloutSession
+from ragen.rollout.episode import Episode
+from ragen.rollout.job import RolloutJob
+from ragen.rollout.loop import play
+
+
+class LocalPlayer:
+    """Implements `ragen.rollout.shards.ShardPlayer`; for one job, since what was stopped stays stopped."""
+
+    def __init__(self, engine: RolloutEngine, num_workers: int = 1) -> None:
+        """Take an engine into use; `play` brings it to the job's checkpoint."""
+        self.num_workers = num_workers
+        self._engine = engine
+        self._stop = Event()
+
+    def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        """See `ShardPlayer.play`."""
+        self._engine.load(job.folder, job.checkpoint_key)
+        tokenizer, contexts = _contexts(job.folder, job.agent, job.sampling.max_response_tokens)
+        session = _StoppableSession(self._engine.session(job.sampling, contexts.stop_token_ids), self._stop)
+        try:
+            return play(
+                session,
+                contexts,
+                tokenizer,
+                job.environment,
+                job.agent,
+                job.sampling,
+                job.max_context_tokens,
+                episodes,
+                job.deadline_s,
+            )
+        finally:
+            session.close()
+
+    def stop(self) -> None:
+        """See `ShardPlayer.stop`."""
+        self._stop.set()
+
+
+@lru_cache(maxsize=2)
+def _contexts(
+    folder: str, agent: AgentConfig, max_response_tokens: int
+) -> tuple[PreTrainedTokenizerBase, ContextBuilder]:
+    tokenizer = load_tokenizer(folder)
+    return tokenizer, ContextBuilder(tokenizer, agent, max_response_tokens)
+
+
+class _StoppableSession:
+    """A session that refuses to generate once the rollout is being stopped."""
+
+    def __init__(self, session: RolloutSession, stop: Event) -> None:
+        self._session = session
+        self._stop = stop
+
+    def generate(self, requests: Sequence[Request]) -> list[Response]:
+        if self._stop.is_set():
+            raise EngineError("another shard has failed, so this one was stopped")
+        return self._session.generate(requests)
+
+    def close(self) -> None:
+        self._session.close()

@@ -1,0 +1,89 @@
+"""A process that plays shards with an engine of its own on one CPU thread: `python -m ragen.rollout.worker ENGINE`.
+
+    request: job and episodes as JSON -> LocalPlayer -> answer: `turns` as an Arrow stream, or an error as JSON
+
+Messages are frames on standard input and output: a kind (1 byte), a length (8 bytes, little-endian), that many bytes.
+The process ends when its input does, so that no worker outlives the process that asked.
+"""
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import IO
+
+import pyarrow as pa
+
+from ragen.errors import StarPOError
+from ragen.rollout.episode import Episode
+from ragen.rollout.job import RolloutJob
+
+REQUEST, ROWS, FAILURE = b"Q", b"R", b"F"
+_HEADER = struct.Struct("<cQ")
+
+
+def write_frame(stream: IO[bytes], kind: bytes, payload: bytes | pa.Buffer) -> None:
+    """Send one message."""
+    stream.write(_HEADER.pack(kind, len(payload)))
+    stream.write(payload)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes]:
+    """Receive one message: its kind and its content.
+
+    Raises:
+        EOFError: If the other side is gone.
+    """
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        raise EOFError
+    kind, size = _HEADER.unpack(header)
+    payload = stream.read(size)
+    if len(payload) < size:
+        raise EOFError
+    return kind, payload
+
+
+def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:
+    """A shard as it is sent to a worker."""
+    return json.dumps({"job": job.to_json(), "episodes": [asdict(episode) for episode in episodes]}).encode()
+
+
+def serve(engine_name: str, requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Play what is asked until the requests end."""
+    from ragen.registry import ENGINES, load
+    from ragen.rollout.local_player import LocalPlayer
+
+    player = LocalPlayer(load(ENGINES, engine_name)(num_threads=1))
+    while True:
+        try:
+            _, payload = read_frame(requests)
+        except EOFError:
+            return
+        try:
+            request = json.loads(payload)
+            episodes = [Episode(**episode) for episode in request["episodes"]]
+            rows = player.play(RolloutJob.from_json(request["job"]), episodes)
+        except Exception as error:
+            # Errors of the library keep their type; of others the name is told.
+            kind = type(error).__name__
+            message = str(error) if isinstance(error, StarPOError) else f"{kind}: {error}"
+            write_frame(answers, FAILURE, json.dumps({"type": kind, "message": message}).encode())
+        else:
+            write_frame(answers, ROWS, _as_stream(rows))
+
+
+def _as_stream(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()
+
+
+if __name__ == "__main__":
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not end up among the answers
+    serve(sys.argv[1], sys.stdin.buffer, answers)
