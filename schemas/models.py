@@ -1,6 +1,6 @@
 """Pandera models of every dataset, made from its columns and its rules.
 
-datasets + rules -> row_model (batch by batch), across_model (all rows together) -> validate
+datasets + rules -> row_model (batch by batch), across_model (all rows together), or whole_model (both) -> validate
 """
 
 from functools import cache
@@ -42,16 +42,26 @@ def across_columns(kind: str) -> tuple[str, ...]:
 @cache
 def row_model(kind: str) -> DataFrameSchema:
     """Pandera model of a dataset's rows: exact columns in their order, types, and all row rules."""
-    dataset = DATASETS[kind]
-    types = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
-    columns = {c.name: Column(types[c.name], nullable=True) for c in dataset.columns}  # nulls: among the row rules
-    return DataFrameSchema(columns, checks=_check(row_rules(kind)), strict=True, ordered=True, name=kind)
+    return DataFrameSchema(_columns(kind), checks=_check(row_rules(kind)), strict=True, ordered=True, name=kind)
 
 
 @cache
 def across_model(kind: str) -> DataFrameSchema:
     """Pandera model of the columns in `across_columns`, of all rows together."""
     return DataFrameSchema(checks=_check(across_rules(kind)), name=kind)
+
+
+@cache
+def whole_model(kind: str) -> DataFrameSchema:
+    """Pandera model of a whole dataset: columns, row rules and across rules, in one pass."""
+    rules = (*row_rules(kind), *across_rules(kind))
+    return DataFrameSchema(_columns(kind), checks=_check(rules), strict=True, ordered=True, name=kind)
+
+
+def _columns(kind: str) -> dict[str, Column]:
+    dataset = DATASETS[kind]
+    types = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
+    return {c.name: Column(types[c.name], nullable=True) for c in dataset.columns}  # nulls: among the row rules
 
 
 def _check(rules: tuple[Rule, ...]) -> Check:

@@ -1,7 +1,8 @@
 """All rules of a dataset in one call, or batch by batch in bounded memory; one clear error.
 
 A stream is checked in one pass: row rules as batches go by, across rules at the end, on the few columns that they
-name. Those are kept of all rows, texts as numbers (about 40 bytes a row of `turns`), so rows may come in any order.
+name. Those are kept of all rows, texts as numbers (about 40 bytes a row of `turns`), so rows may come in any order. The
+last batch waits for `finish`: where it is the only one, all rules are checked at once.
 
     rows -> validate -> store      a violation -> ContractViolation(message, failure_cases)
 """
@@ -15,7 +16,7 @@ from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
 from schemas.datasets import DATASETS, Dataset
-from schemas.models import across_columns, across_model, across_rules, row_model, row_rules
+from schemas.models import across_columns, across_model, across_rules, row_model, row_rules, whole_model
 from schemas.rule import Rule
 
 FAILURE_CASES = pa.schema(
@@ -85,6 +86,7 @@ class Validator:
         self.kind = kind
         self._dataset = DATASETS[kind]
         self._num_rows = 0
+        self._waiting: tuple[int, pl.DataFrame] | None = None  # number of its first row, and the last batch
         self._kept: list[pl.DataFrame] = []
         self._failures: dict[str, _Failure] = {}
 
@@ -93,14 +95,12 @@ class Validator:
 
         Nullability flags and metadata of the batch's own schema do not matter: its values are looked at.
         """
+        self._check_rows()
         wrong = _schema_faults(batch.schema, self._dataset)
         for column, text, found in wrong:
             self._add((column,), text, 1, [(None, "", found)])
         if not wrong:
-            frame = pl.DataFrame(pl.from_arrow(batch))
-            self._check_model(row_model(self.kind), row_rules(self.kind), frame, self._num_rows)
-            texts = pl.col(pl.String).cast(pl.Categorical)
-            self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
+            self._waiting = (self._num_rows, pl.DataFrame(pl.from_arrow(batch)))
         self._num_rows += batch.num_rows
 
     def finish(self) -> None:
@@ -109,6 +109,9 @@ class Validator:
         Raises:
             ContractViolation: If any rule was broken in any batch.
         """
+        if not self._kept and not self._failures and self._waiting and self._obeys_all(self._waiting[1]):
+            return
+        self._check_rows()
         is_comparable = not any(failure.cases[0][0] is None for failure in self._failures.values())
         if self._kept and is_comparable:
             frame = pl.concat(self._kept)
@@ -118,6 +121,23 @@ class Validator:
             failures = list(self._failures.values())
             message = _message(self._dataset, failures, self._num_rows)
             raise ContractViolation(self.kind, message, _failure_cases(self.kind, failures))
+
+    def _obeys_all(self, frame: pl.DataFrame) -> bool:
+        try:
+            whole_model(self.kind).validate(frame, lazy=True)
+        except SchemaErrors:
+            return False
+        return True
+
+    def _check_rows(self) -> None:
+        """Check the row rules of the batch that waits."""
+        if self._waiting is None:
+            return
+        first_row, frame = self._waiting
+        self._waiting = None
+        self._check_model(row_model(self.kind), row_rules(self.kind), frame, first_row)
+        texts = pl.col(pl.String).cast(pl.Categorical)
+        self._kept.append(frame.select(across_columns(self.kind)).with_columns(texts))
 
     def _check_model(self, model: DataFrameSchema, rules: Sequence[Rule], frame: pl.DataFrame, first_row: int) -> None:
         try:
