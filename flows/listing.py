@@ -1,7 +1,6 @@
 """Tables of runs, iterations, trajectories, presets and environments; the same facts as JSON for machines."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pyarrow.compute as pc
@@ -13,9 +12,6 @@ from ragen.errors import ArtifactMissingError, ConfigError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
 
-STALE_AFTER_S = 120.0
-"""A run that has not been heard of for this long while 'running' was interrupted."""
-
 
 def print_runs(store: Store, as_json: bool) -> None:
     """All runs, newest first."""
@@ -24,7 +20,7 @@ def print_runs(store: Store, as_json: bool) -> None:
         rows = [
             {name: value for name, value in row.items() if name not in ("flow", "created", "store")} for row in rows
         ]
-    _print(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
+    print_rows(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
 
 
 def print_run(store: Store, run: str, as_json: bool) -> None:
@@ -35,17 +31,17 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
         for iteration, stages in store.runs.iterations(run).items()
     ]
     if as_json:
-        _print_json({**_run_facts(store, record), "config": record.config, "per_iteration": rows})
+        print_json({**_run_facts(store, record), "config": record.config, "per_iteration": rows})
         return
-    _print([_run_facts(store, record)], False, run, "")
-    _print(rows, False, "iterations", "no iteration yet")
+    print_rows([_run_facts(store, record)], False, run, "")
+    print_rows(rows, False, "iterations", "no iteration yet")
 
 
 def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> None:
     """An iteration: where its artifacts are, its metrics, and what the filter did with each group."""
     stages = _stages(store, run, iteration)
     artifacts = [
-        {"stage": stage, "kind": kind, "key": key, "rows": store.manifest(kind, key).num_rows}
+        {"stage": stage, "kind": kind, "key": key, "rows": _num_rows(store, kind, key)}
         for stage, keys in stages.items()
         for kind, key in keys.items()
     ]
@@ -55,11 +51,11 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
         columns = ["group_id", "score", "rank", "kept", "success_rate", "return_mean", "reason"]
         groups = store.read_table("selection", stages["variance_filter"]["selection"], columns=columns).to_pylist()
     if as_json:
-        _print_json({"run": run, "iteration": iteration, "artifacts": artifacts, "metrics": metrics, "groups": groups})
+        print_json({"run": run, "iteration": iteration, "artifacts": artifacts, "metrics": metrics, "groups": groups})
         return
-    _print(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
-    _print(metrics, False, "metrics", "no metrics")
-    _print(groups, False, "groups", "no filter in this iteration")
+    print_rows(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
+    print_rows(metrics, False, "metrics", "no metrics")
+    print_rows(groups, False, "groups", "no filter in this iteration")
 
 
 def print_trajectory(store: Store, run: str, iteration: int, trajectory: str, as_json: bool) -> None:
@@ -77,7 +73,7 @@ def print_trajectory(store: Store, run: str, iteration: int, trajectory: str, as
         )
     rows = chosen.to_pylist()
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     console = Console()
     for row in rows:
@@ -101,7 +97,7 @@ def print_presets(as_json: bool) -> None:
         comment = (FOLDER / f"{name}.toml").read_text().splitlines()[0].removeprefix("# ")
         rows.append({"preset": name, "environment": config.environment.type, "policy": config.policy.type,
                      "iterations": config.iterations, "about": comment})  # fmt: skip
-    _print(rows, as_json, "presets", "")
+    print_rows(rows, as_json, "presets", "")
 
 
 def print_environments(check: bool, as_json: bool) -> None:
@@ -115,7 +111,7 @@ def print_environments(check: bool, as_json: bool) -> None:
         if check:
             row["findings"] = [str(finding) for finding in check_environment(variant.settings)]
         rows.append(row)
-    _print(rows, as_json, "environments", "")
+    print_rows(rows, as_json, "environments", "")
 
 
 def success_line(store: Store, run: str) -> str:
@@ -150,7 +146,7 @@ def _run_facts(store: Store, run: Run) -> dict[str, Any]:
     curve = evaluation_curve(store, run)
     state = store.runs.state(run.name)
     status: str = state.status if state else "unknown"
-    if state and status == "running" and (datetime.now(UTC) - state.heartbeat).total_seconds() > STALE_AFTER_S:
+    if status == "running" and not store.runs.is_running(run.name):
         status = "interrupted"
     return {
         "run": run.name,
@@ -184,6 +180,10 @@ def _iteration_facts(store: Store, iteration: int, stages: StageKeys) -> dict[st
     }
 
 
+def _num_rows(store: Store, kind: str, key: str) -> int | None:
+    return (store.dropped(kind, key) or store.manifest(kind, key)).num_rows
+
+
 def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
     found: dict[str, float] = {}
     for keys in stages.values():
@@ -202,9 +202,17 @@ def _stages(store: Store, run: str, iteration: int) -> StageKeys:
     return iterations[iteration]
 
 
-def _print(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
+def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
+    """Rows of the same columns as a table, or as JSON.
+
+    Args:
+        rows: What to show.
+        as_json: As JSON.
+        title: Above the table.
+        nothing: What to say where there is no row.
+    """
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     console = Console()
     if not rows:
@@ -234,5 +242,6 @@ def _plain(text: str) -> Any:
     return Text("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text))
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """A value of JSON's types, for machines."""
     print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201

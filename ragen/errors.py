@@ -48,9 +48,16 @@ class ArtifactMissingError(StoreError):
 class ArtifactDamagedError(StoreError):
     """An artifact is there, but its bytes or its manifest are not what was written."""
 
+    what: str = ""
+    """What is wrong with it, in a few words, for tables; empty where only the message says it."""
+
 
 class DataError(StarPOError):
     """A dataset violates its contract; the failing data are in quarantine."""
+
+
+class QueryError(StarPOError):
+    """A question in SQL is malformed, would write, or would reach beyond the views."""
 
 
 class NothingKeptError(StarPOError):

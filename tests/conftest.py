@@ -1,8 +1,16 @@
 """Shared by all tests: one thread each (two cores, two workers), no network, nothing outside the test's own folders."""
 
 import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from ragen.store import Store
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["RAGEN_WANDB_MODE"] = "disabled"
@@ -16,3 +24,49 @@ os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+@pytest.fixture
+def make_run() -> Callable[..., list[tuple[str, str]]]:
+    """Put a run into a store as training does, without training: `make_run(store, name, iterations=2, keep=0.5)`.
+
+    Every stage has its own artifacts with real keys, chained through their inputs; runs that differ in `keep` share the
+    first checkpoint, rollout and rewards. Returns the (kind, key) of all that the run's records name.
+    """
+    return _make_run
+
+
+def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5) -> list[tuple[str, str]]:
+    from ragen.store.keys import stage_key
+    from schemas.examples import example
+    from schemas.manifest import Stage
+
+    made: list[tuple[str, str]] = []
+
+    def put(iteration: int, stage: str, settings: dict[str, Any], inputs: dict[str, str], *kinds: str) -> str:
+        made_by = Stage(name=stage, version=1)
+        work = {"key": stage_key(made_by, settings, inputs, 0), "stage": made_by, "settings": settings}
+        for kind in kinds:
+            if kind != "checkpoint":
+                store.put_table(kind, example(kind), **work, inputs=inputs, seed=0)
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "deep").mkdir()
+                Path(folder, "deep", "config.json").write_text(f"{stage} {iteration}")
+                Path(folder, "model.safetensors").write_bytes(str(work["key"]).encode() * 100)
+                store.put_folder(kind, folder, **work, inputs=inputs, seed=0)
+        key = str(work["key"])
+        store.runs.record_stage(name, iteration, stage, dict.fromkeys(kinds, key))
+        made.extend((kind, key) for kind in kinds)
+        return key
+
+    store.runs.create(name, flow="starpo", preset="smoke", config={"environment": {"type": "sokoban"}, "keep": keep})
+    first = checkpoint = put(0, "warm_start", {}, {}, "checkpoint")
+    for number in range(iterations):
+        turns = put(number, "rollout", {"iteration": number}, {"checkpoint": checkpoint}, "turns")
+        rewards = put(number, "reward", {}, {"turns": turns}, "rewards")
+        selection = put(number, "variance_filter", {"keep": keep}, {"turns": turns, "rewards": rewards}, "selection")
+        data = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection}
+        checkpoint = put(number, "update", {}, {**data, "reference": first}, "samples", "metrics", "checkpoint")
+    store.runs.set_state(name, "completed", "completed")
+    return made

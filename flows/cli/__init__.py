@@ -8,7 +8,18 @@ from ragen.errors import StarPOError
 
 __all__ = ["app", "main"]
 
-for _module in ("training", "inspection", "catalogue"):  # in the order of `ragen --help`
+for _module in (
+    "training",
+    "inspection",
+    "verify",
+    "replay",
+    "checkpoint",
+    "online_k",
+    "ablation",
+    "store",
+    "audit",
+    "catalogue",
+):  # in the order of `ragen --help`
     importlib.import_module(f"flows.cli.{_module}")
 
 

@@ -3,9 +3,17 @@
 keys          canonical JSON; the key of a stage's work
 location      the one place that touches a file system: read, replace, create once; retries, errors, scrubbed addresses
 artifacts     immutable folders with a manifest: stage, commit once, verify, fetch
+ranges        a remote file of which readers fetch the ranges they want
 datasets      Parquet files of a dataset: streamed, validated, digested
 quarantine    datasets that break their contract, kept whole with the reasons
 runs          names for people: a run's configuration, its stages' keys, its state
+leases        one process works on a run at a time, and a killed one is succeeded
+inventory     what lies in a store, by listing it
+reachability  which artifacts a run needs: those it names and all they were made from
+retention     what no run needs goes, and what killed writers left
+usage         numbers and bytes by kind and by run
+integrity     everything hashed again where it lies
+copying       a run with everything it needs, to another store
 provenance    versions, hardware, threads, time: what a manifest says about where it was made
 store         `Store`: all of it behind one door
 """

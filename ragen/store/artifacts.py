@@ -5,6 +5,9 @@ such rename: there every attempt writes its files under a name of its own, and t
 there is none, makes them the artifact. Either way: no manifest, no artifact; of several writers one wins and the
 others take its result; a killed writer leaves nothing visible.
 
+An artifact that can be made again may be dropped: its files go, and its manifest stays as `dropped.json`, which says
+what it was and proves what is made in its place.
+
     Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.local_folder -> verified files
 """
 
@@ -18,16 +21,21 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store.location import Location, sync
+from ragen.store.ranges import RangeFile
 from schemas.manifest import FORMAT_VERSION, MANIFEST_NAME, FileEntry, Manifest
 
+DROPPED_NAME = "dropped.json"
+"""The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_RESERVED = ("tmp", "runs", "quarantine")
+_RESERVED = ("tmp", "runs", "quarantine", "ablations")
 _VERIFIED: set[tuple[str, str]] = set()
 """(folder, manifest digest) of what this process has verified; files are hashed once a process and artifact."""
 
@@ -59,27 +67,75 @@ class Artifacts:
         try:
             text = self._location.read(path)
         except FileNotFoundError as error:
+            if self.dropped(kind, key) is not None:
+                raise ArtifactMissingError(
+                    f"the artifact {kind}/{key} was dropped from the store {self._location.name}: its manifest is kept."
+                    "\nMake it again from its inputs: `ragen checkpoint RUN --iteration N` does so for a checkpoint."
+                ) from error
             raise ArtifactMissingError(
                 f"no artifact {kind}/{key} in the store {self._location.name}: there is no {MANIFEST_NAME}.\n"
                 "Run the flow that makes it again, or check the store's address and the key."
             ) from error
+        return self._parsed(kind, key, MANIFEST_NAME, text)
+
+    def dropped(self, kind: str, key: str) -> Manifest | None:
+        """The manifest of an artifact that was dropped; None: it is there, or it never was.
+
+        Raises:
+            ArtifactDamagedError: If that manifest is not what was written.
+        """
+        if self.has(kind, key):
+            return None
+        try:
+            text = self._location.read(_path(kind, key, DROPPED_NAME))
+        except FileNotFoundError:
+            return None
+        return self._parsed(kind, key, DROPPED_NAME, text)
+
+    def drop(self, kind: str, key: str) -> Manifest:
+        """Delete an artifact's files and keep its manifest as `dropped.json`.
+
+        The manifest is kept before anything is deleted, and stops counting before the files go: a killed process leaves
+        the whole artifact, or none and some files of it, which dropping it again removes.
+
+        Raises:
+            ArtifactMissingError: If it is not there, and was not dropped either.
+        """
+        manifest = self.dropped(kind, key)
+        if manifest is None:
+            manifest = self.manifest(kind, key)
+            self._location.replace(_path(kind, key, DROPPED_NAME), _text(manifest).encode())
+            if self._location.local is not None:
+                folder = self._location.local / kind / key
+                sync(folder / DROPPED_NAME)
+                sync(folder)
+            self._location.delete([_manifest_path(kind, key)])
+        if set(self._location.names(f"{kind}/{key}")) - {DROPPED_NAME}:
+            self._location.delete(_path(kind, key, entry.path) for entry in manifest.files)
+            self._location.remove_empty(f"{kind}/{key}")
+        if self._location.local is None:
+            shutil.rmtree(_cache_folder() / manifest.manifest_digest, ignore_errors=True)
+        return manifest
+
+    def _parsed(self, kind: str, key: str, name: str, text: bytes) -> Manifest:
         try:
             manifest = Manifest.model_validate_json(text)
         except ValidationError as error:
             fault = error.errors()[0]
             place = ".".join(map(str, fault["loc"]))
-            raise self.damaged(
-                kind, key, f"{MANIFEST_NAME} cannot be read ({place or 'JSON'}: {fault['msg']})"
-            ) from error
+            raise self.damaged(kind, key, f"{name} cannot be read ({place or 'JSON'}: {fault['msg']})") from error
         if manifest.format_version > FORMAT_VERSION:
             raise StoreError(
                 f"the manifest of {kind}/{key} has format {manifest.format_version}, this release reads up to "
                 f"{FORMAT_VERSION}: it was written by a newer release; use that one"
             )
         if not manifest.is_intact:
-            raise self.damaged(kind, key, f"{MANIFEST_NAME} was changed after it was written (its own digest differs)")
+            raise self.damaged(kind, key, f"{name} was changed after it was written (its own digest differs)")
         if (manifest.kind, manifest.key) != (kind, key):
             raise self.damaged(kind, key, f"its manifest is that of {manifest.kind}/{manifest.key}")
+        for place in (place for entry in manifest.files for place in (entry.name, entry.path)):
+            if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts:
+                raise self.damaged(kind, key, f"its manifest names a file outside its folder: {place!r}")
         return manifest
 
     @contextmanager
@@ -115,6 +171,92 @@ class Artifacts:
             return self._commit_remote(folder, manifest, entries)
         return self._commit_local(folder, self._location.local, manifest, entries)
 
+    def faults(self, manifest: Manifest) -> list[str]:
+        """What differs from what was written: every file is read and hashed where it lies, whatever was read before.
+
+        Returns:
+            A sentence for each file that is missing or whose bytes are others; empty for a sound artifact.
+        """
+        found = []
+        for entry in manifest.files:
+            try:
+                digest = self._location.digest(f"{manifest.kind}/{manifest.key}/{entry.path}")
+            except FileNotFoundError:
+                found.append(f"the file {entry.name} is missing")
+            else:
+                found += _differences(entry, *digest)
+        return found
+
+    def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:
+        """Make an artifact of another store one of this store too; what is there already stays.
+
+        The bytes are verified as they are read, and again, where they came to lie, before the manifest makes them an
+        artifact. The copy's manifest differs in the files' paths alone.
+
+        Returns:
+            The manifest in this store: of the copy, or of an artifact that was there first.
+
+        Raises:
+            ArtifactDamagedError: If the source's files are not what was written.
+            StoreError: If this store cannot be written, or does not keep what it is given.
+        """
+        entries = [entry.model_copy(update={"path": entry.name}) for entry in manifest.files]
+        if self._location.local is None and source._location.local is not None:
+            folder = source._location.local / manifest.kind / manifest.key
+            source._verify(folder, manifest)
+            return self._commit_remote(folder, manifest, entries, should_check=True)
+        with self.stage() as folder:
+            source._download(manifest, folder)
+            if self._location.local is None:
+                return self._commit_remote(folder, manifest, entries, should_check=True)
+            return self._commit_local(folder, self._location.local, manifest, entries)
+
+    def parts(self, manifest: Manifest) -> list[Path | RangeFile]:
+        """The artifact's files where they lie, to be read in part; nothing is hashed.
+
+        Raises:
+            ArtifactDamagedError: If a local file is missing, or has another size than was written. (A remote file is
+                not looked at before it is read.)
+        """
+        folder = f"{manifest.kind}/{manifest.key}"
+        if self._location.local is None:
+            return [
+                RangeFile(partial(self._location.read_range, f"{folder}/{entry.path}"), entry.size_bytes)
+                for entry in manifest.files
+            ]
+        files: list[Path | RangeFile] = []
+        for entry in manifest.files:
+            file = self._location.local / folder / entry.path
+            try:
+                size_bytes = file.stat().st_size
+            except FileNotFoundError as error:
+                raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
+            if size_bytes != entry.size_bytes:
+                what = f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"
+                raise self.damaged(manifest.kind, manifest.key, what)
+            files.append(file)
+        return files
+
+    def read_file(self, manifest: Manifest, name: str) -> bytes:
+        """One file of an artifact, verified; the others are neither fetched nor hashed.
+
+        Raises:
+            ArtifactMissingError: If the artifact has no such file.
+            ArtifactDamagedError: If the file is missing, or its bytes are not those that were written.
+        """
+        kind, key = manifest.kind, manifest.key
+        entry = next((entry for entry in manifest.files if entry.name == name), None)
+        if entry is None:
+            names = ", ".join(entry.name for entry in manifest.files)
+            raise ArtifactMissingError(f"{kind}/{key} has no file {name}; it has: {names}")
+        try:
+            data = self._location.read(f"{kind}/{key}/{entry.path}")
+        except FileNotFoundError as error:
+            raise self.damaged(kind, key, f"the file {name} is missing") from error
+        for what in _differences(entry, hashlib.sha256(data).hexdigest(), len(data)):
+            raise self.damaged(kind, key, what)
+        return data
+
     def local_folder(self, manifest: Manifest) -> Path:
         """A folder on this machine with the artifact's files under their own names, verified.
 
@@ -139,11 +281,13 @@ class Artifacts:
 
     def damaged(self, kind: str, key: str, what: str) -> ArtifactDamagedError:
         """The error to raise for an artifact that is not what was written."""
-        return ArtifactDamagedError(
+        error = ArtifactDamagedError(
             f"the artifact {kind}/{key} in {self._location.name} is damaged: {what}.\n"
             f"Restore it from a copy, or delete {self._location.name.rstrip('/')}/{kind}/{key} "
             "and run the flow again: it is made anew from its inputs."
         )
+        error.what = what
+        return error
 
     def _commit_local(self, folder: Path, root: Path, manifest: Manifest, entries: list[FileEntry]) -> Manifest:
         manifest = manifest.model_copy(update={"files": tuple(entries)}).sealed()
@@ -154,6 +298,7 @@ class Artifacts:
         sync(folder)
         final = root / manifest.kind / manifest.key
         final.parent.mkdir(parents=True, exist_ok=True)
+        aside = None
         for _ in range(2):
             try:
                 os.rename(folder, final)  # noqa: PTH104 (refuses a folder that is not empty, which is the point)
@@ -162,26 +307,39 @@ class Artifacts:
                     raise
                 if (final / MANIFEST_NAME).exists():
                     return self._take_winner(manifest)
-                self._set_aside(final, root)
+                aside = self._set_aside(final, root)
             else:
                 sync(final.parent)
+                if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
+                    shutil.rmtree(aside, ignore_errors=True)
                 return manifest
         raise StoreError(f"{final} cannot be written: something else keeps making it; see what else uses this store")
 
-    def _set_aside(self, final: Path, root: Path) -> None:
+    def _set_aside(self, final: Path, root: Path) -> Path:
         """A folder without a manifest is no artifact: put it out of the way, without losing it."""
         aside = root / "tmp" / f"incomplete-{final.parent.name}-{final.name}-{uuid.uuid4().hex}"
-        _log.warning("%s has no %s and so is no artifact; moved to %s", final, MANIFEST_NAME, aside)
+        if not (final / DROPPED_NAME).exists():
+            _log.warning("%s has no %s and so is no artifact; moved to %s", final, MANIFEST_NAME, aside)
         os.rename(final, aside)  # noqa: PTH104
+        return aside
 
-    def _commit_remote(self, folder: Path, manifest: Manifest, entries: list[FileEntry]) -> Manifest:
+    def _commit_remote(
+        self, folder: Path, manifest: Manifest, entries: list[FileEntry], *, should_check: bool = False
+    ) -> Manifest:
         attempt = uuid.uuid4().hex[:12]
         entries = [entry.model_copy(update={"path": f"{attempt}/{entry.name}"}) for entry in entries]
         manifest = manifest.model_copy(update={"files": tuple(entries)}).sealed()
         prefix = f"{manifest.kind}/{manifest.key}"
         for entry in entries:
             self._location.upload(folder / entry.name, f"{prefix}/{entry.path}")
+        if should_check and (faults := self.faults(manifest)):
+            self._location.delete(f"{prefix}/{entry.path}" for entry in entries)
+            raise StoreError(
+                f"{self._location.name.rstrip('/')}/{prefix} was not kept as it was sent: {faults[0]}; it was removed "
+                "again. Run the same command again: what has arrived is not sent twice"
+            )
         if self._location.create(f"{prefix}/{MANIFEST_NAME}", _text(manifest).encode()):
+            self._location.delete([f"{prefix}/{DROPPED_NAME}"])
             return manifest
         winner = self._take_winner(manifest)
         if winner.files != manifest.files:  # equal after a put whose answer was lost: then the winner is this attempt
@@ -208,11 +366,7 @@ class Artifacts:
                 raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
             except OSError as error:
                 raise self._location.failure("read", f"{manifest.kind}/{manifest.key}/{entry.name}", error) from error
-            if found.size_bytes != entry.size_bytes:
-                what = f"{entry.name} has {found.size_bytes} bytes, {entry.size_bytes} were written"
-                raise self.damaged(manifest.kind, manifest.key, what)
-            if found.sha256 != entry.sha256:
-                what = f"the bytes of {entry.name} are not those that were written (sha256 differs)"
+            for what in _differences(entry, found.sha256, found.size_bytes):
                 raise self.damaged(manifest.kind, manifest.key, what)
         _VERIFIED.add((str(folder), manifest.manifest_digest))
 
@@ -220,14 +374,7 @@ class Artifacts:
         folder.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix="part-", dir=folder.parent))
         try:
-            for entry in manifest.files:
-                target = part / entry.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    self._location.download(f"{manifest.kind}/{manifest.key}/{entry.path}", target)
-                except FileNotFoundError as error:
-                    raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
-            self._verify(part, manifest)
+            self._download(manifest, part)
             try:
                 part.rename(folder)
             except OSError:
@@ -236,6 +383,17 @@ class Artifacts:
             self._verify(folder, manifest)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+
+    def _download(self, manifest: Manifest, folder: Path) -> None:
+        """The artifact's files under their own names in a local folder, verified there."""
+        for entry in manifest.files:
+            target = folder / entry.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._location.download(f"{manifest.kind}/{manifest.key}/{entry.path}", target)
+            except FileNotFoundError as error:
+                raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
+        self._verify(folder, manifest)
 
 
 def checked_name(name: str, what: str) -> str:
@@ -253,7 +411,19 @@ def checked_name(name: str, what: str) -> str:
 
 
 def _manifest_path(kind: str, key: str) -> str:
-    return f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}/{MANIFEST_NAME}"
+    return _path(kind, key, MANIFEST_NAME)
+
+
+def _path(kind: str, key: str, name: str) -> str:
+    return f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}/{name}"
+
+
+def _differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
+    if size_bytes != entry.size_bytes:
+        return [f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"]
+    if sha256 != entry.sha256:
+        return [f"the bytes of {entry.name} are not those that were written (sha256 differs)"]
+    return []
 
 
 def _entry(file: Path, folder: Path) -> FileEntry:

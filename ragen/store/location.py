@@ -6,13 +6,16 @@ calls have short time-outs and are repeated a few times; credentials never enter
 """
 
 import errno
+import hashlib
 import os
 import re
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import fsspec
@@ -27,7 +30,12 @@ NUM_ATTEMPTS = 3
 """Tries of a remote call, the first included."""
 BACKOFF_S = 0.25
 """Pause before the second try; doubled before each further one."""
+NUM_REQUESTS = 16
+"""Small files asked for at once: on object storage they cost waiting, not work."""
+NUM_TRANSFERS = 8
+"""Files read or written whole at once."""
 
+_BLOCK_BYTES = 8 * 2**20
 _S3_OPTIONS = {
     "config_kwargs": {
         "connect_timeout": CONNECT_TIMEOUT_S,
@@ -38,6 +46,18 @@ _S3_OPTIONS = {
 _LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, order=True)
+class StoredFile:
+    """A file, as a listing shows it."""
+
+    path: str
+    """Relative to the location."""
+    size_bytes: int
+    """Its size."""
+    modified: datetime
+    """When it was last written, in UTC, by the clock of whoever keeps it; now, where that is not told."""
 
 
 class Location:
@@ -107,6 +127,43 @@ class Location:
             return []
         return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
+    def files(self, folder: str) -> list[StoredFile]:
+        """All files in a folder and below it, by path; empty where there is none. Links are not followed."""
+        try:
+            if self.local is not None:
+                return self._attempt("list", folder, lambda place: _local_files(Path(place), Path(self._root)))
+            found = self._attempt("list", folder, lambda place: self._fs.find(place, detail=True))
+        except FileNotFoundError:
+            return []
+        start = len(self._root.lstrip("/")) + 1
+        paths = {name.lstrip("/")[start:]: info for name, info in found.items()}
+        return sorted(StoredFile(path, info["size"], _modified(info)) for path, info in paths.items())
+
+    def modified(self, folder: str) -> datetime | None:
+        """When a local folder's list of names last changed, in UTC; None: there is none, or storage has no folders."""
+        if self.local is None:
+            return None
+        try:
+            return datetime.fromtimestamp((self.local / folder).lstat().st_mtime, UTC)
+        except FileNotFoundError:
+            return None
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes of a file from `start` to before `end`, or fewer where it ends earlier.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        return self._attempt("read", path, lambda place: self._fs.cat_file(place, start=start, end=end))
+
+    def digest(self, path: str) -> tuple[str, int]:
+        """SHA-256 (64 hex digits) and size in bytes of a file, read whole in bounded memory.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        return self._attempt("read", path, self._digest)
+
     def upload(self, file: Path, path: str) -> None:
         """Copy a local file here."""
         self._attempt("write", path, lambda place: self._fs.put_file(str(file), place))
@@ -127,11 +184,46 @@ class Location:
             except FileNotFoundError:
                 continue
 
+    def move(self, folder: str, target: str) -> bool:
+        """Rename a folder of a local store in one step.
+
+        Returns:
+            False: it is not there, or something is at the target; nothing was changed.
+        """
+        assert self.local is not None, "storage without folders cannot move them"
+        try:
+            (self.local / target).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(self.local / folder, self.local / target)  # noqa: PTH104 (refuses a folder that is not empty)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise self.failure("delete", folder, error) from error
+        return True
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder and the folders in it, as far as there is no file in them. Remote storage has no folders."""
+        if self.local is None:
+            return
+        for place, _, _ in os.walk(self.local / folder, topdown=False):
+            try:
+                os.rmdir(place)  # noqa: PTH106 (refuses a folder with something in it, which is the point)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise self.failure("delete", folder, error) from error
+
     def failure(self, verb: str, path: str, error: Exception) -> StoreError:
         """The error to raise where something at `path` could not be done."""
         place = f"{self.name.rstrip('/')}/{path}"
         detail = _without_credentials(f"{type(error).__name__}: {error}")
         return StoreError(f"cannot {verb} {place}: {detail}\n{self._advice(error)}")
+
+    def _digest(self, place: str) -> tuple[str, int]:
+        sha256, size_bytes = hashlib.sha256(), 0
+        with self._fs.open(place, "rb", block_size=_BLOCK_BYTES) as stream:
+            while block := stream.read(_BLOCK_BYTES):
+                sha256.update(block)
+                size_bytes += len(block)
+        return sha256.hexdigest(), size_bytes
 
     def _create(self, place: str, data: bytes) -> bool:
         try:
@@ -198,6 +290,30 @@ def _replace_local(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _local_files(folder: Path, root: Path) -> list[StoredFile]:
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):  # gone since its parent was listed
+            raise error
+
+    files = []
+    for place, _, names in os.walk(folder, onerror=fail):
+        for path in (Path(place, name) for name in names):
+            try:
+                status = path.lstat()
+            except FileNotFoundError:
+                continue
+            modified = datetime.fromtimestamp(status.st_mtime, UTC)
+            files.append(StoredFile(path.relative_to(root).as_posix(), status.st_size, modified))
+    return sorted(files)
+
+
+def _modified(info: dict[str, Any]) -> datetime:
+    found = next((info[name] for name in ("LastModified", "mtime", "modified", "created") if info.get(name)), None)
+    if isinstance(found, datetime):
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(found, UTC) if isinstance(found, int | float) else datetime.now(UTC)
 
 
 def _is_storage_error(error: Exception) -> bool:

@@ -3,23 +3,26 @@
     <store>/runs/<run>/run.json                 flow, preset, resolved configuration, when it was made
     <store>/runs/<run>/iterations/00012.json    stage -> {kind: key}
     <store>/runs/<run>/state.json               running | completed | failed, heartbeat, message, metrics
+    <store>/runs/<run>/leases/000001.json       who is at work on it; see `ragen.store.leases`
 
 Nothing here decides what is computed: that follows from keys alone. Every file is replaced in one step. A run is
-written by one process at a time (its flow's), by any number of its threads; anyone may read it meanwhile.
+written by one process at a time (its flow's, which holds the run's lease), by any number of its threads; anyone may
+read it meanwhile.
 """
 
 import difflib
 import json
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from ragen.errors import ArtifactDamagedError, StoreError
 from ragen.store.artifacts import checked_name
 from ragen.store.keys import as_json, canonical_json
+from ragen.store.leases import Lease, is_held
 from ragen.store.location import Location
 
 RunStatus = Literal["running", "completed", "failed"]
@@ -47,6 +50,8 @@ class Run(_Record):
     """When, in UTC."""
     config: dict[str, Any]
     """The resolved configuration, as JSON."""
+    parameters: dict[str, Any] = {}
+    """What else the flow was given, such as a replay's base run and range; as JSON."""
 
 
 class RunState(_Record):
@@ -65,6 +70,11 @@ class RunState(_Record):
 StageKeys = dict[str, dict[str, str]]
 """Stage -> {kind: key}."""
 
+STALE_AFTER = timedelta(minutes=2)
+"""A run that is 'running' and was not heard of for this long was interrupted."""
+
+_STAGE_KEYS = TypeAdapter(StageKeys)
+
 
 class Runs:
     """The runs of one store."""
@@ -72,7 +82,15 @@ class Runs:
     def __init__(self, location: Location) -> None:
         self._location = location
 
-    def create(self, run: str, *, flow: str, preset: str | None, config: Mapping[str, Any]) -> Run:
+    def create(
+        self,
+        run: str,
+        *,
+        flow: str,
+        preset: str | None,
+        config: Mapping[str, Any],
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Run:
         """Begin a run, or take it up again: the same name with the same configuration is the same run.
 
         Args:
@@ -80,9 +98,11 @@ class Runs:
             flow: Name of the flow.
             preset: Name of the preset, for people; it may differ when a run is taken up again.
             config: The resolved configuration, as JSON.
+            parameters: What else the flow was given, as JSON. None: nothing.
 
         Raises:
-            StoreError: If the name is taken by a run of another flow or configuration; the message says what differs.
+            StoreError: If the name is taken by a run of another flow, configuration or other parameters; the message
+                says what differs.
         """
         record = Run(
             name=checked_name(run, "run name"),
@@ -90,12 +110,23 @@ class Runs:
             preset=preset,
             created=datetime.now(UTC),
             config=as_json(config),
+            parameters=as_json(parameters or {}),
         )
-        earlier = self._read(Run, f"runs/{run}/run.json")
+        earlier = self.check_name(record)
         if earlier is None:
             self._write(f"runs/{run}/run.json", record)
-            return record
-        differences = _differences({"flow": earlier.flow, **earlier.config}, {"flow": flow, **record.config})
+        return earlier or record
+
+    def check_name(self, record: Run) -> Run | None:
+        """The run of this name that is here already; None: the name is free.
+
+        Raises:
+            StoreError: If it is a run of another flow, configuration or other parameters; the message says what is.
+        """
+        run, earlier = record.name, self.find(record.name)
+        if earlier is None:
+            return None
+        differences = _differences(_identity(earlier), _identity(record))
         if differences:
             raise StoreError(
                 f"a run named '{run}' exists in {self._location.name} with other settings:\n"
@@ -105,19 +136,93 @@ class Runs:
             )
         return earlier
 
+    def hold(self, run: str) -> Lease:
+        """Be the one process that works on a run, for as long as the lease is open: `with runs.hold(run): ...`.
+
+        Raises:
+            StoreError: On entering, if another process does.
+        """
+        return Lease(self._location, checked_name(run, "run name"))
+
+    def is_running(self, run: str) -> bool:
+        """Is a process at work on it? One on another machine is believed for two minutes after its last sign."""
+        held = is_held(self._location, checked_name(run, "run name"), STALE_AFTER)
+        if held is not None:
+            return held
+        state = self.state(run)
+        return state is not None and state.status == "running" and datetime.now(UTC) - state.heartbeat < STALE_AFTER
+
+    def adopt(self, record: Run, iterations: Mapping[int, StageKeys], state: RunState | None) -> None:
+        """Take in the records of a run of another store, whose artifacts are here already.
+
+        Stages that only this store knows of stay; of two states the one heard of last is kept. What makes it a run,
+        its `run.json`, is written last.
+
+        Raises:
+            StoreError: If another run has the name, or the same stage was recorded with another key; nothing is
+                written then.
+        """
+        earlier, run = self.find(record.name), record.name
+        for iteration, stages in self.merged(record, iterations).items():
+            self._location.replace(f"runs/{run}/iterations/{iteration:05d}.json", _json(stages))
+        known = self.state(run)
+        if state is not None and (known is None or known.heartbeat <= state.heartbeat):
+            self._write(f"runs/{run}/state.json", state)
+        if earlier is None:
+            self._write(f"runs/{run}/run.json", record)
+
+    def merged(self, record: Run, iterations: Mapping[int, StageKeys]) -> dict[int, StageKeys]:
+        """What the records would be, were this run taken in. Raises what `adopt` does, and writes nothing."""
+        self.check_name(record)
+        run, merged = record.name, {}
+        for iteration, stages in iterations.items():
+            here = self.iteration(run, iteration)
+            for stage, keys in stages.items():
+                if here.get(stage, keys) != keys:
+                    raise StoreError(
+                        f"run {run} is in {self._location.name} already, and there stage {stage} of iteration "
+                        f"{iteration} made {here[stage]}, while this one has {keys}: the same settings were run by "
+                        "different releases. Both are untouched; copy into another store"
+                    )
+            merged[iteration] = {**here, **stages}
+        return merged
+
+    def forget(self, run: str) -> None:
+        """Delete a run's records. Its artifacts stay; `ragen.store.retention` deletes those that no other run needs.
+
+        Raises:
+            StoreError: If there is no such run, or a process is at work on it.
+        """
+        self.get(run)
+        with self.hold(run):
+            files = [file.path for file in self._location.files(f"runs/{run}")]
+            # What makes it a run goes last, so that whoever was interrupted can finish.
+            self._location.delete(path for path in files if path.count("/") > 2 and "/leases/" not in path)
+            self._location.delete(path for path in files if path.count("/") == 2 and not path.endswith("/run.json"))
+            self._location.delete([f"runs/{run}/run.json"])
+        self._location.remove_empty(f"runs/{run}")
+
+    def find(self, run: str) -> Run | None:
+        """A run by its name; None: there is none."""
+        return self._read(Run, f"runs/{checked_name(run, 'run name')}/run.json")
+
     def get(self, run: str) -> Run:
         """A run by its name.
 
         Raises:
             StoreError: If there is none; the message names those that are near.
         """
-        record = self._read(Run, f"runs/{checked_name(run, 'run name')}/run.json")
+        record = self.find(run)
         if record is None:
             names = self._location.names("runs")
             near = difflib.get_close_matches(run, names, n=3, cutoff=0.6) or names[-3:]
             hint = f"did you mean {', '.join(near)}?" if near else "there are no runs in it yet: start one first."
             raise StoreError(f"there is no run '{run}' in {self._location.name}; {hint}")
         return record
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all runs, sorted; nothing is read."""
+        return tuple(name for name in self._location.names("runs") if not name.startswith("."))
 
     def list(self) -> list[Run]:
         """All runs, newest first."""
@@ -169,11 +274,11 @@ class Runs:
 
     def _stages(self, path: str) -> StageKeys:
         try:
-            return json.loads(self._location.read(path))
+            return _STAGE_KEYS.validate_json(self._location.read(path), strict=True)
         except FileNotFoundError:
             return {}
-        except json.JSONDecodeError as error:
-            raise self._unreadable(path, str(error)) from error
+        except ValidationError as error:
+            raise self._unreadable(path, error.errors()[0]["msg"]) from error
 
     def _read(self, model: type[M], path: str) -> M | None:
         try:
@@ -195,6 +300,11 @@ class Runs:
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    """What a run of the same name must agree on."""
+    return {"flow": run.flow, "parameters": run.parameters, **run.config}
 
 
 def _differences(old: Any, new: Any, place: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 <store>/<kind>/<key>/        an immutable artifact: part-*.parquet or a folder's files, and manifest.json
 <store>/runs/<run>/          what people call things
+<store>/ablations/<name>/    results of ablations, made of runs
 <store>/quarantine/          datasets that break their contract
 <store>/tmp/                 artifacts in the making (a local store); may be emptied when nothing runs
 """
@@ -20,6 +21,8 @@ from ragen.store.artifacts import Artifacts, checked_name
 from ragen.store.keys import as_json
 from ragen.store.location import Location
 from ragen.store.quarantine import quarantine
+from ragen.store.ranges import RangeFile
+from ragen.store.recent import RecentTables
 from ragen.store.runs import Runs
 from schemas.datasets import DATASETS
 from schemas.manifest import Manifest, Stage
@@ -27,6 +30,8 @@ from schemas.validate import ContractViolation, Validator
 
 _VALIDATED: set[str] = set()
 """Manifest digests of datasets whose content this process has validated, on the way in or out."""
+
+_RECENT = RecentTables()
 
 
 class Store:
@@ -60,6 +65,29 @@ class Store:
             ArtifactDamagedError: If the manifest is not what was written.
         """
         return self._artifacts.manifest(kind, key)
+
+    def dropped(self, kind: str, key: str) -> Manifest | None:
+        """The manifest of an artifact that was dropped (see `drop`); None: it is there, or it never was.
+
+        Raises:
+            ArtifactDamagedError: If that manifest is not what was written.
+        """
+        return self._artifacts.dropped(kind, key)
+
+    def was_made(self, kind: str, key: str) -> bool:
+        """Is this artifact there, or was it and has been dropped? Either way its work need not be done again."""
+        return self.has(kind, key) or self.dropped(kind, key) is not None
+
+    def drop(self, kind: str, key: str) -> Manifest:
+        """Delete an artifact that can be made again, and keep its manifest (`dropped.json`).
+
+        A killed process leaves the artifact whole or gone; dropping it again finishes the work. Storing it again brings
+        it back.
+
+        Raises:
+            ArtifactMissingError: If it is not there, and was not dropped either.
+        """
+        return self._artifacts.drop(kind, key)
 
     def put_table(
         self,
@@ -113,6 +141,8 @@ class Store:
             stored = self._artifacts.commit(folder, manifest)
         if stored.content_digest == written.content_digest:  # else another writer's, which is yet to be validated
             _VALIDATED.add(stored.manifest_digest)
+            if isinstance(data, pa.Table):
+                _RECENT.put(stored.manifest_digest, data.cast(datasets.columns_schema(kind)))
         return stored
 
     def put_folder(
@@ -151,7 +181,7 @@ class Store:
                 kind, key, stage, settings, inputs, seed, headline, is_deterministic, provenance,
                 dataset_version=None,
                 num_rows=None,
-                content_digest=_folder_digest(staged),
+                content_digest=folder_digest(staged),
             )  # fmt: skip
             return self._artifacts.commit(staged, manifest)
 
@@ -170,13 +200,53 @@ class Store:
             DataError: If the data break their contract.
         """
         schema = datasets.columns_schema(_known_dataset(kind), columns)
-        return pa.Table.from_batches(self.scan(kind, key, columns), schema=schema)
+        manifest = self.manifest(kind, key)
+        files = self._verified_files(manifest)
+        table = _RECENT.get(manifest.manifest_digest)
+        if table is None:
+            table = pa.Table.from_batches(datasets.read_batches(files, kind, columns), schema=schema)
+            if columns is None:
+                _RECENT.put(manifest.manifest_digest, table)
+        return table.select(schema.names)
 
     def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same as `read_table`, in batches of at most 131,072 rows and in bounded memory."""
         datasets.columns_schema(_known_dataset(kind), columns)
         files = self._verified_files(self.manifest(kind, key))
         return datasets.read_batches(files, kind, columns)
+
+    def parts(self, kind: str, key: str, *, should_verify: bool = False) -> list[Path | RangeFile]:
+        """A dataset's Parquet files where they lie, for readers that want some of their columns.
+
+        Checked are the manifest, the version of the schema and the sizes of local files; the content is neither hashed
+        nor validated.
+
+        Args:
+            kind: Dataset kind.
+            key: Its key.
+            should_verify: Hash all files before; remote ones are downloaded into a cache for that, and read from there.
+
+        Raises:
+            ArtifactMissingError: If there is no such artifact.
+            ArtifactDamagedError: If its manifest or its files are not what was written, as far as that was checked.
+            StoreError: If it was written with another version of the schema, or the store cannot be read.
+        """
+        _known_dataset(kind)
+        manifest = self.manifest(kind, key)
+        _check_version(manifest)
+        if not should_verify:
+            return self._artifacts.parts(manifest)
+        folder = self._artifacts.local_folder(manifest)
+        return [folder / entry.name for entry in manifest.files]
+
+    def read_file(self, kind: str, key: str, name: str) -> bytes:
+        """One file of an artifact, such as a checkpoint's tokenizer, verified; the others are not fetched.
+
+        Raises:
+            ArtifactMissingError: If there is no such artifact, or no such file in it.
+            ArtifactDamagedError: If its manifest or the file's bytes are not what was written.
+        """
+        return self._artifacts.read_file(self.manifest(kind, key), name)
 
     def local_folder(self, kind: str, key: str) -> str:
         """A folder on this machine with the artifact's files under their own names, verified. Not to be written to.
@@ -192,13 +262,7 @@ class Store:
     def _verified_files(self, manifest: Manifest) -> list[Path]:
         """The dataset's files on this machine; bytes, schema version, rows and rules checked once a process."""
         kind, key = manifest.kind, manifest.key
-        version = DATASETS[kind].version
-        if manifest.dataset_version != version:
-            raise StoreError(
-                f"{kind}/{key} was written with version {manifest.dataset_version} of the dataset '{kind}', this "
-                f"release knows version {version}: read it with the release that wrote it "
-                f"({manifest.provenance.get('versions', {}).get('starpo', 'unknown')}), or run its stage again"
-            )
+        _check_version(manifest)
         folder = self._artifacts.local_folder(manifest)
         files = [folder / entry.name for entry in manifest.files]
         if manifest.manifest_digest in _VALIDATED:
@@ -264,13 +328,24 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _folder_digest(folder: Path) -> str:
+def folder_digest(folder: Path) -> str:
+    """Content digest of a folder: over the names and the bytes of its files; 64 hex digits."""
     total = hashlib.sha256()
     for file in _files(folder):
         with file.open("rb") as stream:
             total.update(f"{file.relative_to(folder).as_posix()}\0".encode())
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
+
+
+def _check_version(manifest: Manifest) -> None:
+    version = DATASETS[manifest.kind].version
+    if manifest.dataset_version != version:
+        raise StoreError(
+            f"{manifest.kind}/{manifest.key} was written with version {manifest.dataset_version} of the dataset "
+            f"'{manifest.kind}', this release knows version {version}: read it with the release that wrote it "
+            f"({manifest.provenance.get('versions', {}).get('starpo', 'unknown')}), or run its stage again"
+        )
 
 
 def _known_dataset(kind: str) -> str:

@@ -56,6 +56,22 @@ def test_names_that_would_lead_elsewhere_are_refused(store: Store, name: str) ->
         store.runs.get(name)
 
 
+def test_forgetting_a_run_leaves_no_trace_of_it_and_all_of_the_others(store: Store) -> None:
+    for name in ("a", "b"):
+        store.runs.create(name, flow="starpo", preset=None, config=CONFIG)
+        store.runs.record_stage(name, 3, "rollout", {"turns": "t"})
+        store.runs.set_state(name, "completed")
+    store.runs.forget("a")
+    assert [run.name for run in store.runs.list()] == ["b"]
+    assert store._location.names("runs") == ["b"]
+    assert store.runs.iterations("b") == {3: {"rollout": {"turns": "t"}}}
+    with pytest.raises(StoreError, match="no run 'a'"):
+        store.runs.forget("a")
+    with store.runs.hold("b"), pytest.raises(StoreError, match="at work on run 'b'"):
+        store.runs.forget("b")
+    assert store.runs.iterations("b")
+
+
 def test_list_is_newest_first(store: Store) -> None:
     assert store.runs.list() == []
     for name in ("b", "a", "c"):

@@ -1,0 +1,153 @@
+"""Copies, deletion, usage and checks on a real S3 endpoint: moto's server, on loopback, started and stopped here."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from ragen.errors import StoreError
+from ragen.store import Store, retention
+from ragen.store.copying import copy_run
+from ragen.store.integrity import verify_store
+from ragen.store.location import Location
+from ragen.store.retention import delete_garbage, find_garbage
+from ragen.store.usage import measure
+
+pytestmark = pytest.mark.integration
+
+MakeRun = Callable[..., list[tuple[str, str]]]
+LATER = datetime.now(UTC) + timedelta(days=2)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/moto-api/data.json", timeout=1).close()
+                break
+            except OSError:
+                assert server.poll() is None, "moto's server ended at once"
+                assert time.monotonic() < deadline, "moto's server did not answer within a minute"
+                time.sleep(0.1)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(timeout=10)
+
+
+@pytest.fixture
+def bucket(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An empty bucket, through boto3, so that tests see what lies there with other eyes than the store's."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "an-access-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    made = boto3.resource("s3", endpoint_url=endpoint).create_bucket(Bucket=f"bucket-{uuid.uuid4().hex}")
+    yield made
+    made.objects.all().delete()
+    made.delete()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
+    local, remote = Store(str(tmp_path / "store")), Location(f"s3://{bucket.name}/deep/prefix")
+    made = make_run(local, "mine", 1)
+    num_bytes = copy_run(Location(local.url), "mine", remote).bytes_copied
+    keys = [item.key for item in bucket.objects.all()]
+    assert all(key.startswith("deep/prefix/") for key in keys)
+    assert not any("/leases/" in key for key in keys)
+    assert verify_store(remote).damages == []
+    usage = measure(remote)
+    assert usage.size_bytes == sum(item.size for item in bucket.objects.all())
+    assert [run.number for run in usage.runs] == [len(made)]
+    again = copy_run(Location(local.url), "mine", remote)
+    assert (again.num_copied, again.num_present) == (0, len(made))
+    back = Location(str(tmp_path / "back"))
+    assert copy_run(remote, "mine", back).bytes_copied == num_bytes
+    assert content(tmp_path / "back") == content(tmp_path / "store")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SETTLE_S", 0.0)
+    store = Store(f"s3://{bucket.name}/store")
+    location = Location(store.url)
+    make_run(store, "mine", 1)
+    kept = {item.key for item in bucket.objects.all()}
+    make_run(store, "gone", 1, keep=0.25)
+    bucket.objects.filter(Prefix="store/runs/gone/").delete()
+    bucket.put_object(Key=f"store/turns/{'f' * 32}/0123456789ab/part-00000.parquet", Body=b"half uploaded")
+    assert find_garbage(location).doomed == []
+    garbage = find_garbage(location, now=LATER)
+    assert len(garbage.doomed) == 5
+    delete_garbage(location, garbage)
+    assert {item.key for item in bucket.objects.all()} == kept
+    assert verify_store(location).damages == []
+
+
+def test_one_process_at_a_time(bucket: Any) -> None:
+    runs = Store(f"s3://{bucket.name}/store").runs
+    with (
+        runs.hold("mine"),
+        pytest.raises(StoreError, match="on this machine is at work on run 'mine'"),
+        Store(f"s3://{bucket.name}/store").runs.hold("mine"),
+    ):
+        pytest.fail("held twice")
+    assert list(bucket.objects.all()) == []
+
+
+def test_a_target_that_is_not_there(bucket: Any, make_run: MakeRun, tmp_path: Path) -> None:
+    make_run(Store(str(tmp_path / "store")), "mine", 1)
+    with pytest.raises(StoreError, match=r"no-such-bucket.*\nCreate the bucket first"):
+        copy_run(Location(str(tmp_path / "store")), "mine", Location("s3://no-such-bucket/x"))
+
+
+@pytest.mark.parametrize("look", [find_garbage, measure, verify_store])
+def test_a_bucket_that_is_not_there(bucket: Any, look: Callable[[Location], object]) -> None:
+    with pytest.raises(StoreError, match="no-such-bucket"):
+        look(Location("s3://no-such-bucket/x"))
+
+
+def test_a_key_that_may_not_write(
+    bucket: Any, make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's refusal as S3 gives it; moto lets everyone write."""
+    source = Location(str(tmp_path / "store"))
+    make_run(Store(source.name), "mine", 1)
+    target = Location(f"s3://{bucket.name}/b")
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(target._fs, "pipe_file", denied)
+    with pytest.raises(StoreError, match=r"cannot write s3://.*/b/runs/mine/.*Access Denied\nCheck the credentials"):
+        copy_run(source, "mine", target)
+    assert not list(bucket.objects.filter(Prefix="b/"))

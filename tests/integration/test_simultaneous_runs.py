@@ -1,0 +1,98 @@
+"""Two processes that run the same run: one does, the other is told, and the digests are those of a run alone."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from prefect.settings import PREFECT_API_URL
+
+from flows.starpo import starpo
+from ragen.errors import StoreError
+from ragen.store import Store
+from ragen.store.integrity import verify_store
+from ragen.store.location import Location
+from ragen.store.retention import find_garbage
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+TRAIN = """
+import sys
+from flows.starpo import starpo
+from ragen.errors import StarPOError
+try:
+    starpo(preset="smoke", store=sys.argv[1], run="mine", iterations=1)
+except StarPOError as error:
+    sys.exit(f"error: {error}")
+"""
+
+
+def start(store: Path, must_obey: bool = False) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAIN, str(store)],
+        env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_obey_permissions if must_obey else None,
+    )
+
+
+def _obey_permissions() -> None:
+    """Even root's process, of which capabilities would otherwise override what a folder permits."""
+    if os.geteuid() == 0:
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+def digests(store: Store, run: str) -> dict[tuple[int, str, str], str]:
+    return {
+        (iteration, stage, kind): store.manifest(kind, key).content_digest
+        for iteration, stages in store.runs.iterations(run).items()
+        for stage, keys in stages.items()
+        for kind, key in keys.items()
+    }
+
+
+def test_one_runs_and_the_others_are_told(tmp_path: Path) -> None:
+    alone = Store(str(tmp_path / "alone"))
+    starpo(preset="smoke", store=alone.url, run="mine", iterations=1)
+    store = Store(str(tmp_path / "store"))
+    first = start(tmp_path / "store")
+    try:
+        deadline = time.monotonic() + 200
+        while not store.runs.iterations("mine"):
+            assert first.poll() is None, first.stderr and first.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        with pytest.raises(StoreError, match=rf"process {first.pid} on this machine is at work on run 'mine'"):
+            starpo(preset="smoke", store=store.url, run="mine", iterations=1)
+        state = store.runs.state("mine")
+        assert state is not None
+        assert state.status != "failed", "who is told must not speak for the run"
+        _, errors = first.communicate(timeout=300)
+    finally:
+        first.kill()
+        first.wait()
+    assert first.returncode == 0, errors
+    assert store.runs.state("mine").status == "completed"  # type: ignore[union-attr]
+    assert digests(store, "mine") == digests(alone, "mine")
+    location = Location(store.url)
+    assert verify_store(location).damages == []
+    assert find_garbage(location).faults == []
+    assert starpo(preset="smoke", store=store.url, run="mine", iterations=1) == "mine"  # free again
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
+def test_a_store_without_permission_to_write(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir(mode=0o555)
+    child = start(tmp_path / "store", must_obey=True)
+    _, errors = child.communicate(timeout=200)
+    assert child.returncode == 1
+    message = errors[errors.rindex("error: ") :]
+    assert message.startswith(f"error: cannot write {tmp_path}/store/runs/mine/run.json: PermissionError")
+    assert "a folder that you may read and write" in message
+    assert not list((tmp_path / "store").iterdir())

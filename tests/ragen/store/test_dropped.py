@@ -1,0 +1,122 @@
+"""Dropped artifacts: the manifest stays, the files go, a killed process does no harm, and they can come back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError
+from ragen.store import Store
+from ragen.store.location import Location
+
+KEY = "k" * 32
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> str:
+    folder = tmp_path / "policy"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "deep" / "weights.safetensors").write_bytes(b"weights")
+    return str(folder)
+
+
+def test_its_manifest_stays_and_its_files_go(store: Store, files: str, work: dict[str, Any]) -> None:
+    manifest = store.put_folder("checkpoint", files, **work)
+    assert store.dropped("checkpoint", KEY) is None
+    assert store.drop("checkpoint", KEY) == manifest
+    assert not store.has("checkpoint", KEY)
+    assert store.was_made("checkpoint", KEY)
+    assert store.dropped("checkpoint", KEY) == manifest
+
+
+def test_nothing_else_is_left_in_its_folder(local: Store, files: str, work: dict[str, Any]) -> None:
+    local.put_folder("checkpoint", files, **work)
+    local.drop("checkpoint", KEY)
+    assert [path.name for path in Path(local.url, "checkpoint", KEY).rglob("*")] == ["dropped.json"]
+
+
+def test_a_remote_one_leaves_no_copy_in_the_cache(store: Store, files: str, work: dict[str, Any], cache: Path) -> None:
+    store.put_folder("checkpoint", files, **work)
+    store.local_folder("checkpoint", KEY)
+    store.drop("checkpoint", KEY)
+    assert not list(cache.glob("*/config.json"))
+
+
+def test_stored_again_it_is_back(store: Store, files: str, work: dict[str, Any]) -> None:
+    manifest = store.put_folder("checkpoint", files, **work)
+    store.drop("checkpoint", KEY)
+    assert store.put_folder("checkpoint", files, **work).content_digest == manifest.content_digest
+    assert store.has("checkpoint", KEY)
+    assert store.dropped("checkpoint", KEY) is None
+    assert Path(store.local_folder("checkpoint", KEY), "deep", "weights.safetensors").read_bytes() == b"weights"
+
+
+def test_back_and_dropped_again_leaves_no_litter(local: Store, files: str, work: dict[str, Any]) -> None:
+    for _ in range(2):
+        local.put_folder("checkpoint", files, **work)
+        local.drop("checkpoint", KEY)
+    assert not list(Path(local.url, "tmp").iterdir())
+
+
+@pytest.mark.parametrize("num_calls", range(4))
+def test_killed_while_dropping_it_is_whole_or_gone_and_dropping_again_finishes(
+    store: Store, files: str, work: dict[str, Any], monkeypatch: pytest.MonkeyPatch, num_calls: int
+) -> None:
+    manifest = store.put_folder("checkpoint", files, **work)
+    made, replace, delete = 0, Location.replace, Location.delete
+
+    def count() -> None:
+        nonlocal made
+        if made == num_calls:
+            raise KeyboardInterrupt
+        made += 1
+
+    def replaced(self: Location, path: str, data: bytes) -> None:
+        count()
+        replace(self, path, data)
+
+    def deleted(self: Location, paths: Any) -> None:
+        for path in paths:
+            count()
+            delete(self, [path])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Location, "replace", replaced)
+        patch.setattr(Location, "delete", deleted)
+        with pytest.raises(KeyboardInterrupt):
+            store.drop("checkpoint", KEY)
+    if num_calls < 2:  # the manifest is kept first, and deleted second
+        assert Path(store.local_folder("checkpoint", KEY), "config.json").read_text() == "{}"
+        assert store.dropped("checkpoint", KEY) is None
+    else:
+        assert not store.has("checkpoint", KEY)
+        assert store.dropped("checkpoint", KEY) == manifest
+    store.drop("checkpoint", KEY)
+    assert [file.path for file in store._location.files("checkpoint")] == [f"checkpoint/{KEY}/dropped.json"]
+
+
+def test_reading_it_says_that_it_was_dropped_and_how_to_have_it_back(
+    store: Store, files: str, work: dict[str, Any]
+) -> None:
+    store.put_folder("checkpoint", files, **work)
+    store.drop("checkpoint", KEY)
+    with pytest.raises(ArtifactMissingError, match=r"was dropped.*\n.*ragen checkpoint RUN --iteration N"):
+        store.local_folder("checkpoint", KEY)
+
+
+def test_what_never_was_cannot_be_dropped(store: Store) -> None:
+    assert store.dropped("checkpoint", KEY) is None
+    assert not store.was_made("checkpoint", KEY)
+    with pytest.raises(ArtifactMissingError, match="no artifact"):
+        store.drop("checkpoint", KEY)
+
+
+def test_an_edited_one_proves_nothing_and_is_refused(local: Store, files: str, work: dict[str, Any]) -> None:
+    local.put_folder("checkpoint", files, **work)
+    local.drop("checkpoint", KEY)
+    file = Path(local.url, "checkpoint", KEY, "dropped.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "content_digest": "0" * 64}))
+    with pytest.raises(ArtifactDamagedError, match=r"dropped\.json was changed"):
+        local.dropped("checkpoint", KEY)

@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError
+from ragen.store import Store
+from schemas.manifest import Stage
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with the checkpoint 'k': a tokenizer and weights."""
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "tokenizer.json").write_bytes(b"{}")
+    (tmp_path / "made" / "model.safetensors").write_bytes(b"weights")
+    store = Store(str(tmp_path / "store"))
+    work = {"key": "k", "stage": Stage(name="warm_start", version=1), "settings": {}, "inputs": {}, "seed": 0}
+    store.put_folder("checkpoint", str(tmp_path / "made"), **work)
+    return store
+
+
+def test_one_file_is_read_though_another_is_damaged(store: Store) -> None:
+    (Path(store.url) / "checkpoint" / "k" / "model.safetensors").write_bytes(b"others!")
+    assert store.read_file("checkpoint", "k", "tokenizer.json") == b"{}"
+
+
+def test_a_file_is_verified(store: Store) -> None:
+    path = Path(store.url) / "checkpoint" / "k" / "tokenizer.json"
+    path.write_bytes(b"[]")
+    with pytest.raises(ArtifactDamagedError, match=r"the bytes of tokenizer\.json are not those that were written"):
+        store.read_file("checkpoint", "k", "tokenizer.json")
+    path.unlink()
+    with pytest.raises(ArtifactDamagedError, match=r"the file tokenizer\.json is missing"):
+        store.read_file("checkpoint", "k", "tokenizer.json")
+
+
+def test_a_file_that_the_artifact_does_not_have_is_named_with_those_it_has(store: Store) -> None:
+    with pytest.raises(ArtifactMissingError, match=r"no file \.\./x; it has: model\.safetensors, tokenizer\.json"):
+        store.read_file("checkpoint", "k", "../x")
