@@ -12,6 +12,7 @@ learn        learners, optimisers, checkpoints
 evaluate     panels, intervals, summaries
 diagnostics  metrics from stored tables, the collapse verdict
 store        artifacts by key, runs by name
+audit        SQL over what runs have stored, named audits, where an artifact comes from
 report       wandb, and the HTML page of a run
 config       one model a stage
 registry     everything that is chosen by name

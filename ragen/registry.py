@@ -70,6 +70,25 @@ LEARNERS: dict[str, str] = {
 }
 """Classes that implement `ragen.learn.learner.Learner`."""
 
+AUDITS: dict[str, str] = {
+    "duplicates": "ragen.audit.responses:duplicate_responses",
+    "formats": "ragen.audit.responses:invalid_formats",
+    "actions": "ragen.audit.actions:actions_without_effect",
+    "rewards": "ragen.audit.rewards:rewards_add_up",
+    "reasoning": "ragen.audit.reasoning:reasoning_against_board",
+    "groups": "ragen.audit.groups:groups_by_reason",
+    "outliers": "ragen.audit.outliers:longest_and_oddest",
+    "errors": "ragen.audit.errors:error_rows",
+}
+"""Functions `ragen.audit.database.Database -> ragen.audit.finding.Finding`: questions to what a run has stored."""
+
+CLAIMS: dict[str, str] = {
+    "bandit": "ragen.audit.claims.bandit:claims",
+    "sokoban": "ragen.audit.claims.sokoban:claims",
+    "frozen_lake": "ragen.audit.claims.frozen_lake:claims",
+}
+"""By environment type, functions `(observation, reasoning) -> list[Claim]`: what the reasoning says of the board."""
+
 
 def load(registry: Mapping[str, str], name: str) -> Any:
     """Import what `name` stands for.

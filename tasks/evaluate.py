@@ -55,7 +55,7 @@ def _play(
     from ragen.evaluate.summary import summarise
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
-    from tasks.warm_processes import is_deterministic, shard_player
+    from tasks.warm_processes import checkpoint_folder, is_deterministic, shard_player
 
     cell, iteration = work.settings["cell"], work.settings["iteration"]
     panel = make_panel(environment, evaluation.num_prompts, evaluation.panel_seed)
@@ -69,7 +69,7 @@ def _play(
     )
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=work.store.local_folder("checkpoint", checkpoint),
+        folder=checkpoint_folder(work.store, checkpoint),
         checkpoint_key=checkpoint,
         environment=environment,
         agent=agent,

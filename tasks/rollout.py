@@ -39,7 +39,7 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     from ragen.envs.initial_states import fresh_env_seed
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
-    from tasks.warm_processes import is_deterministic, shard_player
+    from tasks.warm_processes import checkpoint_folder, is_deterministic, shard_player
 
     settings = config.rollout
     excluded = frozenset(training_panel(config).state_digests)
@@ -52,7 +52,7 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     ]
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=work.store.local_folder("checkpoint", checkpoint),
+        folder=checkpoint_folder(work.store, checkpoint),
         checkpoint_key=checkpoint,
         environment=config.environment,
         agent=config.agent,

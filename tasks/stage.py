@@ -2,10 +2,13 @@
 
 StageWork(store, stage, settings, inputs, seed).key --stored?--> done
                                                     --missing--> work --> put_table / put_folder
+                                                    --planning?--> noted, done
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -23,6 +26,38 @@ from schemas.manifest import Manifest, Stage
 
 Keys = dict[str, str]
 """Artifact kind -> key: what a stage made or found."""
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """A stage that was planned and not carried out.
+
+    Attributes:
+        name: Of the stage.
+        key: Of its work.
+        kinds: Of its artifacts, sorted.
+    """
+
+    name: str
+    key: str
+    kinds: tuple[str, ...]
+
+
+_NOTED: ContextVar[list[PlannedStage] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def planning() -> Iterator[list[PlannedStage]]:
+    """Inside, `task.fn(...)` of a stage derives its keys and does no work; what it would make is noted in the list.
+
+    A key follows from settings, input keys and seed, so keys can be known before there is anything under them.
+    """
+    noted: list[PlannedStage] = []
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
 
 
 @dataclass
@@ -50,8 +85,15 @@ class StageWork:
         return stage_key(self.stage, self.settings, self.inputs, self.seed)
 
     def is_stored(self, *kinds: str) -> bool:
-        """Are all of its artifacts there?"""
-        return all(self.store.has(kind, self.key) for kind in kinds)
+        """Was all of its work done, whether or not a checkpoint was dropped since?
+
+        While planning: yes, so that nothing is done; but it is noted.
+        """
+        noted = _NOTED.get()
+        if noted is not None:
+            noted.append(PlannedStage(self.stage.name, self.key, tuple(sorted(kinds))))
+            return True
+        return all(self.store.was_made(kind, self.key) for kind in kinds)
 
     def put_table(self, kind: str, table: pa.Table, **extra: Any) -> Manifest:
         """Store a dataset; see `Store.put_table`."""

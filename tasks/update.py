@@ -8,7 +8,7 @@ from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
 
-STAGE = Stage(name="update", version=1)
+STAGE = Stage(name="update", version=2)
 OUTPUTS = ("samples", "metrics", "checkpoint")
 
 
@@ -47,30 +47,20 @@ def update(
         inputs["reference"] = reference
     work = StageWork(store, STAGE, settings, inputs, seed)
     if not work.is_stored(*OUTPUTS):
-        _train(work, config, num_iterations)
+        _train(work, config)
     return dict.fromkeys(OUTPUTS, work.key)
 
 
-def _train(work: StageWork, config: UpdateConfig, num_iterations: int) -> None:
-    from ragen.learn.learner import UpdateContext
-    from ragen.learn.trajectories import assemble
+def _train(work: StageWork, config: UpdateConfig) -> None:
+    from ragen.checkpoints.stored_update import run_update
     from tasks.warm_processes import learner_at
 
-    store, inputs, settings = work.store, work.inputs, work.settings
-    trajectories = assemble(*(store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection")))
-    learner = learner_at(store, inputs["checkpoint"], config, inputs.get("reference"))
     assert work.seed is not None
-    context = UpdateContext(
-        iteration=settings["iteration"],
-        num_iterations=num_iterations,
-        seed=work.seed,
-        temperature=settings["temperature"],
-        max_response_tokens=settings["max_response_tokens"],
-    )
-    result = learner.update(trajectories, context)
+    learner = learner_at(work.store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
+    result = run_update(work.store, learner, work.settings, work.inputs, work.seed)
     kept = {"is_deterministic": learner.is_deterministic}
     work.put_table("samples", result.samples, **kept)
-    work.put_table("metrics", metrics_table(settings["iteration"], STAGE.name, result.metrics), **kept)
+    work.put_table("metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), **kept)
     with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
         learner.save(folder, work.key)
         work.put_folder("checkpoint", folder, headline=result.metrics, provenance={"timings": result.timings}, **kept)

@@ -8,6 +8,8 @@ from functools import cache
 
 import torch
 
+from ragen.checkpoints.derive import derive, restore
+from ragen.checkpoints.recipe import find_recipe
 from ragen.config.runtime import Runtime
 from ragen.config.update import UpdateConfig
 from ragen.learn.learner import Learner
@@ -34,9 +36,29 @@ def is_deterministic(engine: str) -> bool:
 
 def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: str | None) -> Learner:
     """The process's learner for this configuration, at this checkpoint."""
-    learner = _learner(config)
-    folder = store.local_folder("checkpoint", checkpoint)
+    folder = checkpoint_folder(store, checkpoint)
+    learner = learner_for(config)
     learner.load(folder, checkpoint, store.local_folder("checkpoint", reference) if reference else None)
+    return learner
+
+
+def checkpoint_folder(store: Store, checkpoint: str) -> str:
+    """A local folder with this checkpoint. One that was dropped is derived, and stored again, first.
+
+    Raises:
+        ArtifactMissingError: If there is no such checkpoint, and it cannot be derived.
+        DerivationError: If what was derived is not the original, or cannot be proved to be.
+    """
+    if store.dropped("checkpoint", checkpoint) is not None:
+        with derive(store, find_recipe(store, checkpoint), learner_for) as derivation:
+            restore(store, derivation)
+    return store.local_folder("checkpoint", checkpoint)
+
+
+@cache
+def learner_for(config: UpdateConfig) -> Learner:
+    """The process's learner for this configuration, wherever it is."""
+    learner: Learner = load(LEARNERS, config.learner)(config, num_threads=Runtime().threads)
     return learner
 
 
@@ -51,8 +73,3 @@ def _engine(name: str) -> RolloutEngine:
     engine: RolloutEngine = load(ENGINES, name)(num_threads=1)
     return engine
 
-
-@cache
-def _learner(config: UpdateConfig) -> Learner:
-    learner: Learner = load(LEARNERS, config.learner)(config, num_threads=Runtime().threads)
-    return learner

@@ -53,8 +53,15 @@ def load_config(path: Path, search_path: Path, overrides: Mapping[str, Any]) -> 
     return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], str(path))
 
 
-def apply_overrides(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarPOConfig:
+def apply_overrides(
+    config: StarPOConfig, overrides: Mapping[str, Any], name: str = "the configuration"
+) -> StarPOConfig:
     """Change settings of a configuration, by dotted path.
+
+    Args:
+        config: What to start from.
+        overrides: Dotted path -> value, as in `load_config`.
+        name: What the result is called in messages.
 
     Raises:
         ConfigError: If a setting is unknown or wrong.
@@ -62,7 +69,7 @@ def apply_overrides(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarP
     if not overrides:
         return config
     base = Layer("the configuration", config.model_dump(mode="json"))
-    return _validated([base, _override_layer(overrides)], base.source)
+    return _validated([base, _override_layer(overrides)], name)
 
 
 def parse_override(text: str) -> tuple[str, Any]:

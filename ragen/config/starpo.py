@@ -21,7 +21,19 @@ class StarPOConfig(Settings):
     iterations: int = Field(200, ge=1, le=1_000_000)
     """Updates."""
     online_k: int = Field(1, ge=1, le=1000)
-    """Consecutive updates that one rollout serves (Online-k); the update batch keeps its size."""
+    """Consecutive updates that one rollout serves (Online-k). Each is made on the whole of it: the update batch keeps
+    its size, and the run has as many updates, from fewer rollouts."""
+    online_max_kl: float | None = Field(None, gt=0)
+    """Collect the next rollout early once KL(behaviour || policy), in nats a token over the present one, is above this.
+    None: never. No effect with online_k = 1."""
+    online_min_effective_sample_size: float | None = Field(None, gt=0, lt=1)
+    """Collect it early once the effective sample size of its response tokens under the policy, as a share of their
+    number, is below this. None: never. No effect with online_k = 1."""
+    checkpoint_every: int = Field(1, ge=1)
+    """Keep every n-th checkpoint, and the first and the newest. Those in between are dropped as soon as a later one is
+    stored, and can be derived again. 1: keep all."""
+    checkpoint_keep_last: int = Field(1, ge=1)
+    """Of the newest checkpoints, how many are kept in any case."""
     environment: EnvironmentConfig
     """What is played."""
     policy: PolicyConfig = TinyPolicy()

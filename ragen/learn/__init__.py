@@ -9,6 +9,7 @@ critic         the value function
 credit         rewards -> advantages and value targets
 training       the optimiser steps of one update
 ledger         what an update did to each trajectory: `samples` and metrics
+validity       how far the policy is from the one that sampled: ratios, effective sample size, KL
 torch_learner  one process, CPU or one GPU
 optimisers     AdamW, fp32 Muon, schedules
 checkpoint     policy, critic and optimiser state as safetensors in a Hugging Face folder

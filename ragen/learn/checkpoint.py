@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from ragen.errors import LearnerError, PolicyError
 from ragen.learn.critic import Critic
-from ragen.policy.load import load_policy
+from ragen.policy.load import load_policy, without_progress_bars
 from ragen.settings import Settings
 
 _CRITIC = "critic.safetensors"
@@ -110,7 +110,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise LearnerError(f"'{folder}' is not empty; a checkpoint is written into a folder of its own")
-    checkpoint.policy.save_pretrained(path)
+    with without_progress_bars():
+        checkpoint.policy.save_pretrained(path)
     for name, content in checkpoint.companions.items():
         (path / name).write_bytes(content)
     if checkpoint.critic is not None:

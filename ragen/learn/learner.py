@@ -1,12 +1,15 @@
 """The learner protocol: checkpoint + trajectories -> checkpoint, what the update did to each, and its metrics."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from ragen.config.update import UpdateConfig
 from ragen.learn.trajectories import Trajectory
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,17 @@ class Learner(Protocol):
 
     def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
         """Train on these trajectories.
+
+        Raises:
+            LearnerError: If there is nothing to train on, or a loss is not finite.
+        """
+
+    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
+        """The gradient that an update would begin with: nothing of the learner changes.
+
+        Returns:
+            Of the policy's loss over all trajectories, taken as one mini-batch at the present checkpoint (the ratio to
+            the old policy is 1, so nothing is clipped): all trainable parameters end to end, on the CPU. float32
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.

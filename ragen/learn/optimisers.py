@@ -129,6 +129,11 @@ class ModelOptimiser:
             if gradient is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
+    def flat_gradient(self) -> Tensor:
+        """The gradients added so far, all parameters end to end on the CPU; 0 where there is none. float32"""
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._names]
+        return torch.cat([gradient.detach().flatten().float().cpu() for gradient in gradients])
+
     def zero_grad(self) -> None:
         """Forget the gradients."""
         for parameter in self._names:

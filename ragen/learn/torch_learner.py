@@ -8,6 +8,7 @@ Legend: N response tokens of the update.
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from ragen.config.update import UpdateConfig
 from ragen.errors import LearnerError, PolicyError
 from ragen.learn.batches import MicroBatch, micro_batches
 from ragen.learn.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from ragen.learn.credit import assign_credit
+from ragen.learn.credit import Credit, assign_credit
 from ragen.learn.critic import Critic, evaluate
 from ragen.learn.learner import UpdateContext, UpdateResult
 from ragen.learn.ledger import Ledger
@@ -28,6 +29,7 @@ from ragen.learn.scoring import Scores, check_output_layer, score
 from ragen.learn.tokens import ResponseTokens
 from ragen.learn.training import Targets, Training
 from ragen.learn.trajectories import Trajectory
+from ragen.learn.validity import validity
 from ragen.objectives.kl import KL_ESTIMATORS
 from ragen.policy.load import load_policy
 
@@ -73,18 +75,23 @@ class TorchLearner:
 
     def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
         """Train on these trajectories (see `Learner.update`)."""
-        checkpoint = self._loaded()
-        tokens = ResponseTokens(trajectories)
-        if not len(tokens):
-            raise LearnerError(
-                f"nothing to train on: {len(trajectories)} trajectories with 0 response tokens. Keep more groups "
-                "(settings of filter), or pass the checkpoint on unchanged"
-            )
+        checkpoint, tokens = self._loaded(), _trainable_tokens(trajectories)
         self._checkpoint = self._checkpoint_key = None  # weights that a failed update has half changed are never saved
         with self._passes.alone():
             result = self._update(checkpoint, tokens, trajectories, context)
         self._checkpoint = checkpoint
         return result
+
+    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+        """The policy's gradient before any step (see `Learner.gradient`)."""
+        checkpoint, tokens = self._loaded(), _trainable_tokens(trajectories)
+        with self._passes.alone():
+            prepared = self._prepare(checkpoint, tokens, trajectories, context)
+            ledger = Ledger(tokens, self.device)
+            return Training(
+                self.config, context, checkpoint, self._optimisers, trajectories, tokens, prepared.targets, ledger,
+                self._passes,
+            ).gradient()  # fmt: skip
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the present checkpoint, and be at `checkpoint_key` from now on (see `Learner.save`)."""
@@ -99,26 +106,11 @@ class TorchLearner:
         self, checkpoint: Checkpoint, tokens: ResponseTokens, trajectories: list[Trajectory], context: UpdateContext
     ) -> UpdateResult:
         config, clock = self.config, _Clock()
-        packed = micro_batches(tokens, np.arange(len(tokens.segments)), config.micro_batch_tokens)
-        batches = [batch.to(self.device) for batch in packed]
-        old = self._score(checkpoint.policy, batches, tokens, trajectories, context)
-        ref_N = None
-        if self._reference is not None:
-            ref_N = self._score(self._reference, batches, tokens, trajectories, context).logprobs_N
-        values_N = None
-        if checkpoint.critic is not None:
-            values_N = evaluate(checkpoint.critic, batches, len(tokens), self._passes)
-        credit = assign_credit(trajectories, tokens, config, old.logprobs_N, ref_N, values_N)
+        prepared = self._prepare(checkpoint, tokens, trajectories, context)
+        batches, old, ref_N, values_N = prepared.batches, prepared.old, prepared.ref_logprobs_N, prepared.values_N
+        credit, targets = prepared.credit, prepared.targets
         clock.lap("score_s")
 
-        targets = Targets(
-            behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(self.device),
-            old_logprobs_N=old.logprobs_N.to(self.device),
-            advantages_N=credit.advantages_N.to(self.device),
-            ref_logprobs_N=None if ref_N is None else ref_N.to(self.device),
-            values_N=None if values_N is None else values_N.to(self.device),
-            value_targets_N=None if credit.value_targets_N is None else credit.value_targets_N.to(self.device),
-        )
         ledger = Ledger(tokens, self.device)
         num_steps = Training(
             config, context, checkpoint, self._optimisers, trajectories, tokens, targets, ledger, self._passes
@@ -148,6 +140,8 @@ class TorchLearner:
             "update/old_behaviour_gap_mean": _mean(gap_N),
             "update/old_behaviour_gap_max": float(gap_N.max()),
             "update/kl_behaviour": _mean(drift_N),
+            **self._validity("before", tokens, old.logprobs_N, credit.advantages_N),
+            **self._validity("after", tokens, after_N, credit.advantages_N),
             **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
             **_explained_variance(values_N, credit.value_targets_N),
             **self._learning_rates(context),
@@ -159,6 +153,30 @@ class TorchLearner:
         num_trained = config.num_epochs * sum(len(segment.token_ids) for segment in tokens.segments)
         timings = clock.laps | {"trained_tokens_per_s": num_trained / clock.laps["train_s"]}
         return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings)
+
+    def _prepare(
+        self, checkpoint: Checkpoint, tokens: ResponseTokens, trajectories: list[Trajectory], context: UpdateContext
+    ) -> "_Prepared":
+        """Score the tokens and assign credit."""
+        packed = micro_batches(tokens, np.arange(len(tokens.segments)), self.config.micro_batch_tokens)
+        batches = [batch.to(self.device) for batch in packed]
+        old = self._score(checkpoint.policy, batches, tokens, trajectories, context)
+        ref_N = None
+        if self._reference is not None:
+            ref_N = self._score(self._reference, batches, tokens, trajectories, context).logprobs_N
+        values_N = None
+        if checkpoint.critic is not None:
+            values_N = evaluate(checkpoint.critic, batches, len(tokens), self._passes)
+        credit = assign_credit(trajectories, tokens, self.config, old.logprobs_N, ref_N, values_N)
+        targets = Targets(
+            behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(self.device),
+            old_logprobs_N=old.logprobs_N.to(self.device),
+            advantages_N=credit.advantages_N.to(self.device),
+            ref_logprobs_N=None if ref_N is None else ref_N.to(self.device),
+            values_N=None if values_N is None else values_N.to(self.device),
+            value_targets_N=None if credit.value_targets_N is None else credit.value_targets_N.to(self.device),
+        )
+        return _Prepared(batches, old, ref_N, values_N, credit, targets)
 
     def _score(
         self,
@@ -191,6 +209,13 @@ class TorchLearner:
         self._reference = reference.to(self.device).requires_grad_(False)  # type: ignore[arg-type]
         self._reference_folder = folder
 
+    def _validity(
+        self, when: str, tokens: ResponseTokens, logprobs_N: Tensor, advantages_N: Tensor
+    ) -> dict[str, float]:
+        """`update/validity_before/...`, `update/validity_after/...`: the policy against the behaviour policy."""
+        values = validity(tokens, logprobs_N, advantages_N, self.config.clip_low, self.config.clip_high)
+        return {f"update/validity_{when}/{name}": value for name, value in values.items()}
+
     def _learning_rates(self, context: UpdateContext) -> dict[str, float]:
         config = self.config.optimiser
         factor = learning_rate_factor(config, context.iteration, context.num_iterations)
@@ -203,6 +228,18 @@ class TorchLearner:
         if self._checkpoint is None:
             raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
         return self._checkpoint
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What is known of an update before its first step; tensors on the CPU but for `batches` and `targets`."""
+
+    batches: list[MicroBatch]
+    old: Scores
+    ref_logprobs_N: Tensor | None
+    values_N: Tensor | None
+    credit: Credit
+    targets: Targets
 
 
 class _Clock:
@@ -235,6 +272,16 @@ def _restore(optimisers: dict[str, ModelOptimiser], checkpoint: Checkpoint, fold
                 "the files in that folder do not belong together. Take the checkpoint from the store again"
             ) from error
     return num_restarted
+
+
+def _trainable_tokens(trajectories: list[Trajectory]) -> ResponseTokens:
+    tokens = ResponseTokens(trajectories)
+    if not len(tokens):
+        raise LearnerError(
+            f"nothing to train on: {len(trajectories)} trajectories with 0 response tokens. Keep more groups "
+            "(settings of filter), or pass the checkpoint on unchanged"
+        )
+    return tokens
 
 
 def _mean(values_N: Tensor) -> float:

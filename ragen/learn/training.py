@@ -110,15 +110,37 @@ class Training:
                     self._step_critic(batches, own_lengths_B)
         return num_steps
 
+    def gradient(self) -> Tensor:
+        """The gradient of the policy's loss over all trajectories as one mini-batch; no step is taken.
+
+        Returns:
+            All trainable parameters of the policy end to end, in their order, on the CPU; 0 where the loss does not
+            depend on one. float32 [parameters]
+
+        Raises:
+            LearnerError: If a loss is not finite.
+        """
+        batches = micro_batches(self.tokens, np.arange(len(self.tokens.segments)), self.config.micro_batch_tokens)
+        optimiser = self.optimisers["policy"]
+        try:
+            self._add_policy_gradients([b.to(self.checkpoint.policy.device) for b in batches], self.tokens.lengths_B)
+            return optimiser.flat_gradient()
+        finally:
+            optimiser.zero_grad()
+
     def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
+        self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, lengths_B))
+        self.ledger.note_step("gradient_norm", self._step("policy"))
+
+    def _add_policy_gradients(self, batches: list[MicroBatch], lengths_B: Tensor) -> float:
+        """Add the gradient of the loss of a mini-batch; returns the surrogate's part of the loss."""
         weights_B = token_weights(lengths_B, self.config.aggregation, self.context.max_response_tokens)
         weights_N = weights_B[self.tokens.trajectory_N].to(self.targets.old_logprobs_N)
 
         def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
             return self._policy_terms(batch, weights_N[batch.token_M])
 
-        self.ledger.note_step("policy_loss", self._accumulate("policy", terms, batches))
-        self.ledger.note_step("gradient_norm", self._step("policy"))
+        return self._accumulate("policy", terms, batches)
 
     def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> tuple[Tensor, Tensor]:
         """All weighted terms of each token's loss (surrogate, KL, entropy), and the surrogate's alone. [M], [M]"""

@@ -1,0 +1,123 @@
+"""Two updates on one rollout -> metrics: what a replay changed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragen.config.update import UpdateConfig
+from ragen.learn.learner import UpdateContext
+from ragen.store import Store
+from schemas.manifest import Stage
+from tasks.stage import Keys, StageWork, stage_task
+
+STAGE = Stage(name="compare", version=1)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two updates.
+
+    Attributes:
+        config: Its settings.
+        data: Kind -> key of what it was made from: turns, rewards, selection.
+        before: Key of the checkpoint that it started from.
+        update: Kind -> key of what it made; None: there was no update.
+    """
+
+    config: UpdateConfig
+    data: Keys
+    before: str
+    update: Keys | None
+
+
+@stage_task(name="compare", task_run_name="{context.iteration:03d} compare", timeout_seconds=24 * 3600)
+def compare(store_url: str, context: UpdateContext, base: Side, branch: Side, reference: str) -> Keys:
+    """Set the branch's update beside the base's.
+
+    Without both updates the metrics are those of the filters alone. Cosines are left out where a checkpoint that they
+    need was not kept.
+
+    Args:
+        store_url: The store.
+        context: Where in the run both stand.
+        base: What the run did.
+        branch: What the replay did.
+        reference: The run's first checkpoint.
+    """
+    store = Store(store_url)
+    inputs = {"turns": base.data["turns"]}
+    for name, side in (("base", base), ("branch", branch)):
+        made = side.update or {}
+        inputs |= {f"{name}_{kind}": side.data[kind] for kind in ("rewards", "selection")}
+        inputs |= {f"{name}_{kind}": key for kind, key in made.items()}
+        inputs |= {f"{name}_before": side.before} if made else {}
+    if any(side.update and side.config.kl_coefficient > 0 for side in (base, branch)):
+        inputs["reference"] = reference
+    should_weigh = _has_weights(store, base) and _has_weights(store, branch)
+    settings = {"iteration": context.iteration, "has_weights": should_weigh}
+    work = StageWork(store, STAGE, settings, inputs)
+    if not work.is_stored("metrics"):
+        _compare(work, context, base, branch, reference, should_weigh)
+    return {"metrics": work.key}
+
+
+def _has_weights(store: Store, side: Side) -> bool:
+    """Are the checkpoints before and after the update stored?"""
+    after = (side.update or {}).get("checkpoint")
+    return after is not None and store.has("checkpoint", side.before) and store.has("checkpoint", after)
+
+
+def _compare(
+    work: StageWork, context: UpdateContext, base: Side, branch: Side, reference: str, should_weigh: bool
+) -> None:
+    from ragen.diagnostics.metrics import metrics_table
+    from ragen.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
+
+    store = work.store
+    values = compare_groups(*(store.read_table("selection", side.data["selection"]) for side in (base, branch)))
+    if base.update and branch.update:
+        values |= compare_advantages(
+            *(store.read_table("samples", side.update["samples"]) for side in (base, branch) if side.update)
+        )
+        values |= beside(_metrics(store, base.update), _metrics(store, branch.update))
+    if should_weigh:
+        values |= _compare_gradients(store, context, base, branch, reference)
+        values |= compare_directions("weight_change", _weight_changes(store, base, branch))
+    named = {f"replay/{name}": value for name, value in values.items()}
+    work.put_table("metrics", metrics_table(context.iteration, STAGE.name, named))
+
+
+def _compare_gradients(
+    store: Store, context: UpdateContext, base: Side, branch: Side, reference: str
+) -> dict[str, float]:
+    """Both gradients at the base's checkpoint; they need not be computed where data and settings are the same."""
+    from ragen.learn.trajectories import assemble
+    from ragen.replay.comparison import compare_directions
+    from tasks.warm_processes import learner_at
+
+    if (base.data, base.config) == (branch.data, branch.config):
+        return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}
+
+    def gradient(side: Side) -> np.ndarray:
+        tables = (store.read_table(kind, side.data[kind]) for kind in ("turns", "rewards", "selection"))
+        needed = reference if side.config.kl_coefficient > 0 else None
+        return learner_at(store, base.before, side.config, needed).gradient(assemble(*tables), context).numpy()
+
+    return compare_directions("gradient", [(gradient(base), gradient(branch))])
+
+
+def _weight_changes(store: Store, base: Side, branch: Side) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    from ragen.replay.weights import weight_changes
+
+    folders = [
+        (store.local_folder("checkpoint", side.before), store.local_folder("checkpoint", side.update["checkpoint"]))
+        for side in (base, branch)
+        if side.update
+    ]
+    return weight_changes(*folders)
+
+
+def _metrics(store: Store, update: Keys) -> dict[str, float]:
+    table = store.read_table("metrics", update["metrics"])
+    return dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
