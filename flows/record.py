@@ -7,20 +7,17 @@ import hashlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
-from prefect.artifacts import (
-    create_link_artifact,
-    create_markdown_artifact,
-    create_progress_artifact,
-    update_progress_artifact,
-)
 from prefect.logging import get_run_logger
 
+from flows.announcements import Announcements
 from flows.summary import iteration_markdown
+from ragen.checkpoints.retention import Retention
 from ragen.config.starpo import StarPOConfig
 from ragen.report.tracking import Tracker
 from ragen.store import Store
@@ -29,6 +26,42 @@ from tasks.stage import Keys
 
 _TIMED_ITERATIONS = 10
 """The time left is judged by this many iterations before."""
+
+
+class Recorder(Protocol):
+    """What the training loop needs of whoever carries out its stages: a `RunRecorder`, or a `flows.plan.Planner`."""
+
+    name: str
+    store_url: str
+
+    @property
+    def progress(self) -> RunProgress | None:
+        """Where stages say how far they are."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The newest value of every metric."""
+
+    def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
+        """One stage; returns what it made."""
+
+    def reuse(self, iteration: int, name: str, keys: Keys) -> None:
+        """An iteration uses an earlier iteration's artifacts."""
+
+    def warn(self, message: str) -> None:
+        """Something that should not go unseen."""
+
+    def note(self, iteration: int, values: Mapping[str, float]) -> None:
+        """Numbers that no stage measures."""
+
+    def retain(self, checkpoints: Sequence[str]) -> None:
+        """Of the run's checkpoints so far, the first to the newest, keep those that its settings say."""
+
+    def training_begins(self) -> None:
+        """What came before says nothing about the time left."""
+
+    def iteration_done(self, iteration: int) -> None:
+        """An iteration is complete."""
 
 
 class RunRecorder:
@@ -41,48 +74,81 @@ class RunRecorder:
         metrics: The newest value of every metric.
     """
 
-    def __init__(self, store_url: str, name: str, config: StarPOConfig) -> None:
+    def __init__(self, store_url: str, name: str, config: StarPOConfig, stop: int | None = None) -> None:
         self.name = name
         self.store_url = store_url
         self.progress = RunProgress(store_url, name)
         self._config = config
+        self._stop = config.iterations if stop is None else stop
         self._store = Store(store_url)
-        self._tracker = Tracker(name, config.model_dump(mode="json"))
+        self._lease = self._store.runs.hold(name)
+        self._tracker: Tracker  # opened on entering, by the one process that works on the run
+        self._opened: ExitStack
+        self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last)
         self._log = get_run_logger()
         self.metrics: dict[str, float] = {}
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
-        self._progress_artifact: Any = None
+        self._announcements: Announcements  # likewise
 
     @classmethod
-    def open(cls, store_url: str, name: str | None, *, flow: str, preset: str, config: StarPOConfig) -> "RunRecorder":
+    def open(
+        cls,
+        store_url: str,
+        name: str | None,
+        *,
+        flow: str,
+        preset: str,
+        config: StarPOConfig,
+        parameters: Mapping[str, Any] | None = None,
+        stop: int | None = None,
+    ) -> "RunRecorder":
         """Begin a run, or continue the one of this name and configuration.
+
+        Args:
+            store_url: The store.
+            name: The run's name. None: made of preset, seed and settings.
+            flow: Name of the flow.
+            preset: What the settings are called.
+            config: The settings.
+            parameters: What else the flow was given.
+            stop: Updates done when it ends. None: those of the settings.
 
         Raises:
             StoreError: If the name is taken by a run with other settings; the message names them.
         """
         name = name or default_run_name(preset, config)
-        Store(store_url).runs.create(name, flow=flow, preset=preset, config=config.model_dump(mode="json"))
-        return cls(store_url, name, config)
+        Store(store_url).runs.create(
+            name, flow=flow, preset=preset, config=config.model_dump(mode="json"), parameters=parameters
+        )
+        return cls(store_url, name, config, stop)
 
     def __enter__(self) -> "RunRecorder":
-        self.progress.say("starting", iteration=0, iterations=self._config.iterations)
-        self._progress_artifact = create_progress_artifact(0.0, description=f"run {self.name}")
-        self._log.info("run %s in store %s", self.name, self._store.url)
+        with ExitStack() as opened:
+            opened.enter_context(self._lease)
+            self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
+            opened.callback(self._tracker.close)
+            self.progress.say("starting", iteration=0, iterations=self._stop)
+            self._announcements = opened.enter_context(Announcements(self.name, self._address, self._log))
+            self._log.info("run %s in store %s", self.name, self._store.url)
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None:
-            self.progress.end("completed", "completed")
-        else:
-            self.progress.end("failed", f"{type(error).__name__}: {error}")
-        self._tracker.close()
+        with self._opened:
+            if self._lease.is_lost:  # the run is another process's now, and so is its state
+                return
+            if error is None:
+                self.progress.end("completed", "completed")
+            else:
+                self.progress.end("failed", f"{type(error).__name__}: {error}")
 
     def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Run one stage and write down what it made."""
         self.progress.say(name, fraction=None)
         keys = task(*args, **kwargs)
+        self._lease.check()
         self._store.runs.record_stage(self.name, iteration, name, keys)
         if "metrics" in keys:
             self._absorb(iteration, keys["metrics"])
@@ -96,14 +162,29 @@ class RunRecorder:
         """Say something that should not go unseen."""
         self._log.warning(message)
 
+    def note(self, iteration: int, values: Mapping[str, float]) -> None:
+        """Show numbers that no stage measures; they follow from what is stored."""
+        self.metrics |= values
+        self._tracker.log(iteration, dict(values))
+
+    def retain(self, checkpoints: Sequence[str]) -> None:
+        """Drop the checkpoints that the run's settings do not keep, as far as no other run needs them."""
+        for key in self._retention.apply(checkpoints):
+            self._log.info("checkpoint %s dropped; `ragen checkpoint %s` says how to have it back", key, self.name)
+
     def training_begins(self) -> None:
         """What came before (warm start, first evaluation) says nothing about the time left."""
         self._ends.append(time.monotonic())
 
-    def iteration_done(self, iteration: int) -> None:
-        """Tell people how it goes."""
+    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
+        """Tell people how it goes.
+
+        Args:
+            iteration: Updates done before it.
+            should_summarise: Publish its summary as a Prefect artifact too.
+        """
         self._ends.append(time.monotonic())
-        done, total = iteration + 1, self._config.iterations
+        done, total = iteration + 1, self._stop
         seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
         facts = {
             "iteration": done,
@@ -118,15 +199,15 @@ class RunRecorder:
             },
         }
         self.progress.say("update done", **facts)
-        markdown = iteration_markdown(self.name, iteration, total, self.metrics, self._store)
-        key = _artifact_key(self.name)
-        create_markdown_artifact(markdown, key=key, description=f"{self.name}, iteration {done}")
-        create_link_artifact(self._where(iteration), key=f"{key}-files", description="keys of its artifacts")
-        update_progress_artifact(self._progress_artifact, 100.0 * done / total)
+        summary = None
+        if should_summarise:
+            summary = iteration_markdown(self.name, iteration, total, self.metrics, self._store, self._address)
+        self._announcements.iteration(done, total, summary)
 
-    def _where(self, iteration: int) -> str:
-        """Address of the iteration's record, as a browser takes it."""
-        place = f"{self._store.url}/runs/{self.name}/iterations/{iteration:05d}.json"
+    @property
+    def _address(self) -> str:
+        """Of the run's folder, as a browser takes it."""
+        place = f"{self._store.url}/runs/{self.name}"
         return place if "://" in place else Path(place).resolve().as_uri()
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
@@ -140,8 +221,3 @@ def default_run_name(preset: str, config: StarPOConfig) -> str:
     """Preset, seed, and eight digits of the settings: the same settings continue the same run."""
     settings = json.dumps(config.model_dump(mode="json"), sort_keys=True)
     return f"{preset}-s{config.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
-
-
-def _artifact_key(name: str) -> str:
-    """Prefect allows lower-case letters, digits and dashes."""
-    return "run-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in name.lower())

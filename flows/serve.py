@@ -1,17 +1,22 @@
 """The deployments, served by one long-lived process: `python -m flows.serve [READY_FILE]`.
 
 Each preset is a deployment of the flow `starpo`; the warm starts of those with a tiny policy are deployments of
-`warm-start`. Every run is started in a process of its own.
+`warm-start`; `replay/updates` replays a run; each grid is a deployment of `ablation`, and `ablation/custom` takes any.
+Every run is started in a process of its own.
 """
 
 import asyncio
 import sys
 from pathlib import Path
 
+from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.runner import Runner
 
-from flows.presets import names, preset
+from flows.ablation import ablation
+from flows.audit import audit
+from flows.presets import grids, names, preset
+from flows.replay import replay
 from flows.starpo import starpo
 from flows.warm_start import warm_start
 
@@ -39,6 +44,27 @@ def deployments() -> list[RunnerDeployment]:
                     entrypoint_type=EntrypointType.MODULE_PATH,
                 )
             )
+    made.append(
+        replay.to_deployment(  # type: ignore[arg-type]
+            name="updates", tags=["replay"], entrypoint_type=EntrypointType.MODULE_PATH
+        )
+    )
+    asked = {name: {"grid": grids.grid(name).model_dump(mode="json")} for name in grids.names()}
+    for name, parameters in {**asked, "custom": {}}.items():
+        made.append(
+            ablation.to_deployment(  # type: ignore[arg-type]
+                name=name, parameters=parameters, tags=["ablation"], entrypoint_type=EntrypointType.MODULE_PATH
+            )
+        )
+    made.append(
+        audit.to_deployment(  # type: ignore[arg-type]
+            name="hourly",
+            cron="7 * * * *",
+            tags=["audit"],
+            concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
+            entrypoint_type=EntrypointType.MODULE_PATH,
+        )
+    )
     return made
 
 

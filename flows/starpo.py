@@ -9,10 +9,11 @@ from typing import Any
 from prefect import flow
 
 from flows.presets import preset as load_preset
-from flows.record import RunRecorder
+from flows.record import Recorder, RunRecorder
 from ragen.config.load import apply_overrides
 from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
+from ragen.diagnostics.online import RolloutUse
 from ragen.errors import NothingKeptError
 from ragen.seeding import derive_seed
 from tasks.diagnose import diagnose
@@ -54,21 +55,32 @@ def starpo(
         config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}}
     )
     with RunRecorder.open(store or Runtime().store, run, flow="starpo", preset=preset, config=config) as record:
-        _train(record, config)
+        train(record, config)
     return record.name
 
 
-def _train(record: RunRecorder, config: StarPOConfig) -> None:
+def train(record: Recorder, config: StarPOConfig) -> None:
+    """The loop.
+
+    Args:
+        record: Carries out the stages, or, when a run is only planned, derives their keys (`flows.plan`).
+        config: All settings.
+
+    Raises:
+        NothingKeptError: If the filter kept no group, too many iterations in a row.
+    """
     store = record.store_url
     first = checkpoint = record.stage(0, "warm_start", warm_start, store, config, progress=record.progress)[
         "checkpoint"
     ]
     turns: Keys = {}
+    checkpoints = [first]
+    use = RolloutUse(config)
     num_empty = 0
     _evaluate_if_due(record, config, 0, checkpoint)
     record.training_begins()
     for iteration in range(config.iterations):
-        if iteration % config.online_k == 0:
+        if use.should_collect():
             turns = record.stage(iteration, "rollout", rollout, store, iteration, config, checkpoint)
         else:
             record.reuse(iteration, "rollout", turns)
@@ -78,6 +90,7 @@ def _train(record: RunRecorder, config: StarPOConfig) -> None:
         record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
         if record.metrics["filter/num_kept"] == 0:
             num_empty += 1
+            use.served_nothing()
             record.warn(
                 f"iteration {iteration}: the filter kept no group ({num_empty} in a row), so there is no update"
             )
@@ -89,26 +102,49 @@ def _train(record: RunRecorder, config: StarPOConfig) -> None:
                 )
         else:
             num_empty = 0
-            checkpoint = record.stage(
-                iteration,
-                "update",
-                update,
-                store,
-                config.update,
-                iteration=iteration,
-                num_iterations=config.iterations,
-                seed=derive_seed(config.seed, "update", iteration),
-                temperature=config.rollout.temperature,
-                max_response_tokens=config.rollout.max_response_tokens,
-                checkpoint=checkpoint,
-                reference=first,
-                **data,
-            )["checkpoint"]
+            checkpoint = learn(record, config, iteration, checkpoint, first, data)["checkpoint"]
+            stale = use.served(record.metrics)
+            if stale:
+                used = f"after {use.num_updates} of {config.online_k} updates on this one"
+                record.warn(f"iteration {iteration}: {stale}; the next iteration collects a rollout, {used}")
+        record.note(iteration, {"online/num_uses": use.num_updates, "online/num_early_rollouts": use.num_early})
+        checkpoints.append(checkpoint)
+        record.retain(checkpoints)
         record.iteration_done(iteration)
         _evaluate_if_due(record, config, iteration + 1, checkpoint)
 
 
-def _evaluate_if_due(record: RunRecorder, config: StarPOConfig, iteration: int, checkpoint: str) -> None:
+def learn(
+    record: Recorder, config: StarPOConfig, iteration: int, checkpoint: str, reference: str, data: Keys
+) -> Keys:
+    """One update in the name of a run; the flow `replay` makes its updates by the same settings, so by the same keys.
+
+    Args:
+        record: The run.
+        config: Its settings.
+        iteration: Updates done before.
+        checkpoint: Key of the checkpoint to train.
+        reference: Key of the run's first checkpoint.
+        data: Kind -> key of turns, rewards and selection.
+    """
+    return record.stage(
+        iteration,
+        "update",
+        update,
+        record.store_url,
+        config.update,
+        iteration=iteration,
+        num_iterations=config.iterations,
+        seed=derive_seed(config.seed, "update", iteration),
+        temperature=config.rollout.temperature,
+        max_response_tokens=config.rollout.max_response_tokens,
+        checkpoint=checkpoint,
+        reference=reference,
+        **data,
+    )
+
+
+def _evaluate_if_due(record: Recorder, config: StarPOConfig, iteration: int, checkpoint: str) -> None:
     """The first and the last checkpoint meet every panel; those in between the training environment's, now and then."""
     is_end = iteration in (0, config.iterations)
     cells = {config.environment.type: config.environment} if is_end or iteration % config.evaluation.every == 0 else {}

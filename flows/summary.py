@@ -12,10 +12,15 @@ SHOWN = {
     "format valid": "rollout/format_ok",
     "gradient norm": "update/gradient_norm_max",
     "clip fraction": "update/clip_fraction",
+    "updates on this rollout": "online/num_uses",
+    "rollouts collected early": "online/num_early_rollouts",
+    "KL to the behaviour policy (nats a token)": "update/validity_after/kl",
 }
 
 
-def iteration_markdown(run: str, iteration: int, iterations: int, metrics: dict[str, float], store: Store) -> str:
+def iteration_markdown(
+    run: str, iteration: int, iterations: int, metrics: dict[str, float], store: Store, address: str
+) -> str:
     """Headline numbers of an iteration and where its artifacts are.
 
     Args:
@@ -24,6 +29,7 @@ def iteration_markdown(run: str, iteration: int, iterations: int, metrics: dict[
         iterations: Updates in all.
         metrics: The newest value of every metric; one that was not measured is left out.
         store: Where the artifacts are.
+        address: Of the run's folder, as a browser takes it.
     """
     rows = [f"| {label} | {metrics[name]:.4g} |" for label, name in SHOWN.items() if name in metrics]
     evaluations = [
@@ -53,6 +59,7 @@ def iteration_markdown(run: str, iteration: int, iterations: int, metrics: dict[
             "| --- | --- | --- |",
             *artifacts,
             "",
+            f"The record of this iteration: [{iteration:05d}.json]({address}/iterations/{iteration:05d}.json). "
             f"`ragen report {run}` draws the curves and the trajectories.",
         ]
     )

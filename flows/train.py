@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,7 @@ def train_preset(
         opened.runs.create(run, flow="starpo", preset=name, config=config.model_dump(mode="json"))
     optional = {"overrides": overrides or None, "store": store, "run": run}
     parameters = {**short, **{key: value for key, value in optional.items() if value is not None}}
-    with console.status("starting the local Prefect server (about 20 s the first time)"):
-        url = server.start(runtime.state_dir)
-    console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
-    console.print(f"$ prefect deployment run starpo/{name}{_flags(parameters)}", highlight=False, markup=False)
-    flow_run = _FlowRun(f"starpo/{name}", parameters)
-    follow_run(opened, run_name, console, flow_run.ended)
+    follow_deployment(f"starpo/{name}", parameters, opened, run_name, console)
     report = write_report(opened, run_name, None)
     for label, value in {
         "run": run_name,
@@ -55,20 +50,62 @@ def train_preset(
         console.print(f"{label:<10} {value}", highlight=False, markup=False, soft_wrap=True)
 
 
-def write_report(store: Store, run: str, output: Path | None) -> Path:
-    """Write the report of a run and return where."""
+def follow_deployment(deployment: str, parameters: dict[str, Any], store: Store, run: str, console: Console) -> None:
+    """Run a deployment on the local server, which is started if need be, and follow the run that it makes to its end.
+
+    Args:
+        deployment: Flow and deployment, such as `starpo/sokoban`.
+        parameters: Of the flow.
+        store: Where the run is written.
+        run: Its name.
+        console: Where to show it.
+
+    Raises:
+        ServerError: If there is no server, and none can be started.
+        RunFailedError: If the run did not complete.
+    """
+    follow_run(store, run, console, start_deployment(deployment, parameters, console))
+
+
+def start_deployment(deployment: str, parameters: dict[str, Any], console: Console) -> Callable[[], Outcome | None]:
+    """Run a deployment on the local server, which is started if need be.
+
+    Returns:
+        What says how its flow run ended; None while it goes on.
+
+    Raises:
+        ServerError: If there is no server, and none can be started.
+    """
+    with console.status("starting the local Prefect server (about 20 s the first time)"):
+        url = server.start(Runtime().state_dir)
+    console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
+    console.print(f"$ prefect deployment run {deployment}{_flags(parameters)}", highlight=False, markup=False)
+    return _FlowRun(deployment, parameters).ended
+
+
+def write_report(store: Store, run: str, output: Path | None, wanted: Sequence[int] = ()) -> Path:
+    """Write the report of a run and return where; `wanted` are iterations whose trajectories must be in it."""
     from ragen.report.data import gather
     from ragen.report.page import render_report
 
     path = output or Path(Runtime().state_dir) / "reports" / f"{run}.html"
-    page = render_report(gather(store, run))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
-    return path.resolve()
+    with Console(stderr=True).status(f"reading {run}") as status:
+        data = gather(store, run, wanted=wanted, on_batch=lambda what: status.update(f"reading {run}: {what}"))
+        return _write(path, render_report(data))
 
 
-def write_comparison(store: Store, runs: Sequence[str], output: Path, title: str) -> Path:
-    """Draw the runs' success curves into an SVG file and return where."""
+def write_comparison(store: Store, runs: Sequence[str], output: Path, title: str | None = None) -> Path:
+    """Write a page about several runs (`.html`), or draw their success curves (`.svg`), and return where."""
+    if output.suffix == ".html":
+        from ragen.report.comparing import gather_runs
+        from ragen.report.comparison_page import render_comparison
+
+        return _write(output, render_comparison(gather_runs(store, runs), title or "Comparison of runs", store.url))
+    if output.suffix != ".svg":
+        raise ConfigError(
+            f"'{output}' is of no kind that a comparison can have; give a name that ends in .html (a page with curves, "
+            "settings and shared stages) or .svg (a picture of the success curves)"
+        )
     from ragen.report.comparison import Curve, draw_comparison
 
     records = [store.runs.get(run) for run in runs]
@@ -80,8 +117,16 @@ def write_comparison(store: Store, runs: Sequence[str], output: Path, title: str
         )
         for record in records
     ]
-    output.write_text(draw_comparison(curves, title), encoding="utf-8")
-    return output.resolve()
+    return _write(output, draw_comparison(curves, title or "Success by run"))
+
+
+def _write(path: Path, text: str) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror}); name another file with --output") from error
+    return path.resolve()
 
 
 _PREFECT_PREFIX = "Flow run encountered an exception: "

@@ -40,22 +40,28 @@ def show(
 def report(
     run: RunArgument,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: var/reports/RUN.html")] = None,
+    embed: Annotated[
+        list[int] | None,
+        typer.Option("--embed", metavar="ITERATION", help="Its trajectories must be in the page; may be repeated."),
+    ] = None,
     store: StoreOption = None,
 ) -> None:
     """Write a run's report: one self-contained HTML page."""
     from flows.train import write_report
 
-    typer.echo(write_report(open_store(store), run, output))
+    typer.echo(write_report(open_store(store), run, output, embed or ()))
 
 
 @app.command()
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Names of runs; those of one preset share a colour.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the SVG goes.")] = Path("comparison.svg"),
-    title: Annotated[str, typer.Option(help="Above the picture.")] = "Success by run",
+    runs: Annotated[list[str], typer.Argument(help="Names of runs; `ragen runs` lists them.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A page (.html), or a picture of the success curves alone (.svg).")
+    ] = Path("comparison.html"),
+    title: Annotated[str | None, typer.Option(help="Its heading.")] = None,
     store: StoreOption = None,
 ) -> None:
-    """Draw the success curves of several runs into one SVG."""
+    """Compare runs: curves, settings that differ, last and peak success, shared stages; one self-contained page."""
     from flows.train import write_comparison
 
     typer.echo(write_comparison(open_store(store), runs, output, title))

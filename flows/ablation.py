@@ -1,0 +1,177 @@
+"""Ablations as a flow: every cell and seed of a grid is a sub-flow `starpo`, and what is stored is not done again.
+
+    grid -> resolve -> (plan: what is finished?) -> starpo, a process a run -> result -> record, plot, Prefect artifacts
+
+A process a run: one that is killed takes no other with it, and each gives its memory back.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, cast
+from uuid import UUID
+
+from prefect import flow
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName, FlowRunFilterParentFlowRunId
+from prefect.flow_engine import run_flow_in_subprocess
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
+
+from flows.ablation_text import markdown, result_rows
+from flows.plan import RunPlan
+from flows.starpo import starpo
+from flows.study import CellRun, Study, is_finished, resolve
+from ragen.ablation.grid import Grid
+from ragen.ablation.plot import draw_ablation
+from ragen.ablation.records import Ablations
+from ragen.ablation.summary import AblationResult
+from ragen.config.runtime import Runtime
+from ragen.config.starpo import StarPOConfig
+from ragen.errors import StarPOError
+from ragen.store import Store
+from tasks.warm_start import warm_start
+
+_PREFECT_PREFIX = "Flow run encountered an exception: "
+
+
+class CellsFailedError(StarPOError):
+    """Some runs of an ablation failed; the result of the others is stored."""
+
+
+@flow(name="ablation", validate_parameters=True)
+def ablation(
+    grid: Grid,
+    config: StarPOConfig | None = None,
+    store: str | None = None,
+    concurrency: int = 1,
+    allow_few_seeds: bool = False,
+) -> str:
+    """Run a grid of settings over matched seeds and compare every cell with the base.
+
+    Running it again continues it. A run that fails does not stop the others; in the end it fails the ablation.
+
+    Args:
+        grid: Base, axes and seeds.
+        config: Settings of the base. None: those of the grid's preset or run.
+        store: Store URL. None: the one of the serving process (RAGEN_STORE).
+        concurrency: Runs at a time; they share this machine's cores.
+        allow_few_seeds: Accept fewer than three seeds.
+
+    Returns:
+        The ablation's name; its result is in `<store>/ablations/<name>`.
+
+    Raises:
+        ConfigError: If something is wrong with the grid; nothing has been done then.
+        CellsFailedError: If runs failed; the message names them.
+    """
+    opened = Store(store or Runtime().store)
+    study = resolve(grid, opened, config=config, allow_few_seeds=allow_few_seeds)
+    records = Ablations(opened.url)
+    records.begin(grid)
+    errors = _run_all(opened, study, max(1, concurrency))
+    result = study.result(opened, errors)
+    records.save(result, draw_ablation(result))
+    _publish(result, records.place(grid.name))
+    if result.failures:
+        raise CellsFailedError(_failure_message(result, records.place(grid.name)))
+    return grid.name
+
+
+def _run_all(store: Store, study: Study, concurrency: int) -> dict[str, str]:
+    """Run what is not finished. Returns run -> why it failed."""
+    log = get_run_logger()
+    plans = study.plans(store)
+    to_do = [run for run in study.runs if not is_finished(store, run, plans[run.name])]
+    total, number = len(study.runs), len(study.runs) - len(to_do)
+    log.info("ablation %s: %d runs, %d of them finished before", study.grid.name, total, number)
+    if concurrency > 1:
+        _share_first_checkpoints(store, to_do, plans)
+    progress: Any = create_progress_artifact(100.0 * number / total, description=f"ablation {study.grid.name}")
+    errors = {}
+    for run, error in _run_side_by_side(store, to_do, concurrency):
+        number += 1
+        if error is None:
+            log.info("%d of %d: run %s completed", number, total, run.name)
+        else:
+            errors[run.name] = error
+            log.error("%d of %d: run %s failed: %s", number, total, run.name, error)
+        update_progress_artifact(progress, 100.0 * number / total)
+    return errors
+
+
+def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
+    """Make every warm start once, before runs that need the same one start side by side and all make it."""
+    first: dict[str, CellRun] = {}
+    for run in runs:
+        first |= {stage.key: run for stage in plans[run.name].new if stage.name == "warm_start"}
+    for run in first.values():
+        try:
+            warm_start(store.url, run.config)
+        except Exception as error:  # the runs that need it will meet the same, and be named
+            get_run_logger().warning("the warm start of run %s failed: %s", run.name, error)
+
+
+def _run_side_by_side(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[CellRun, str | None]]:
+    """Run in processes of their own, so many at a time; yields each run with why it failed, if it did, as it ends."""
+    waiting = deque(runs)
+    alive: dict[int, tuple[CellRun, SpawnProcess]] = {}
+    try:
+        while waiting or alive:
+            while waiting and len(alive) < concurrency:
+                run = waiting.popleft()
+                process = run_flow_in_subprocess(
+                    starpo.with_options(flow_run_name=run.name),
+                    parameters={"config": run.config, "preset": run.label, "store": store.url, "run": run.name},
+                )
+                alive[process.sentinel] = run, process
+            for sentinel in wait(list(alive)):
+                run, process = alive.pop(cast(int, sentinel))
+                process.join()
+                yield run, _error(run, process.exitcode or 0)
+    finally:
+        for _, process in alive.values():
+            process.terminate()
+
+
+def _error(run: CellRun, exit_code: int) -> str | None:
+    """Why a sub-flow whose process has ended did not complete, as Prefect was told; None: it did."""
+    with get_client(sync_client=True) as client:
+        found = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                name=FlowRunFilterName(any_=[run.name]),
+                parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[UUID(flow_run.id)]),
+            )
+        )
+    state = found[0].state if found else None
+    if state is not None and state.is_completed():
+        return None
+    if state is not None and state.is_final() and state.message:
+        return state.message.removeprefix(_PREFECT_PREFIX)
+    how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+    return f"its process {how} before the run came to its end"
+
+
+def _publish(result: AblationResult, place: str) -> None:
+    """The result in Prefect: a table, and the whole as markdown."""
+    key = f"ablation-{''.join(c if c.isalnum() else '-' for c in result.name.lower())}"
+    create_markdown_artifact(markdown(result, place), key=key, description=f"ablation {result.name}")
+    create_table_artifact(result_rows(result), key=f"{key}-table", description=f"ablation {result.name}")
+
+
+def _failure_message(result: AblationResult, place: str) -> str:
+    total = sum(len(cell.runs) for cell in result.cells)
+    return "\n".join(
+        [
+            f"{len(result.failures)} of {total} runs of the ablation {result.name} failed:",
+            *(f"  {run}: {error}" for run, error in result.failures.items()),
+            f"The result of the others is in {place}. Run the same grid again to continue with those that failed.",
+        ]
+    )

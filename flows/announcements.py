@@ -1,0 +1,84 @@
+"""What a run shows in Prefect: its progress, a summary an iteration, and where its files are.
+
+Sent by a thread of its own, in order, so that the run never waits for the server; what cannot be sent is said in the
+log, since a page that is out of date is no reason to stop training.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    update_progress_artifact,
+)
+
+
+class Announcements:
+    """The Prefect artifacts of one run, for use inside its flow."""
+
+    def __init__(self, run: str, address: str, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            run: The run's name.
+            address: Of its folder, as a browser takes it.
+            log: Where it is said that something could not be sent.
+        """
+        self._run = run
+        self._address = address
+        self._log = log
+        self._key = _artifact_key(run)
+        self._progress: UUID | None = None
+        self._sender = ThreadPoolExecutor(1, thread_name_prefix="announcements")
+
+    def __enter__(self) -> "Announcements":
+        self._send(self._begin)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._sender.shutdown(wait=True)
+
+    def iteration(self, done: int, total: int, summary: str | None) -> None:
+        """Announce that an iteration is complete.
+
+        Args:
+            done: Updates so far.
+            total: Updates when the run ends.
+            summary: Markdown about the iteration; None: none.
+        """
+        if summary is not None:
+            self._send(create_markdown_artifact, summary, key=self._key, description=f"{self._run}, iteration {done}")
+        self._send(self._show_progress, 100.0 * done / total)
+
+    def _begin(self) -> None:
+        self._progress = create_progress_artifact(0.0, description=f"run {self._run}")  # type: ignore[assignment]
+        create_link_artifact(self._address, key=f"{self._key}-files", description="keys of its artifacts, by iteration")
+
+    def _show_progress(self, percent: float) -> None:
+        if self._progress is not None:
+            update_progress_artifact(self._progress, percent)
+
+    def _send(self, call: Callable[..., object], *args: object, **kwargs: object) -> None:
+        context = copy_context()  # which holds the flow run that artifacts belong to
+
+        def attempt() -> None:
+            try:
+                context.run(call, *args, **kwargs)
+            except Exception as error:
+                self._log.warning("an artifact of run %s could not be sent to Prefect: %s", self._run, error)
+
+        self._sender.submit(attempt)
+
+
+def _artifact_key(name: str) -> str:
+    """Prefect allows lower-case letters, digits and dashes."""
+    return "run-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in name.lower())

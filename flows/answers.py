@@ -1,0 +1,169 @@
+"""Answers of SQL questions and audits: as tables for people, as JSON, CSV or Parquet for machines."""
+
+import csv
+import json
+import math
+import re
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ragen.errors import ConfigError
+
+MAX_ROWS = 100
+"""Rows that a terminal shows."""
+_CONTROLS = re.compile("[\x7f-\x9f]")
+
+
+def print_answer(answer: pa.RecordBatchReader, console: Console, max_rows: int = MAX_ROWS) -> None:
+    """The first rows of an answer as a table, and whether there are more."""
+    rows: list[dict[str, Any]] = []
+    for batch in answer:
+        rows += batch.slice(0, max_rows + 1 - len(rows)).to_pylist()
+        if len(rows) > max_rows:
+            break
+    print_rows(answer.schema.names, rows[:max_rows], console)
+    if len(rows) > max_rows:
+        console.print(f"the first {max_rows} rows; --json, --csv FILE and --parquet FILE give all of them")
+
+
+def print_rows(names: list[str], rows: list[dict[str, Any]], console: Console) -> None:
+    """Rows as a table, long text folded."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        is_number = any(
+            isinstance(row[name], int | float | Decimal) and not isinstance(row[name], bool) for row in rows
+        )
+        header = Text(_visible(name).replace("_", " "))
+        table.add_column(header, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row[name])) for name in names))
+    console.print(table)
+
+
+def print_text(label: str, value: Any, console: Console) -> None:
+    """One value below a table."""
+    console.print(Text(f"{label}: ", style="dim").append(_cell(value), style="not dim"))
+
+
+def json_rows(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+    """Rows in JSON's own types: see `as_json_value`."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield {name: as_json_value(value) for name, value in row.items()}
+
+
+def print_json_rows(answer: pa.RecordBatchReader, stream: TextIO) -> None:
+    """All rows as a JSON list of objects, written as they come."""
+    separator = "["
+    for row in json_rows(answer):
+        stream.write(f"{separator}\n  {json_text(row)}")
+        separator = ","
+    stream.write("[]\n" if separator == "[" else "\n]\n")
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON in which no control character can reach a terminal."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def as_json_value(value: Any) -> Any:
+    """A value of Arrow's as JSON has it: times as ISO 8601, bytes as hexadecimal digits, NaN and infinities as null."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case dict():
+            return {str(key): as_json_value(item) for key, item in value.items()}
+        case list() | tuple():
+            return [as_json_value(item) for item in value]
+        case _:
+            return str(value)
+
+
+def write_csv(answer: pa.RecordBatchReader, file: Path) -> int:
+    """Write all rows as CSV with a header; lists and structures as JSON, null as nothing.
+
+    Returns:
+        Rows written.
+
+    Raises:
+        ConfigError: If the file cannot be written. It is then as it was before.
+    """
+    with _replacing(file) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(answer.schema.names)
+        num_rows = 0
+        for batch in answer:
+            for row in batch.to_pylist():
+                writer.writerow([_csv_cell(value) for value in row.values()])
+            num_rows += batch.num_rows
+    return num_rows
+
+
+def write_parquet(answer: pa.RecordBatchReader, file: Path) -> int:
+    """Write all rows as Parquet; see `write_csv`."""
+    with _replacing(file) as temporary, pq.ParquetWriter(temporary, answer.schema, compression="zstd") as writer:
+        num_rows = 0
+        for batch in answer:
+            writer.write_batch(batch)
+            num_rows += batch.num_rows
+    return num_rows
+
+
+@contextmanager
+def _replacing(file: Path) -> Iterator[Path]:
+    """A new file to write, which takes the place of `file` once it is whole."""
+    temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        yield temporary
+        temporary.replace(file)
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror or error}; name a file that you may write") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case list() | dict() | tuple():
+            return _visible(json_text(as_json_value(value)))
+        case _:
+            return _visible(str(as_json_value(value)))
+
+
+def _csv_cell(value: Any) -> Any:
+    plain = as_json_value(value)
+    if isinstance(value, float):
+        return repr(value)
+    return json_text(plain) if isinstance(plain, list | dict) else plain
+
+
+def _visible(text: str) -> str:
+    """Text without characters that could steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)

@@ -1,0 +1,183 @@
+"""What the commands `sql`, `audit` and `lineage` do: ask the library, and print what it says."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+
+from flows.answers import (
+    json_rows,
+    json_text,
+    print_answer,
+    print_json_rows,
+    print_rows,
+    print_text,
+    write_csv,
+    write_parquet,
+)
+from flows.lineage import draw_lineage, lineage_json
+from ragen.audit.audits import about, chosen_audits, run_audits
+from ragen.audit.finding import Finding
+from ragen.audit.lineage import dot_text, lineage, mermaid_text, near
+from ragen.audit.named import matching_runs
+from ragen.audit.stored import open_database
+from ragen.audit.views import DATASET_VIEWS, DERIVED_VIEWS, RECORD_VIEWS
+from ragen.errors import ConfigError
+from ragen.registry import AUDITS
+from ragen.store import Store
+
+_STYLES = {"note": "green", "warning": "yellow", "fault": "bold red"}
+_LONG_TEXT = 24
+_ERRORS = Console(stderr=True)
+
+
+def answer(
+    store: Store,
+    runs: list[str],
+    query: str,
+    *,
+    as_json: bool,
+    csv: Path | None,
+    parquet: Path | None,
+    should_verify: bool,
+) -> None:
+    """Ask runs a question and print or write the answer.
+
+    Raises:
+        ConfigError: If more than one form of answer is asked for, or a file cannot be written.
+        QueryError: If the question is malformed or would do more than read.
+        StoreError: If a run does not exist, or what it stored cannot be read.
+    """
+    if sum((as_json, csv is not None, parquet is not None)) > 1:
+        raise ConfigError("the answer has one form: give only one of --json, --csv FILE and --parquet FILE")
+    with open_database(store, matching_runs(store, runs), should_verify=should_verify) as database:
+        with _ERRORS.status("reading"):
+            found = database.stream(query)
+        if csv is not None:
+            print(f"{write_csv(found, csv)} rows in {csv}")  # noqa: T201
+        elif parquet is not None:
+            print(f"{write_parquet(found, parquet)} rows in {parquet}")  # noqa: T201
+        elif as_json:
+            print_json_rows(found, sys.stdout)
+        else:
+            print_answer(found, Console())
+
+
+def audit_run(store: Store, run: str, names: list[str], *, rows: int, as_json: bool, should_verify: bool) -> bool:
+    """Audit a run and print what was found, as it is found.
+
+    Returns:
+        Is there a fault?
+
+    Raises:
+        ConfigError: If an audit does not exist.
+        StoreError: If the run does not exist, or what it stored cannot be read.
+    """
+    chosen = chosen_audits(names)
+    found: dict[str, Finding] = {}
+    console = Console()
+    with open_database(store, [store.runs.get(run).name], should_verify=should_verify) as database:
+        for name in chosen:
+            with _ERRORS.status(f"{name}: {about(name)}"):
+                ((_, finding),) = run_audits(database, [name])
+            found[name] = finding
+            if not as_json:
+                _print_finding(name, finding, console, rows)
+    if as_json:
+        facts = [{"audit": name, **finding_json(finding)} for name, finding in found.items()]
+        print(json_text(facts, indent=2))  # noqa: T201
+    return any(finding.severity == "fault" for finding in found.values())
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding in JSON's types, with all its rows."""
+    return {
+        "title": finding.title,
+        "severity": finding.severity,
+        "summary": finding.summary,
+        "meaning": finding.meaning,
+        "rows": list(json_rows(finding.table.to_batches())),
+    }
+
+
+def shown_rows(finding: Finding, limit: int) -> list[dict[str, Any]]:
+    """The rows to show: the first, or, of a table over time, those of iterations evenly spread, the last included."""
+    if not finding.is_over_time or finding.table.num_rows <= limit:
+        return finding.table.slice(0, limit).to_pylist()
+    rows = finding.table.to_pylist()
+    times = list(dict.fromkeys((row["run"], row["iteration"]) for row in rows))
+    num_shown = max(2, limit * len(times) // len(rows))
+    shown = {times[round(place * (len(times) - 1) / (num_shown - 1))] for place in range(num_shown)}
+    return [row for row in rows if (row["run"], row["iteration"]) in shown]
+
+
+def print_audits() -> None:
+    """The named audits, and what each asks."""
+    rows = [{"audit": name, "about": about(name)} for name in AUDITS]
+    print_rows(["audit", "about"], rows, Console())
+
+
+def print_views() -> None:
+    """The views of `ragen sql`, their columns, types and meaning."""
+    console = Console()
+    schemas = {**DATASET_VIEWS, **RECORD_VIEWS}
+    for view, schema in schemas.items():
+        console.print(f"\n[bold]{view}[/]")
+        rows = [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
+        print_rows(["column", "type", "meaning"], rows, console)
+    for view, (_, sources) in DERIVED_VIEWS.items():
+        console.print(
+            f"\n[bold]{view}[/]: a row a trajectory, from {', '.join(sources)}; DESCRIBE {view} lists its columns"
+        )
+
+
+def show_lineage(store: Store, artifact: str, depth: int, *, as_json: bool, as_dot: bool, as_mermaid: bool) -> bool:
+    """Print where an artifact comes from and what came of it: as a tree, or in one of the other forms.
+
+    Returns:
+        Is a part of its chain gone?
+    """
+    with _ERRORS.status("reading manifests") as status:
+        found = lineage(store, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
+    part = near(found, depth)
+    if as_json:
+        print(json_text(lineage_json(part), indent=2))  # noqa: T201
+    elif as_dot:
+        print(dot_text(part))  # noqa: T201
+    elif as_mermaid:
+        print(mermaid_text(part))  # noqa: T201
+    else:
+        Console().print(draw_lineage(found, depth))
+    for key in found.missing:
+        _ERRORS.print(f"[red]gone:[/] {key} is named as an input, and nothing of it is in {escape(store.url)}")
+    for fault in found.unreadable:
+        _ERRORS.print(f"[yellow]unreadable elsewhere:[/] {escape(fault)}")
+    return bool(found.missing)
+
+
+def _print_finding(name: str, finding: Finding, console: Console, limit: int) -> None:
+    style = _STYLES[finding.severity]
+    console.print(f"\n[bold]{finding.title}[/] ({name}) [{style}]{finding.severity}[/]")
+    console.print(escape(finding.summary))
+    console.print(f"[dim]{escape(finding.meaning)}[/]")
+    rows = shown_rows(finding, limit)
+    long = [column for column in finding.table.schema.names if finding.is_over_time and _is_long(column, rows)]
+    if rows:
+        shown = [column for column in finding.table.schema.names if column != "run" and column not in long]
+        print_rows(shown, rows, console)
+    for column in long:
+        print_text(f"{column.replace('_', ' ')} of iteration {rows[-1]['iteration']}", rows[-1][column], console)
+    if len(rows) < finding.table.num_rows:
+        console.print(f"[dim]{len(rows)} of {finding.table.num_rows} rows; --rows N and --json show more[/]")
+
+
+def _is_long(column: str, rows: list[dict[str, Any]]) -> bool:
+    """Is this text that would squeeze the other columns?"""
+    return any(isinstance(row[column], str) and len(row[column]) > _LONG_TEXT for row in rows)
+
+
+def _meaning(field: pa.Field) -> str:
+    return (field.metadata or {}).get(b"meaning", b"").decode()

@@ -1,0 +1,153 @@
+"""What `ragen checkpoint` does: list a run's checkpoints, or have one of them, derived where it was dropped."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from flows.listing import print_json
+from ragen.checkpoints.derive import Derivation, derive, restore
+from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of
+from ragen.checkpoints.survey import RunCheckpoint, survey
+from ragen.errors import ConfigError
+from ragen.store import Store
+
+_DIGITS = 12
+"""Of keys and digests in tables; JSON has all."""
+_PROOFS = {
+    "checkpoint": "proved: its digest is the original's",
+    "samples": "proved by its last update: the original's manifest is lost, but its samples came out the same",
+    "none": "not proved: the learner does not repeat itself bit for bit, so the same updates give other weights",
+}
+
+
+def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
+    """All checkpoints of a run: what is kept, and how the others can be had."""
+    found = survey(store, run)
+    if as_json:
+        print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in found])
+        return
+    table = Table(title=f"checkpoints of {run}, by iterations before them", title_justify="left")
+    for name, justify in (("iteration", "right"), ("state", "left"), ("MB", "right"), ("key", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("digest")
+    for checkpoint in found:
+        size = "" if checkpoint.size_bytes is None else f"{checkpoint.size_bytes / 1e6:.1f}"
+        digest = "unknown" if checkpoint.digest is None else checkpoint.digest[:_DIGITS]
+        table.add_row(str(checkpoint.number), _state(checkpoint), size, checkpoint.key[:_DIGITS], digest)
+    Console().print(table)
+
+
+def print_checkpoint(store: Store, run: str, number: int, output: Path | None, as_json: bool) -> None:
+    """One checkpoint as a folder: the kept one, or the dropped one derived.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        number: Iterations before the checkpoint.
+        output: Where the folder goes, new or empty; None: a dropped one is put back into the store.
+        as_json: Print JSON.
+
+    Raises:
+        ConfigError: If the run has no such checkpoint, or `output` is not empty.
+        ArtifactMissingError: If it is not kept and cannot be derived; the message names what is missing.
+        DerivationError: If what was derived is not the original.
+    """
+    checkpoints = {checkpoint.number: checkpoint for checkpoint in survey(store, run)}
+    if number not in checkpoints:
+        raise ConfigError(f"run {run} has checkpoints {min(checkpoints)} to {max(checkpoints)}; there is no {number}")
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(f"{output} is there already; give --output a folder that is new or empty")
+    key = checkpoints[number].key
+    facts: dict[str, Any] = {"run": run, "iteration": number, "key": key}
+    recipe = find_recipe(store, key)
+    if recipe.updates:
+        facts |= _derived(store, recipe, checkpoints, output, should_draw=not as_json)
+    else:
+        folder = Path(store.local_folder("checkpoint", key))
+        if output is not None:
+            _copy(folder, [entry.name for entry in store.manifest("checkpoint", key).files], output)
+        facts |= {"how": "kept", "digest": checkpoints[number].digest, "folder": str((output or folder).absolute())}
+    if as_json:
+        print_json(facts)
+        return
+    console = Console()
+    for line in _lines(facts):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _derived(
+    store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None, should_draw: bool
+) -> dict[str, Any]:
+    from tasks.warm_processes import learner_for
+
+    started = time.monotonic()
+    start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)
+    with _progress(len(recipe.updates), should_draw) as advance, derive(store, recipe, learner_for, advance) as derived:
+        folder = _put(store, derived, output)
+        last = derived.steps[-1]
+    return {
+        "how": "derived",
+        "from_iteration": start,
+        "from_key": recipe.start,
+        "updates": [
+            {"iteration": iteration_of(step.made), "digest": step.digest, "proof": step.proof} for step in derived.steps
+        ],
+        "seconds": round(time.monotonic() - started, 1),
+        "digest": last.digest,
+        "original_digest": last.original_digest,
+        "proof": last.proof,
+        "folder": folder,
+    }
+
+
+def _put(store: Store, derived: Derivation, output: Path | None) -> str:
+    if output is not None:
+        folder = Path(derived.folder)
+        _copy(folder, [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()], output)
+        return str(output.absolute())
+    restore(store, derived)
+    return store.local_folder("checkpoint", derived.recipe.key)
+
+
+def _copy(folder: Path, names: list[str], output: Path) -> None:
+    try:
+        for name in names:
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / name, output / name)
+    except OSError as error:
+        raise ConfigError(
+            f"the checkpoint cannot be written to {output}: {error.strerror}; give --output another folder"
+        ) from error
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    yield f"checkpoint {facts['iteration']} of {facts['run']}"
+    if facts["how"] == "kept":
+        yield "kept; its files have the digests that were written"
+    else:
+        at = facts["from_key"] if facts["from_iteration"] is None else f"checkpoint {facts['from_iteration']}"
+        yield f"derived from {at}, the nearest that is kept, by {len(facts['updates'])} updates in {facts['seconds']} s"
+        yield _PROOFS[facts["proof"]]
+    yield f"digest  {facts['digest']}"
+    yield f"folder  {facts['folder']}"
+
+
+@contextmanager
+def _progress(total: int, should_draw: bool) -> Iterator[Any]:
+    columns = (TextColumn("update again"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True, disable=not should_draw) as bar:
+        row = bar.add_task("", total=total)
+        yield lambda _: bar.advance(row)
+
+
+def _state(checkpoint: RunCheckpoint) -> str:
+    if checkpoint.state == "kept":
+        return "kept"
+    return f"{checkpoint.state}, {checkpoint.obstacle or 'can be derived'}"

@@ -1,0 +1,78 @@
+"""Ask runs: SQL over what they stored, named audits, and where an artifact comes from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+
+
+def _print_views(wanted: bool) -> None:
+    if wanted:
+        from flows.auditing import print_views
+
+        print_views()
+        raise typer.Exit
+
+
+def _print_audits(wanted: bool) -> None:
+    if wanted:
+        from flows.auditing import print_audits
+
+        print_audits()
+        raise typer.Exit
+
+
+@app.command()
+def sql(
+    runs: Annotated[list[str], typer.Argument(help="Names of runs; 'sokoban-*' stands for all that match.")],
+    query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write all rows to this CSV file.")] = None,
+    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this Parquet file.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
+    _views: Annotated[
+        bool, typer.Option("--views", callback=_print_views, is_eager=True, help="List the views and their columns.")
+    ] = False,
+) -> None:
+    """Ask runs a question in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
+    from flows.auditing import answer
+
+    answer(open_store(store), runs, query, as_json=as_json, csv=csv, parquet=parquet, should_verify=verify)
+
+
+@app.command()
+def audit(
+    run: RunArgument,
+    names: Annotated[list[str] | None, typer.Argument(help="Audits; none: all. --list shows them.")] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of each table to print.")] = 12,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
+    _list: Annotated[
+        bool, typer.Option("--list", callback=_print_audits, is_eager=True, help="List the audits.")
+    ] = False,
+) -> None:
+    """Look a run through: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
+    from flows.auditing import audit_run
+
+    if audit_run(open_store(store), run, names or [], rows=rows, as_json=as_json, should_verify=verify):
+        raise typer.Exit(1)
+
+
+@app.command()
+def lineage(
+    artifact: Annotated[str, typer.Argument(help="kind/key, the beginning of a key, or RUN:ITERATION:STAGE.")],
+    depth: Annotated[int, typer.Option(min=0, help="Steps to show; 0: all.")] = 2,
+    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print the graph as a Mermaid flow chart.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where an artifact comes from and what came of it. Exit code 1 if a part of its chain is gone."""
+    from flows.auditing import show_lineage
+
+    if show_lineage(open_store(store), artifact, depth, as_json=as_json, as_dot=dot, as_mermaid=mermaid):
+        raise typer.Exit(1)

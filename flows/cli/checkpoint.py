@@ -1,0 +1,33 @@
+"""The checkpoints of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+
+
+@app.command()
+def checkpoint(
+    run: RunArgument,
+    iteration: Annotated[
+        int | None, typer.Option(help="Have the checkpoint after so many iterations; 0 is the first.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder to put it into. Default: into the store again.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List a run's checkpoints, or have one: one that was dropped is derived from stored rollouts, and proved."""
+    from flows import checkpoints
+    from ragen.errors import ConfigError
+
+    opened = open_store(store)
+    if iteration is not None:
+        checkpoints.print_checkpoint(opened, run, iteration, output, as_json)
+    elif output is not None:
+        raise ConfigError("--output needs --iteration N: which checkpoint shall be put there?")
+    else:
+        checkpoints.print_checkpoints(opened, run, as_json)

@@ -1,0 +1,21 @@
+"""Online-k: what became of reused rollouts."""
+
+from typing import Annotated
+
+import typer
+
+from flows.cli.common import JsonOption, StoreOption, app, open_store
+
+
+@app.command(name="online-k")
+def online_k(
+    runs: Annotated[
+        list[str], typer.Argument(help="Names of runs, or patterns such as 'online-k-*'; several are compared.")
+    ],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How valid each reuse of a rollout was: ratios, effective sample size, clip share, KL to the behaviour policy."""
+    from flows.online import print_online
+
+    print_online(open_store(store), runs, as_json)

@@ -1,0 +1,139 @@
+"""What `ragen online-k` prints: how far the policy was from the one that sampled, by how often the rollout was used."""
+
+import fnmatch
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from flows.listing import evaluation_curve, print_json
+from ragen.diagnostics.online import Reuse, by_reuse, reuses
+from ragen.errors import StoreError
+from ragen.store import Store
+
+_COLUMNS = {
+    "reuse": "reuse",
+    "num_updates": "updates",
+    "ratio_q01": "ratio q01",
+    "ratio_q05": "q05",
+    "ratio_q50": "q50",
+    "ratio_q95": "q95",
+    "ratio_q99": "q99",
+    "effective_sample_size_tokens": "ESS tokens",
+    "effective_sample_size_trajectories": "ESS trajectories",
+    "clip_share": "clip share",
+    "kl": "KL",
+    "clip_fraction": "clipped in update",
+}
+_THRESHOLDS = ("max_kl", "min_effective_sample_size")
+_LEGEND = """\
+reuse: how many updates the rollout had served before. Before the first step of each update, the policy against the one
+that sampled: quantiles over tokens of the ratio; ESS, the effective sample size as a share of tokens and trajectories
+(1: as good as fresh); clip share, tokens that PPO's clip would silence; KL(behaviour || policy), nats a token. Last:
+the tokens that it did silence, against the policy at the update's start. Means over the run's updates of that reuse."""
+
+
+def print_online(store: Store, runs: list[str], as_json: bool) -> None:
+    """The validity of every run's reuses; with several runs also how they compare.
+
+    Args:
+        store: Where the runs are.
+        runs: Names, or patterns such as 'online-k-*'.
+        as_json: Print JSON.
+
+    Raises:
+        StoreError: If there is no such run, or none that fits a pattern.
+        ConfigError: If a run has no update, or one by a release that did not measure this.
+    """
+    found = {run: reuses(store, run) for run in _named(store, runs)}
+    summaries = [_summary(store, run, updates) for run, updates in found.items()]
+    if as_json:
+        facts = [
+            {**summary, "by_reuse": by_reuse(updates), "updates": [vars(update) for update in updates]}
+            for summary, updates in zip(summaries, found.values(), strict=True)
+        ]
+        print_json(facts)
+        return
+    console = Console()
+    for summary, updates in zip(summaries, found.values(), strict=True):
+        _print_run(console, summary, by_reuse(updates))
+    if len(summaries) > 1:
+        _print_comparison(console, summaries)
+    console.print(_LEGEND, highlight=False, markup=False)
+
+
+def _named(store: Store, runs: list[str]) -> list[str]:
+    """Names for names and patterns, each once, in the order given."""
+    names: list[str] = []
+    for run in runs:
+        fitting = fnmatch.filter(store.runs.names(), run) if set(run) & set("*?[") else [run]
+        if not fitting:
+            raise StoreError(f"no run in {store.url} fits '{run}'; `ragen runs` lists them")
+        names += fitting
+    return list(dict.fromkeys(names))
+
+
+def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:
+    """A run in a line."""
+    record = store.runs.get(run)
+    curve = [point["success"] for point in evaluation_curve(store, record)]
+    last = by_reuse(updates)[-1]
+    return {
+        "run": run,
+        "seed": record.config.get("seed"),
+        "online_k": record.config.get("online_k", 1),
+        "max_kl": record.config.get("online_max_kl"),
+        "min_effective_sample_size": record.config.get("online_min_effective_sample_size"),
+        "num_updates": len(updates),
+        "num_rollouts": sum(update.reuse == 0 for update in updates),
+        "num_early_rollouts": sum(update.is_early for update in updates),
+        "last_reuse_effective_sample_size": last["effective_sample_size_trajectories"],
+        "last_reuse_kl": last["kl"],
+        "success_first": curve[0] if curve else None,
+        "success_best": max(curve) if curve else None,
+        "success_last": curve[-1] if curve else None,
+    }
+
+
+def _print_run(console: Console, summary: dict[str, Any], rows: list[dict[str, float]]) -> None:
+    title = f"{summary['run']}: online_k = {summary['online_k']}"
+    table = Table(title=title, title_justify="left")
+    for label in _COLUMNS.values():
+        table.add_column(label, justify="right")
+    for row in rows:
+        table.add_row(*(_cell(row.get(name)) for name in _COLUMNS))
+    console.print(table)
+    limits = [f"{name} {summary[name]}" for name in _THRESHOLDS if summary[name] is not None]
+    console.print(
+        f"{summary['num_updates']} updates on {summary['num_rollouts']} rollouts; {summary['num_early_rollouts']} of "
+        f"these were collected early ({', '.join(limits) if limits else 'no threshold is set'})",
+        highlight=False,
+    )
+
+
+def _print_comparison(console: Console, summaries: list[dict[str, Any]]) -> None:
+    shown = {
+        "online_k": "k",
+        "seed": "seed",
+        "num_updates": "updates",
+        "num_rollouts": "rollouts",
+        "num_early_rollouts": "early",
+        "last_reuse_effective_sample_size": "ESS at last reuse",
+        "last_reuse_kl": "KL at last reuse",
+        "success_first": "success, first",
+        "success_best": "best",
+        "success_last": "last",
+        "run": "run",
+    }
+    table = Table(title="Online-k", title_justify="left")
+    for name, label in shown.items():
+        table.add_column(label, justify="left" if name == "run" else "right", overflow="fold")
+    for summary in sorted(summaries, key=lambda summary: (summary["online_k"], summary["seed"] or 0)):
+        table.add_row(*(_cell(summary[name]) for name in shown))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

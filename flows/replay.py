@@ -1,0 +1,115 @@
+"""Other rewards, another filter, another update over the rollouts of a run: no environment, no engine.
+
+stored turns -> reward -> variance_filter -> update -> checkpoint       compare: the branch's update beside the run's
+
+Stages and their keys are those of the flow `starpo`: what was not changed is found in the store, not computed. Each
+update starts from the branch's own checkpoint, on rollouts that the base run's policy played: it is off-policy, more so
+with every update, and the comparison says how far.
+"""
+
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_markdown_artifact
+
+from flows.record import RunRecorder
+from flows.replay_summary import comparison_markdown
+from flows.starpo import learn
+from ragen.config.runtime import Runtime
+from ragen.learn.learner import UpdateContext
+from ragen.replay.plan import ReplayPlan, plan_replay
+from ragen.store import Store
+from ragen.store.runs import StageKeys
+from tasks.compare import Side, compare
+from tasks.diagnose import diagnose
+from tasks.evaluate import evaluate
+from tasks.reward import reward
+from tasks.stage import Keys
+from tasks.variance_filter import variance_filter
+
+
+@flow(name="replay", log_prints=False, validate_parameters=True)
+def replay(
+    base: str,
+    start: int = 0,
+    stop: int | None = None,
+    overrides: dict[str, Any] | None = None,
+    should_update: bool = True,
+    should_evaluate: bool = False,
+    store: str | None = None,
+    run: str | None = None,
+) -> str:
+    """Replay iterations of a run with other settings of reward, filter and update, and compare.
+
+    Args:
+        base: The run whose rollouts are replayed.
+        start: The checkpoint to start from; checkpoint n is the one after n updates.
+        stop: The checkpoint to end at. None: the run's last one.
+        overrides: Single settings by dotted path, such as {"filter.keep": 0.5}.
+        should_update: False: reward and filter only.
+        should_evaluate: Meet the panel with both checkpoints `stop`, the branch's and the run's.
+        store: Store URL. None: the one of the serving process (RAGEN_STORE).
+        run: Name of the replay. None: made of the run's name, the range and what was changed.
+
+    Returns:
+        The replay's name: it is a run like any other.
+    """
+    url = store or Runtime().store
+    plan = plan_replay(Store(url), base, start, stop, overrides, should_update)
+    with RunRecorder.open(
+        url, run or plan.name, flow="replay", preset=plan.base.preset or "", config=plan.config,
+        parameters=plan.parameters, stop=plan.stop,
+    ) as record:  # fmt: skip
+        checkpoint = _replay(record, plan, should_update)
+        if should_evaluate and should_update:
+            _evaluate_ends(record, plan, checkpoint)
+        name = "replay-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in record.name.lower())
+        create_markdown_artifact(
+            comparison_markdown(Store(url), record.name), key=name, description=f"{base} beside {record.name}"
+        )
+    return record.name
+
+
+def _replay(record: RunRecorder, plan: ReplayPlan, should_update: bool) -> str:
+    """Replay all iterations; returns the key of the branch's last checkpoint."""
+    store, config = record.store_url, plan.config
+    checkpoints = [plan.checkpoints[number] for number in range(plan.start + 1)]
+    record.training_begins()
+    for iteration, recorded in plan.iterations.items():
+        data = dict(recorded["rollout"])
+        record.reuse(iteration, "rollout", data)
+        data |= record.stage(iteration, "reward", reward, store, iteration, config.reward, **data)
+        data |= record.stage(iteration, "variance_filter", variance_filter, store, iteration, config.filter, **data)
+        record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
+        made: Keys | None = None
+        if should_update and record.metrics["filter/num_kept"]:
+            made = learn(record, config, iteration, checkpoints[-1], plan.reference, data)
+        elif should_update:
+            record.warn(f"iteration {iteration}: the filter kept no group, so there is no update")
+        branch = Side(config.update, data, checkpoints[-1], made)
+        _compare(record, plan, iteration, recorded, branch, should_update)
+        checkpoints.append(made["checkpoint"] if made else checkpoints[-1])
+        record.retain(checkpoints)
+        record.iteration_done(iteration, should_summarise=False)
+    return checkpoints[-1]
+
+
+def _compare(
+    record: RunRecorder, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side, should_update: bool
+) -> None:
+    data: Keys = {**recorded["rollout"], **recorded["reward"], **recorded["variance_filter"]}
+    update = recorded.get("update") if should_update else None
+    base = Side(plan.base_config.update, data, plan.checkpoints[iteration], update)
+    rollout = plan.base_config.rollout
+    context = UpdateContext(iteration, plan.config.iterations, 0, rollout.temperature, rollout.max_response_tokens)
+    record.stage(iteration, "compare", compare, record.store_url, context, base, branch, plan.reference)
+
+
+def _evaluate_ends(record: RunRecorder, plan: ReplayPlan, checkpoint: str) -> None:
+    """Both ends on the training environment's panel, as the base run evaluates: what it has measured is found."""
+    config = plan.config
+    cell = config.environment.type
+    settings = (cell, config.environment, config.agent, config.rollout, config.evaluation)
+    of_base = evaluate(record.store_url, plan.stop, *settings, plan.checkpoints[plan.stop])
+    record.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": of_base["episodes"]})
+    record.stage(plan.stop, f"evaluate:{cell}", evaluate, record.store_url, plan.stop, *settings, checkpoint)

@@ -1,0 +1,116 @@
+"""What a replay found, an iteration a row: as facts, as a table for the terminal, as markdown for Prefect."""
+
+import json
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from ragen.store import Store
+
+_COLUMNS = {
+    "kept both": "groups_kept_by_both",
+    "only base": "groups_kept_by_base_only",
+    "only branch": "groups_kept_by_branch_only",
+    "sign flips": "advantage_sign_flips",
+    "cos grad": "gradient_cosine",
+    "cos change": "weight_change_cosine",
+}
+_PAIRS = {
+    "KL": "kl_behaviour",
+    "clip share": "clip_fraction",
+    "entropy": "entropy",
+    "ESS": "validity_before/effective_sample_size_trajectories",
+}
+"""Two numbers, the base's and the branch's."""
+
+
+def replay_facts(store: Store, run: str) -> dict[str, Any]:
+    """A replay's record, the comparison of every iteration, and the evaluations of both ends.
+
+    Raises:
+        StoreError: If there is no such run, or an artifact of it cannot be read.
+    """
+    record = store.runs.get(run)
+    recorded = store.runs.iterations(run)
+    iterations = []
+    for iteration, stages in recorded.items():
+        if "compare" in stages:
+            table = store.read_table("metrics", stages["compare"]["metrics"])
+            names = (name.removeprefix("replay/") for name in table["name"].to_pylist())
+            iterations.append({"iteration": iteration, **dict(zip(names, table["value"].to_pylist(), strict=True))})
+    return {"run": run, **record.parameters, "iterations": iterations, "evaluation": _evaluation(store, run, recorded)}
+
+
+def comparison_markdown(store: Store, run: str) -> str:
+    """The comparison as a page of markdown."""
+    facts = replay_facts(store, run)
+    header, *rows = _rows(facts, " / ")
+    table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---:"] * len(header), *rows)]
+    ends = [f"- {line}" for line in _lines(facts)]
+    return "\n".join([f"# {run}", "", *ends, "", *table, ""])
+
+
+def print_comparison(store: Store, run: str, as_json: bool) -> None:
+    """The comparison on the terminal."""
+    facts = replay_facts(store, run)
+    if as_json:
+        print(json.dumps(facts, indent=2, ensure_ascii=False))  # noqa: T201
+        return
+    console = Console()
+    header, *rows = _rows(facts, "\n")
+    table = Table(title=run, title_justify="left", box=SIMPLE, pad_edge=False, collapse_padding=True)
+    for name in header:
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for line in (f"{', '.join(_PAIRS)}: the base's, below it the branch's", *_lines(facts)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _rows(facts: dict[str, Any], between: str) -> list[list[str]]:
+    """A header and a row an iteration; columns of which no iteration has a number are left out.
+
+    Args:
+        facts: Of `replay_facts`.
+        between: What stands between the base's number and the branch's.
+    """
+    iterations = facts["iterations"]
+    single = {label: name for label, name in _COLUMNS.items() if any(name in row for row in iterations)}
+    pairs = {label: name for label, name in _PAIRS.items() if any(f"branch/{name}" in row for row in iterations)}
+    rows = [["iter", *single, *pairs]]
+    for row in iterations:
+        cells = [_number(row.get(name)) for name in single.values()]
+        cells += [_number(row.get(f"base/{n}")) + between + _number(row.get(f"branch/{n}")) for n in pairs.values()]
+        rows.append([str(row["iteration"]), *cells])
+    return rows
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    """What was replayed, what was changed, and how both ends did."""
+    changed = [f"{path}: {value['was']} -> {value['is']}" for path, value in facts["changed"].items()]
+    lines = [f"{facts['base']}, from checkpoint {facts['start']} to {facts['stop']}", *(changed or ["nothing changed"])]
+    for side, ends in facts["evaluation"].items():
+        lines.append(f"{side}: success {ends['success']:.3f} [{ends['low']:.3f}, {ends['high']:.3f}]")
+    return lines
+
+
+def _evaluation(store: Store, run: str, recorded: dict[int, Any]) -> dict[str, dict[str, float]]:
+    """Success of both ends with the 95% intervals; empty where they were not evaluated."""
+    cell = store.runs.get(run).config["environment"]["type"]
+    found = {}
+    for stages in recorded.values():
+        for side, stage in (("base", f"evaluate_base:{cell}"), ("branch", f"evaluate:{cell}")):
+            if stage in stages:
+                numbers = store.manifest("episodes", stages[stage]["episodes"]).headline
+                found[side] = {
+                    name: numbers[f"evaluation/{cell}/success{suffix}"]
+                    for name, suffix in (("success", ""), ("low", "_low"), ("high", "_high"))
+                }
+    return found
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2g}" if abs(value) < 0.1 else f"{value:.3g}"

@@ -1,0 +1,350 @@
+"""Is a run what its record says? Every stage computed again from its stored inputs; what is stored checked in itself.
+
+    run record -> visits -> inputs linked into a scratch store -> task -> outputs compared -> findings
+
+Tasks are called as plain functions, without Prefect, in the order of the run, so that engine and learner stay loaded.
+The verified store is only read. A learner goes on from what it holds where its last update gave the stored checkpoint,
+digest for digest; where it did not, the next update begins from the stored one.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from ragen.config.environment import EnvironmentConfig
+from ragen.config.explanation import explain
+from ragen.config.starpo import StarPOConfig
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StarPOError
+from ragen.seeding import derive_seed
+from ragen.store import Store
+from ragen.store.keys import canonical_json
+from ragen.store.runs import Run
+from ragen.verify.actions import episode_differences, turn_differences
+from ragen.verify.differences import folder_difference, table_difference
+from ragen.verify.finding import Finding, Verdict, first_line, shown, summarised
+from ragen.verify.origin import different_origin, other_work
+from ragen.verify.plan import INPUTS, Visit, plan_visits
+from ragen.verify.scratch import Scratch, Stored
+from schemas.datasets import DATASETS
+from schemas.manifest import Manifest
+from tasks import diagnose, evaluate, reward, rollout, update, variance_filter, warm_start
+from tasks.stage import Keys
+
+LONG_WARM_START_S = 30.0
+"""A warm start that took longer is done again only on demand."""
+
+_VERSIONS = {
+    module.STAGE.name: module.STAGE.version
+    for module in (warm_start, evaluate, rollout, reward, variance_filter, diagnose, update)
+}
+_TORCH_STAGES = ("warm_start", "evaluate", "rollout", "update")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found.
+
+    Attributes:
+        run: The run's name.
+        findings: In the order of the work.
+        num_iterations: Iterations looked at.
+        seconds: It took.
+    """
+
+    run: str
+    findings: list[Finding]
+    num_iterations: int
+    seconds: float
+
+    @property
+    def is_faultless(self) -> bool:
+        """Is everything the same, or not repeatable for a reason?"""
+        return not any(finding.verdict.is_fault for finding in self.findings)
+
+
+def verify_run(
+    store: Store,
+    run: str,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    stages: Sequence[str] = (),
+    share: float = 1.0,
+    with_warm_start: bool = False,
+    on_visit: Callable[[int, int, Visit], None] | None = None,
+) -> Verification:
+    """Verify the stages that a run recorded.
+
+    Args:
+        store: Where the run is; nothing is written to it.
+        run: Its name.
+        first: First iteration. None: the run's first.
+        last: Last iteration, included. None: the run's last.
+        stages: Only these. Empty: all.
+        share: Share of the iterations to look at, evenly spread.
+        with_warm_start: Do the warm start again even where it took long.
+        on_visit: Called before each stage with the number of stages done and of all.
+
+    Raises:
+        StoreError: If there is no such run; the message names those that are near.
+        ConfigError: If a stage does not exist, the range is not in the run, or its settings are not this release's.
+    """
+    started = time.perf_counter()
+    record = store.runs.get(run)
+    config = _config_of(record)
+    visits = plan_visits(record, store.runs.iterations(run), first, last, stages, share)
+    findings: list[Finding] = []
+    with Scratch(store) as scratch:
+        verifier = _Verifier(store, scratch, config, with_warm_start)
+        for number, visit in enumerate(visits):
+            if on_visit is not None:
+                on_visit(number, len(visits), visit)
+            findings += verifier.verify(visit)
+    return Verification(run, findings, len({visit.iteration for visit in visits}), time.perf_counter() - started)
+
+
+def _config_of(run: Run) -> StarPOConfig:
+    try:
+        return StarPOConfig.model_validate_json(canonical_json(run.config))
+    except ValidationError as error:
+        raise ConfigError(
+            f"the settings of run '{run.name}' are not those of this release: {explain(error, StarPOConfig, {})}. "
+            "Verify it with the release that made it"
+        ) from error
+
+
+class _CannotRepeat(Exception):  # noqa: N818
+    """A stage cannot be computed again; the message says why."""
+
+
+@dataclass(frozen=True)
+class _Verifier:
+    """Looks at one stage after the other."""
+
+    store: Store
+    scratch: Scratch
+    config: StarPOConfig
+    with_warm_start: bool
+
+    def verify(self, visit: Visit) -> list[Finding]:
+        """All that is found about one stage: its results first, then what they hold."""
+        stored = {kind: self.scratch.read(kind, key) for kind, key in visit.outputs.items()}
+        found = list(self._results(visit, stored))
+        for check, differences in self._inner_checks(visit, stored):
+            try:
+                detail = summarised(differences)
+                verdict = Verdict.DIFFERENT if detail else Verdict.SAME
+            except (ArtifactMissingError, ArtifactDamagedError) as error:
+                verdict, detail = Verdict.NOT_REPEATABLE, f"it cannot be checked: {first_line(error)}"
+            except StarPOError as error:
+                verdict, detail = Verdict.DIFFERENT, first_line(error)
+            found.append(Finding(visit.iteration, visit.name, check, verdict, detail))
+        return found
+
+    def _results(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[Finding]:
+        """Compute the stage again and compare all that it makes."""
+        computed: Keys = {}
+        verdict, reason = Verdict.SAME, ""
+        try:
+            computed = self._compute(visit, stored)
+        except _CannotRepeat as error:
+            verdict, reason = Verdict.NOT_REPEATABLE, str(error)
+        except Exception as error:  # whatever damaged or forged data make a stage raise is a finding
+            verdict, reason = Verdict.DIFFERENT, f"computing it again fails: {shown(error)}"
+        for kind, key in visit.outputs.items():
+            artifact = stored[kind]
+            if artifact.fault:
+                outcome = Verdict.DAMAGED, artifact.fault + self._remedy(kind, key, artifact, computed)
+            elif reason:
+                outcome = verdict, reason
+            elif computed[kind] != key:
+                assert artifact.manifest is not None
+                outcome = other_work(artifact.manifest, self.scratch.store.manifest(kind, computed[kind]))
+            else:
+                outcome = self._compare(visit, kind, key, artifact)
+            yield Finding(visit.iteration, visit.name, kind, *outcome, artifact=f"{kind}/{key}")
+        for kind, key in computed.items():
+            if kind not in stored or stored[kind].is_dropped:
+                self.scratch.keep_as_stand_in(kind, key)
+            self.scratch.discard(kind, key)
+        if visit.stage == "update" and "checkpoint" in visit.inputs:
+            self.scratch.release("checkpoint", visit.inputs["checkpoint"])
+
+    def _remedy(self, kind: str, key: str, artifact: Stored, computed: Keys) -> str:
+        """Put what was computed again in place of a damaged artifact, and say so."""
+        if computed.get(kind) != key:
+            return ""
+        digest = self.scratch.store.manifest(kind, key).content_digest
+        if artifact.manifest is not None and artifact.manifest.content_digest != digest:
+            return "; its inputs give another content than its manifest names"
+        self.scratch.keep_as_stand_in(kind, key)
+        return "; its inputs give it again: delete it and run the flow"
+
+    def _compute(self, visit: Visit, stored: Mapping[str, Stored]) -> Keys:
+        """Do the stage's work in the scratch store.
+
+        Raises:
+            _CannotRepeat: If it cannot be done, or need not give the same.
+        """
+        manifest = next((artifact.manifest for artifact in stored.values() if artifact.manifest is not None), None)
+        self._check_repeatable(visit, manifest)
+        inputs = {**(manifest.inputs if manifest else {}), **visit.inputs}
+        for role in INPUTS[visit.stage]:
+            if role == "reference" and self.config.update.kl_coefficient == 0:
+                continue
+            if role not in inputs:
+                raise _CannotRepeat(f"nothing says which {role} it was made from")
+            try:
+                self._provide("checkpoint" if role == "reference" else role, inputs[role])
+            except (ArtifactMissingError, ArtifactDamagedError) as error:
+                raise _CannotRepeat(f"its input cannot be used: {first_line(error)}") from error
+        for kind, key in visit.outputs.items():
+            self.scratch.discard(kind, key)
+        return self._call(visit, {role: inputs.get(role, "") for role in INPUTS[visit.stage]})
+
+    def _provide(self, kind: str, key: str) -> None:
+        """Have an input in the scratch store; a checkpoint that was dropped is derived, if it is not there yet."""
+        if kind != "checkpoint" or self.scratch.has(kind, key) or self.store.dropped(kind, key) is None:
+            self.scratch.provide(kind, key)
+            return
+        from ragen.checkpoints.derive import derive, restore
+        from ragen.checkpoints.recipe import find_recipe
+        from tasks.warm_processes import learner_for
+
+        with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
+            restore(self.scratch.store, derivation)
+        self.scratch.keep_as_stand_in(kind, key)
+
+    def _check_repeatable(self, visit: Visit, manifest: Manifest | None) -> None:
+        if visit.stage not in INPUTS:
+            raise _CannotRepeat("no stage of training: verify does not compute it again")
+        if manifest is None:
+            return
+        made_by, version = manifest.stage.version, _VERSIONS[visit.stage]
+        if made_by != version:
+            raise _CannotRepeat(
+                f"it was made by version {made_by} of the stage, and this release has version {version}"
+            )
+        if not manifest.is_deterministic:
+            raise _CannotRepeat("its manifest says that the same work need not give the same bits")
+        seconds = manifest.provenance.get("seconds", 0.0)
+        if visit.stage == "warm_start" and seconds > LONG_WARM_START_S and not self.with_warm_start:
+            raise _CannotRepeat(f"left out, since it took {seconds:.0f} s; --warm-start includes it")
+
+    def _call(self, visit: Visit, inputs: dict[str, str]) -> Keys:
+        """The stage itself, with the arguments that the training flow gives it."""
+        from ragen.policy.load import without_progress_bars
+
+        config, url, iteration = self.config, self.scratch.url, visit.iteration
+        with without_progress_bars():
+            match visit.stage:
+                case "warm_start":
+                    return warm_start.warm_start.fn(url, config)
+                case "evaluate":
+                    return evaluate.evaluate.fn(
+                        url, iteration, visit.cell, self._environment(visit), config.agent, config.rollout,
+                        config.evaluation, **inputs,
+                    )  # fmt: skip
+                case "rollout":
+                    return rollout.rollout.fn(url, iteration, config, **inputs)
+                case "reward":
+                    return reward.reward.fn(url, iteration, config.reward, **inputs)
+                case "variance_filter":
+                    return variance_filter.variance_filter.fn(url, iteration, config.filter, **inputs)
+                case "diagnose":
+                    return diagnose.diagnose.fn(url, iteration, **inputs)
+                case "update":
+                    return update.update.fn(
+                        url,
+                        config.update,
+                        iteration=iteration,
+                        num_iterations=config.iterations,
+                        seed=derive_seed(config.seed, "update", iteration),
+                        temperature=config.rollout.temperature,
+                        max_response_tokens=config.rollout.max_response_tokens,
+                        **inputs,
+                    )
+        raise AssertionError(visit.stage)
+
+    def _environment(self, visit: Visit) -> EnvironmentConfig:
+        cells = {self.config.environment.type: self.config.environment} | self.config.evaluation.variants
+        if visit.cell not in cells:
+            raise ConfigError(f"the run's settings know no cell {shown(visit.cell)}; cells: {', '.join(cells)}")
+        return cells[visit.cell]
+
+    def _compare(self, visit: Visit, kind: str, key: str, stored: Stored) -> tuple[Verdict, str]:
+        """Compare an artifact with what was computed again under the same key."""
+        assert stored.manifest is not None
+        computed = self.scratch.store.manifest(kind, key)
+        if stored.manifest.content_digest == computed.content_digest:
+            difference = _headline_difference(stored.manifest, computed)
+            return (Verdict.DIFFERENT, difference) if difference else (Verdict.SAME, "")
+        if visit.stage == "update":
+            _forget_learner()
+        if stored.table is not None:
+            again = self.scratch.store.read_table(kind, key)
+            difference = table_difference(stored.table, again, DATASETS[kind].key)
+        elif stored.is_dropped:
+            difference = "its files were dropped, and what is computed again has another digest than its manifest names"
+        else:
+            difference = folder_difference(*(Path(s.local_folder(kind, key)) for s in (self.store, self.scratch.store)))
+        if not computed.is_deterministic:
+            return Verdict.NOT_REPEATABLE, f"on this machine the same work need not give the same bits; {difference}"
+        origin = different_origin(stored.manifest, computed, visit.stage in _TORCH_STAGES)
+        if origin:
+            return Verdict.NOT_REPEATABLE, f"it was made with {origin}; {difference}"
+        return Verdict.DIFFERENT, difference
+
+    def _inner_checks(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[tuple[str, Iterator[str]]]:
+        """What is stored, against itself and the environment: no policy takes part, so this holds on every machine."""
+        sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
+        if visit.stage == "rollout" and "turns" in sound:
+            turns = sound["turns"].table
+            yield "actions", turn_differences(turns, self.config.environment, self.config.agent)
+            yield "texts", self._text_differences(sound["turns"])
+        if visit.stage == "evaluate" and "episodes" in sound:
+            yield "actions", episode_differences(sound["episodes"].table, self._environment(visit))
+        if visit.stage == "update" and "samples" in sound:
+            yield "tokens", self._token_differences(sound["samples"])
+
+    def _text_differences(self, turns: Stored) -> Iterator[str]:
+        from ragen.agent.context import ContextBuilder
+        from ragen.policy.load import load_tokenizer
+        from ragen.verify.texts import text_differences
+
+        assert turns.manifest is not None
+        key = turns.manifest.inputs["checkpoint"]
+        self._provide("checkpoint", key)
+        tokenizer = load_tokenizer(self.scratch.store.local_folder("checkpoint", key))
+        contexts = ContextBuilder(tokenizer, self.config.agent, self.config.rollout.max_response_tokens)
+        yield from text_differences(turns.table, self.config.environment, tokenizer, contexts)
+
+    def _token_differences(self, samples: Stored) -> Iterator[str]:
+        from ragen.verify.tokens import token_differences
+
+        assert samples.manifest is not None
+        inputs = samples.manifest.inputs
+        turns, rewards, selection = (self._input(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
+        yield from token_differences(turns, rewards, selection, samples.table)
+
+    def _input(self, kind: str, key: str) -> pa.Table:
+        self.scratch.provide(kind, key)
+        return self.scratch.store.read_table(kind, key)
+
+
+def _headline_difference(stored: Manifest, computed: Manifest) -> str:
+    for name, value in stored.headline.items():
+        if computed.headline.get(name) != value:
+            return f"{shown(name)} in the manifest's headline is {value}, computed {computed.headline.get(name)}"
+    return ""
+
+
+def _forget_learner() -> None:
+    """What the learner holds now is not what the store does: the next update loads that."""
+    from tasks.warm_processes import learner_for
+
+    learner_for.cache_clear()

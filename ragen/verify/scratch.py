@@ -1,0 +1,126 @@
+"""A store aside: it sees the inputs of the stage at hand, takes its outputs, and is thrown away.
+
+    original store --links--> Scratch.store --stage--> outputs, to be compared
+
+The store under verification is only read, and only from here, so that not even a quarantine is written into it. What is
+read is linked, not copied. Where an original cannot be read, what was computed here under the same key may stand in for
+it, so that one lost artifact does not hide all that follows.
+"""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from ragen.errors import StarPOError
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from ragen.verify.finding import first_line
+from schemas.datasets import DATASETS
+from schemas.digest import content_digest
+from schemas.manifest import MANIFEST_NAME, Manifest
+
+
+@dataclass
+class Stored:
+    """An artifact under verification, as far as it can be read.
+
+    Attributes:
+        manifest: None: there is none, or it was edited.
+        table: Its rows. None: it is no dataset, or they cannot be read.
+        is_dropped: Were its files dropped, and its manifest kept?
+        fault: What is wrong with it; empty where it is what was written.
+    """
+
+    manifest: Manifest | None = None
+    table: pa.Table | None = None
+    is_dropped: bool = False
+    fault: str = ""
+
+
+class Scratch:
+    """A temporary store in front of another one. A context manager: leaving it removes everything.
+
+    Attributes:
+        url: Address of the temporary store.
+        store: The temporary store.
+    """
+
+    def __init__(self, original: Store) -> None:
+        self._original = original
+        self._folder = Path(tempfile.mkdtemp(prefix="ragen-verify-"))
+        self._stand_ins: set[tuple[str, str]] = set()
+        self.url = str(self._folder)
+        self.store = Store(self.url)
+
+    def __enter__(self) -> "Scratch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def read(self, kind: str, key: str) -> Stored:
+        """Read an artifact of the original store whole: manifest, bytes, rows, their contract and their digests."""
+        stored = Stored()
+        try:
+            dropped = self._original.dropped(kind, key)
+            stored.is_dropped = dropped is not None
+            manifest = stored.manifest = dropped or self._original.manifest(kind, key)
+            if not stored.is_dropped:
+                self._link(manifest)
+            if kind in DATASETS and not stored.is_dropped:
+                stored.table = self.store.read_table(kind, key)
+                if content_digest(stored.table) != manifest.content_digest:
+                    stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
+            if stage_key(manifest.stage, manifest.settings, manifest.inputs, manifest.seed) != key:
+                stored.fault = f"{kind}/{key} has another key than the work that its manifest describes"
+        except StarPOError as error:
+            stored.fault = first_line(error)
+        finally:
+            self.discard(kind, key)
+        return stored
+
+    def has(self, kind: str, key: str) -> bool:
+        """Is it here already?"""
+        return self._folder_of(kind, key).exists()
+
+    def provide(self, kind: str, key: str) -> None:
+        """Have an artifact of the original store here, as an input, or what stands in for it.
+
+        Raises:
+            ArtifactMissingError: If it is not there, and nothing stands in for it.
+            ArtifactDamagedError: The same of one that is not what was written.
+        """
+        if not self.has(kind, key):
+            self._link(self._original.manifest(kind, key))
+
+    def keep_as_stand_in(self, kind: str, key: str) -> None:
+        """Let what was computed here serve as an input from now on."""
+        self._stand_ins.add((kind, key))
+
+    def release(self, kind: str, key: str) -> None:
+        """Forget an artifact here that no later stage needs, even if it stands in for a lost one."""
+        self._stand_ins.discard((kind, key))
+        self.discard(kind, key)
+
+    def discard(self, kind: str, key: str) -> None:
+        """Forget an artifact here, computed or linked, unless it stands in for a lost one."""
+        if (kind, key) not in self._stand_ins:
+            shutil.rmtree(self._folder_of(kind, key), ignore_errors=True)
+
+    def _link(self, manifest: Manifest) -> None:
+        files = Path(self._original.local_folder(manifest.kind, manifest.key))
+        folder = self._folder_of(manifest.kind, manifest.key)
+        for entry in manifest.files:
+            link = folder / entry.name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(files / entry.name)
+        (folder / MANIFEST_NAME).write_text(manifest.model_dump_json(), encoding="utf-8")
+
+    def _folder_of(self, kind: str, key: str) -> Path:
+        return self._folder / kind / key

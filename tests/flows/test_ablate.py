@@ -1,0 +1,224 @@
+"""`ragen ablate` without a server: what it lists, plans, shows and refuses before any work."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.ablate import ablate, print_grids, print_plan, print_result
+from flows.ablation_text import markdown, result_rows
+from flows.presets import grids, preset
+from flows.study import resolve
+from ragen.ablation.grid import load_grid
+from ragen.ablation.records import Ablations
+from ragen.ablation.summary import AblationResult, CellResult, Difference, PanelResult
+from ragen.errors import ConfigError, StarPOError
+from ragen.store import Store
+
+SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
+
+
+@pytest.fixture
+def grid_file(tmp_path: Path):
+    """`grid_file(text)` writes `mine.toml` and returns its path as a user types it."""
+
+    def write(text: str = SMALL) -> str:
+        (tmp_path / "mine.toml").write_text(text)
+        return str(tmp_path / "mine.toml")
+
+    return write
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("name", grids.names())
+def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store) -> None:
+    study = resolve(grids.grid(name), store)
+    assert study.grid.name == name
+    assert len(study.cells) > 1
+    assert (grids.FOLDER / f"{name}.toml").read_text().startswith("# ")
+    assert len({run.name for run in study.runs}) == len(study.runs)
+
+
+def test_every_grid_is_a_deployment_and_one_takes_any() -> None:
+    from flows.serve import deployments
+
+    made = {f"{made.flow_name}/{made.name}": made.parameters for made in deployments()}
+    assert made["ablation/custom"] == {}
+    for name in grids.names():
+        assert made[f"ablation/{name}"] == {"grid": grids.grid(name).model_dump(mode="json")}
+
+
+def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> None:
+    study = resolve(load_grid(Path(grid_file())), store)
+    assert [(run.cell.label, run.seed) for run in study.runs[:3]] == [("keep=0.5", 0), ("keep=1.0", 0), ("keep=0.5", 1)]
+    first, again = study.runs[0], study.runs[2]
+    assert first.config == again.config.model_copy(update={"seed": 0})
+    assert first.name.startswith("mine.keep-0.5-s0-")
+
+
+def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
+    print_plan(grid_file(), store, False, True)
+    plan = json.loads(capsys.readouterr().out)
+    # Each of 6 runs has 14 stages. The seeds share warm start and first evaluation; the two cells of a seed share the
+    # first rollout and reward too. So 2 + 3 * (2 + 2 * 10) are different.
+    assert [row["stages"] for row in plan["runs"]] == [14] * 6
+    assert (plan["stages"], plan["stored"], plan["new"]) == (68, 0, 68)
+    assert sum(row["new"] for row in plan["runs"]) == 68
+    assert plan["new_by_stage"]["warm_start"] == 1
+    assert plan["decided_by_data"] == [{"metric": "filter/num_kept", "runs": 6, "first_iteration": 0}]
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_dry_run_for_people(grid_file, store: Store, capsys) -> None:
+    print_plan(grid_file(), store, False, False)
+    said = capsys.readouterr().out
+    assert "68 different stages: 0 are stored, 68 are new" in said
+    assert "filter/num_kept decides" in said
+
+
+def test_the_list_names_grids_and_results(store: Store, capsys) -> None:
+    Ablations(store.url).save(RESULT, "<svg/>")
+    print_grids(store, True)
+    rows = {row["grid"]: row for row in json.loads(capsys.readouterr().out)}
+    assert set(grids.names()) <= set(rows)
+    assert rows["mine"]["result"]
+    assert not rows["filter-keep"]["result"]
+    assert "bandit" in rows["filter-keep"]["about"]
+
+
+def refused(store: Store, path: str, allow_few_seeds: bool = False) -> str:
+    with pytest.raises(ConfigError) as caught:
+        print_plan(path, store, allow_few_seeds, False)
+    return str(caught.value)
+
+
+def test_an_unknown_grid_suggests_near_ones(store: Store) -> None:
+    assert "did you mean 'filter-keep'" in refused(store, "filter-keeep")
+
+
+def test_an_unknown_preset_suggests_near_ones(grid_file, store: Store) -> None:
+    message = refused(store, grid_file(SMALL.replace("smoke", "smok")))
+    assert "mine.toml: preset = 'smok'" in message
+    assert "did you mean 'smoke'" in message
+
+
+def test_an_unknown_run_suggests_near_ones(grid_file, store: Store) -> None:
+    store.runs.create("smoke-mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    message = refused(store, grid_file(SMALL.replace('preset = "smoke"', 'run = "smoke-mime"')))
+    assert "mine.toml: run = 'smoke-mime'" in message
+    assert "did you mean smoke-mine" in message
+
+
+def test_a_run_of_another_kind_cannot_be_a_base(grid_file, store: Store) -> None:
+    store.runs.create("other", flow="starpo", preset=None, config={"iterations": 3})
+    message = refused(store, grid_file(SMALL.replace('preset = "smoke"', 'run = "other"')))
+    assert "environment is missing" in message
+
+
+def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path) -> None:
+    config = preset("smoke", {"iterations": 7})
+    store.runs.create("mine", flow="starpo", preset="smoke", config=config.model_dump(mode="json"))
+    of_run = resolve(load_grid(Path(grid_file(SMALL.replace('preset = "smoke"', 'run = "mine"')))), store)
+    assert of_run.cells[0].config.iterations == 7
+    (tmp_path / "own.toml").write_text('extends = ["smoke"]\niterations = 8')
+    grid = load_grid(Path(grid_file(SMALL.replace('"smoke"', '"own.toml"'))))
+    assert resolve(grid, store, folder=tmp_path).cells[0].config.iterations == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("filter.keep", "filter.kep", "mine.toml: axes.filter.kep: there is no setting 'kep' (did you mean 'keep'"),
+        ("[0.5, 1.0]", '[0.5, "all"]', "mine.toml, cell keep=all: filter.keep = 'all'"),
+        ("[0, 1, 2]", "[0, 1, 1]", "mine.toml: seeds = [0, 1, 1]: expected different numbers from 0 up; repeated: 1"),
+        ("[0, 1, 2]", "[0, 1]", "expected at least 3"),
+        ("seeds = ", "seeds == ", "mine.toml: is not TOML"),
+    ],
+)
+def test_bad_input_is_refused_with_the_file_and_the_place(
+    grid_file, store: Store, old, new, expected, tmp_path
+) -> None:
+    assert expected in refused(store, grid_file(SMALL.replace(old, new)))
+    assert not (tmp_path / "store").exists()
+
+
+def test_contradicting_settings_name_the_cell(grid_file, store: Store) -> None:
+    message = refused(store, grid_file(SMALL + 'filter.strategy = ["top_fraction", "top_k"]\n'))
+    assert "mine.toml, cell keep=0.5 strategy=top_k: " in message
+    assert "needs filter.keep_count" in message
+
+
+def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("flows.ablate.start_deployment", lambda *_: pytest.fail("work began"))
+    (tmp_path / "file").write_text("a file where a folder should be")
+    with pytest.raises(StarPOError, match=r"cannot write .*ablations/mine"):
+        ablate(grid_file(), store=str(tmp_path / "file"), concurrency=1, allow_few_seeds=False, as_json=False)
+
+
+def test_the_command_prints_one_message_and_exits_1(grid_file, tmp_path: Path) -> None:
+    path = grid_file(SMALL.replace("filter.keep", "filter.kep"))
+    result = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "ablate", path, "--dry-run"],
+        cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+
+
+CURVE = {0: 0.25, 4: 0.5}
+PANEL = PanelResult(
+    first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=2, peak_cross_fitted=0.5, difference=None,
+    curve=CURVE, seed_curves={0: CURVE},
+)  # fmt: skip
+DIFFERENCE = Difference(mean=0.125, low=-0.0625, high=0.25, per_seed={0: 0.0, 2: 0.25}, num_prompts=8)
+RESULT = AblationResult(
+    name="mine",
+    grid={"name": "mine", "preset": "smoke", "axes": {"filter.keep": [0.5, 1.0]}, "seeds": [0, 1, 2]},  # type: ignore[arg-type]
+    panel="sokoban",
+    cells=[
+        CellResult(
+            label="keep=0.5", values={}, is_base=True, runs={0: "a0", 1: "a1", 2: "a2"}, errors={},
+            panels={"sokoban": PANEL},
+        ),
+        CellResult(
+            label="keep=1.0", values={}, is_base=False, runs={0: "b0", 1: "b1", 2: "b2"},
+            errors={1: "NothingKeptError: a | b\n<script>"},
+            panels={"sokoban": PANEL.model_copy(update={"difference": DIFFERENCE})},
+        ),
+    ],
+)  # fmt: skip
+
+
+def test_rows_put_the_last_beside_the_peak() -> None:
+    base, cell = result_rows(RESULT)
+    assert base["difference"] == "base"
+    assert cell == {
+        "cell": "keep=1.0", "seeds": "2/3", "first": "0.250", "last": "0.500", "peak": "0.750 at 2",
+        "cross-fitted": "0.500", "difference": "+0.125 [-0.062, +0.250]", "by seed": "+0.000 +0.250",
+    }  # fmt: skip
+
+
+def test_a_stored_result_is_shown_with_failures_and_warnings(store: Store, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    Ablations(store.url).save(RESULT, "<svg/>")
+    print_result(store, "mine", False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "failed: b1: NothingKeptError" in said
+    assert "a peak is the luckiest of many" in said
+    assert "10,000 resamples" in said
+    print_result(store, "mine", True)
+    assert json.loads(capsys.readouterr().out)["cells"][1]["errors"] == {"1": "NothingKeptError: a | b\n<script>"}
+
+
+def test_markdown_keeps_text_in_its_cell() -> None:
+    page = markdown(RESULT, "var/store/ablations/mine")
+    assert "| b1 | NothingKeptError: a \\| b &lt;script> |" in page
+    assert "`var/store/ablations/mine`" in page

@@ -1,0 +1,248 @@
+"""The commands `sql`, `audit` and `lineage` as a user types them."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows import cli
+from ragen.registry import AUDITS
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from schemas.examples import example
+from schemas.manifest import Stage
+
+KINDS = ("turns", "rewards", "selection", "samples", "metrics")
+Ragen = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a run of two iterations of the datasets' examples."""
+    folder = tmp_path_factory.mktemp("original")
+    store = Store(str(folder))
+    store.runs.create("mine", flow="starpo", preset="smoke", config={"filter": {"keep": 0.5}})
+    for iteration in range(2):
+        inputs: dict[str, str] = {}
+        for kind in KINDS:
+            stage, settings = Stage(name=f"make-{kind}", version=1), {"iteration": iteration}
+            key = stage_key(stage, settings, inputs, 0)
+            store.put_table(kind, example(kind), key=key, stage=stage, settings=settings, inputs=inputs, seed=0)
+            store.runs.record_stage("mine", iteration, stage.name, {kind: key})
+            inputs = {kind: key}
+    return folder
+
+
+@pytest.fixture
+def store(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "store"))
+
+
+@pytest.fixture
+def ragen(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragen:
+    """`ragen(*arguments) -> exit code, stdout, stderr`, in this process."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ragen", *arguments])
+        monkeypatch.setenv("RAGEN_STORE", str(store))
+        monkeypatch.setenv("COLUMNS", "200")
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def refused(result: tuple[int, str, str]) -> str:
+    code, out, err = result
+    assert code == 1, out + err
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+    return err
+
+
+class TestSql:
+    def test_a_table(self, ragen: Ragen) -> None:
+        code, out, _ = ragen("sql", "mine", "select iteration, count(*) as n from turns group by all order by all")
+        assert code == 0
+        assert [line.split() for line in out.splitlines() if line.strip()[:1].isdigit()] == [["0", "40"], ["1", "40"]]
+
+    def test_long_answers_are_cut_for_people_alone(self, ragen: Ragen) -> None:
+        _, out, _ = ragen("sql", "mine", "select range as n from range(250)")
+        assert "the first 100 rows" in out
+        _, out, _ = ragen("sql", "mine", "select range as n from range(250)", "--json")
+        assert len(json.loads(out)) == 250
+
+    def test_json(self, ragen: Ragen) -> None:
+        query = "select sum(turn) as total, 'nan'::double as none, [1] as l, timestamp '2026-01-01' as t from turns"
+        _, out, _ = ragen("sql", "mine", query, "--json")
+        assert json.loads(out) == [{"total": 160, "none": None, "l": [1], "t": "2026-01-01T00:00:00"}]
+        _, out, _ = ragen("sql", "mine", "from turns where false", "--json")
+        assert json.loads(out) == []
+
+    def test_control_characters_do_not_reach_the_terminal(self, ragen: Ragen) -> None:
+        for form in ([], ["--json"]):
+            _, out, _ = ragen("sql", "mine", "select chr(27) || '[2J' || chr(155) as x, '[bold]a[/]' as y", *form)
+            assert "\x1b" not in out
+            assert "\x9b" not in out
+            assert "[bold]a[/]" in out
+
+    def test_csv_and_parquet(self, ragen: Ragen, tmp_path: Path) -> None:
+        query = "select iteration, executed_actions, kl_reference from turns join samples "
+        query += "using (run, iteration, group_id) order by iteration"
+        table, sheet = tmp_path / "a.parquet", tmp_path / "a.csv"
+        assert ragen("sql", "mine", query, "--parquet", str(table))[0] == 0
+        assert ragen("sql", "mine", query, "--csv", str(sheet))[0] == 0
+        rows = list(csv.DictReader(sheet.open(newline="")))
+        stored = pq.read_table(table).to_pylist()
+        assert len(rows) == len(stored) == 80
+        assert rows[0] == {"iteration": "0", "executed_actions": '["Up", "Left"]', "kl_reference": ""}
+        assert stored[0] == {"iteration": 0, "executed_actions": ["Up", "Left"], "kl_reference": None}
+
+    def test_several_runs_and_patterns(self, ragen: Ragen, store: Path) -> None:
+        shutil.copytree(store / "runs" / "mine", store / "runs" / "more")
+        record = store / "runs" / "more" / "run.json"
+        record.write_text(record.read_text().replace('"mine"', '"more"'))
+        _, out, _ = ragen("sql", "m*", "select distinct run from turns order by run", "--json")
+        assert [row["run"] for row in json.loads(out)] == ["mine", "more"]
+        _, out, _ = ragen("sql", "mine", "more", "select count(*) as n from turns", "--json")
+        assert json.loads(out) == [{"n": 160}]
+
+    def test_views_are_listed_with_meanings(self, ragen: Ragen) -> None:
+        code, out, _ = ragen("sql", "--views")
+        assert code == 0
+        assert "actions that were carried out" in out.replace("those that were", "actions that were")
+        assert "trajectories" in out
+
+    def test_an_unknown_run(self, ragen: Ragen) -> None:
+        assert "did you mean mine" in refused(ragen("sql", "mein", "select 1"))
+        assert "no run matches 'x*'" in refused(ragen("sql", "x*", "select 1"))
+
+    def test_an_error_in_the_query(self, ragen: Ragen) -> None:
+        message = refused(ragen("sql", "mine", "select group from turns"))
+        assert "LINE 1: select group from turns" in message
+        assert '"total"' in refused(ragen("sql", "mine", "select totl from rewards"))
+
+    @pytest.mark.parametrize("query", ["drop view turns", "copy turns to 'x.csv'", "delete from turns"])
+    def test_a_query_that_writes(self, ragen: Ragen, store: Path, query: str) -> None:
+        before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+        assert "can only read" in refused(ragen("sql", "mine", query))
+        assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+    def test_two_forms_of_answer(self, ragen: Ragen) -> None:
+        assert "one form" in refused(ragen("sql", "mine", "select 1", "--json", "--csv", "x.csv"))
+
+    def test_a_file_that_cannot_be_written(self, ragen: Ragen, tmp_path: Path) -> None:
+        message = refused(ragen("sql", "mine", "select 1 as a", "--csv", str(tmp_path / "no" / "a.csv")))
+        assert "cannot write" in message
+
+    def test_a_failing_answer_leaves_the_file_as_it_was(self, ragen: Ragen, tmp_path: Path) -> None:
+        file = tmp_path / "a.csv"
+        file.write_text("precious")
+        refused(ragen("sql", "mine", "select think::integer from turns", "--csv", str(file)))
+        assert file.read_text() == "precious"
+        assert list(tmp_path.glob(".a.csv*")) == []
+
+    def test_damage(self, ragen: Ragen, store: Path) -> None:
+        file = next(store.glob("turns/*/*.parquet"))
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        message = refused(ragen("sql", "mine", "from turns", "--verify"))
+        assert "sha256 differs" in message
+        assert "mine:" in message
+        file.unlink()
+        assert "the file part-00000.parquet is missing" in refused(ragen("sql", "mine", "from turns"))
+        shutil.rmtree(file.parent)
+        assert "no artifact turns/" in refused(ragen("sql", "mine", "from turns"))
+
+
+class TestAudit:
+    def test_the_list(self, ragen: Ragen) -> None:
+        code, out, _ = ragen("audit", "--list")
+        assert code == 0
+        assert all(name in out for name in AUDITS)
+
+    def test_chosen_audits_as_text_and_json(self, ragen: Ragen) -> None:
+        code, out, _ = ragen("audit", "mine", "formats", "errors")
+        assert code == 0
+        assert "Invalid formats" in out
+        assert "No turn ended in an error." in out
+        assert "Rewards" not in out
+        code, out, _ = ragen("audit", "mine", "formats", "--json")
+        (finding,) = json.loads(out)
+        assert (code, finding["audit"], finding["severity"]) == (0, "formats", "note")
+        assert [row["iteration"] for row in finding["rows"]] == [0, 1]
+
+    def test_a_fault_is_exit_code_1(self, ragen: Ragen) -> None:
+        code, out, _ = ragen("audit", "mine", "groups", "--json")  # the example's reasons do not say 'kept'
+        (finding,) = json.loads(out)
+        assert (code, finding["severity"]) == (1, "fault")
+
+    def test_an_unknown_audit_and_run(self, ragen: Ragen) -> None:
+        assert "did you mean formats" in refused(ragen("audit", "mine", "format"))
+        assert "did you mean mine" in refused(ragen("audit", "mint"))
+
+    def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
+        import pyarrow as pa
+
+        from flows.auditing import shown_rows
+        from ragen.audit.finding import Finding
+
+        table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})
+        over_time = Finding("t", "note", "s", "m", table, is_over_time=True)
+        assert [row["iteration"] for row in shown_rows(over_time, 9)] == [0, 0, 0, 10, 10, 10, 19, 19, 19]
+        cases = Finding("t", "note", "s", "m", table, is_over_time=False)
+        assert [row["iteration"] for row in shown_rows(cases, 4)] == [0, 0, 0, 1]
+
+
+class TestLineage:
+    def test_a_tree(self, ragen: Ragen) -> None:
+        code, out, _ = ragen("lineage", "mine:0:make-rewards")
+        assert code == 0
+        made, led = out.index("made from"), out.index("led to")
+        assert made < out.index("turns: make-turns") < led < out.index("make-samples")
+        assert "mine:0:make-selection" in out
+
+    def test_far_works_are_counted(self, ragen: Ragen) -> None:
+        _, out, _ = ragen("lineage", "mine:0:make-metrics", "--depth", "1")
+        assert "and 3 further, up to make-turns" in out
+        _, out, _ = ragen("lineage", "mine:0:make-metrics", "--depth", "0")
+        assert "further" not in out
+
+    @pytest.mark.parametrize(("form", "begin"), [("--dot", "digraph"), ("--mermaid", "flowchart"), ("--json", "{")])
+    def test_other_forms(self, ragen: Ragen, form: str, begin: str) -> None:
+        code, out, _ = ragen("lineage", "mine:1:make-turns", form)
+        assert code == 0
+        assert out.startswith(begin)
+
+    def test_json_is_complete(self, ragen: Ragen) -> None:
+        _, out, _ = ragen("lineage", "mine:1:make-turns", "--json", "--depth", "0")
+        graph = json.loads(out)
+        assert [work["distance"] for work in graph["works"]] == [0, 1, 2, 3, 4]
+        assert len(graph["edges"]) == 4
+
+    def test_a_gap_in_the_chain(self, ragen: Ragen, store: Path) -> None:
+        key = Store(str(store)).runs.iteration("mine", 0)["make-turns"]["turns"]
+        shutil.rmtree(store / "turns" / key)
+        code, out, err = ragen("lineage", "mine:0:make-rewards")
+        assert code == 1
+        assert f"{key[:10]} is not in the store" in out
+        assert f"gone: {key}" in err
+
+    def test_what_is_not_there(self, ragen: Ragen) -> None:
+        assert "no artifact 'turns/0000'" in refused(ragen("lineage", "turns/0000"))
+        assert "did you mean make-turns" in refused(ragen("lineage", "mine:0:turns"))
+
+    def test_an_edited_manifest(self, ragen: Ragen, store: Path) -> None:
+        file = next(store.glob("turns/*/manifest.json"))
+        file.write_text(json.dumps({**json.loads(file.read_text()), "num_rows": 1}))
+        assert "changed after it was written" in refused(ragen("lineage", f"turns/{file.parent.name}"))

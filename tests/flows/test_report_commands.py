@@ -1,0 +1,77 @@
+"""`ragen report` and `ragen compare`: what they write, and what they say to wrong requests."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from ragen.errors import ConfigError, StarPOError, StoreError
+from ragen.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path, make_run: Callable) -> str:
+    """A store with the runs 'half' and 'quarter', which share what comes before the filter."""
+    opened = Store(str(tmp_path / "store"))
+    make_run(opened, "half", keep=0.5)
+    make_run(opened, "quarter", keep=0.25)
+    return opened.url
+
+
+def ragen(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "160"})
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stdout.strip()
+
+
+def refusal(*arguments: str) -> StarPOError:
+    """The error that `flows.cli.main` prints as one message, with exit code 1."""
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, StarPOError), result.output
+    return result.exception
+
+
+def test_a_report_is_written_where_it_was_asked_for(store: str, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "report.html"
+    assert ragen("report", "half", "--store", store, "-o", str(path), "--embed", "1") == str(path)
+    assert path.read_text().startswith("<!doctype html>")
+
+
+def test_an_unknown_run_or_iteration_is_named(store: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    assert "there is no run 'haf'" in str(refusal("report", "haf", "--store", store, "-o", str(path)))
+    error = refusal("report", "half", "--store", store, "-o", str(path), "--embed", "7")
+    assert str(error) == "run half has no rollout at iteration 7; it has 0 to 1"
+    assert not path.exists()
+
+
+def test_a_comparison_is_a_page_or_a_picture_by_its_name(store: str, tmp_path: Path) -> None:
+    page, picture = tmp_path / "two.html", tmp_path / "two.svg"
+    assert ragen("compare", "half", "quarter", "--store", store, "-o", str(page)) == str(page)
+    text = page.read_text()
+    assert "<h1>Comparison of runs</h1>" in text
+    assert "<code>keep</code>" in text
+    assert isinstance(refusal("compare", "half", "--store", store, "-o", str(picture)), ConfigError)  # never evaluated
+    ragen("compare", "half", "quarter", "--store", store, "-o", str(page), "--title", "A <b> title")
+    assert "<h1>A &lt;b&gt; title</h1>" in page.read_text()
+
+
+def test_a_comparison_of_no_known_kind_is_refused(store: str, tmp_path: Path) -> None:
+    error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "two.pdf"))
+    assert "ends in .html" in str(error)
+    assert ".svg" in str(error)
+
+
+def test_a_comparison_with_an_unknown_run_suggests_near_ones(store: str, tmp_path: Path) -> None:
+    error = refusal("compare", "half", "quater", "--store", store, "-o", str(tmp_path / "two.html"))
+    assert isinstance(error, StoreError)
+    assert "did you mean quarter" in str(error)
+
+
+def test_a_file_that_cannot_be_written_is_named(store: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "file" / "two.html"))
+    assert "two.html cannot be written" in str(error)
+    assert "--output" in str(error)

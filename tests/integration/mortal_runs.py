@@ -1,0 +1,153 @@
+"""Runs that can be killed anywhere: a process that has imported everything and forks a fresh one for each (re)start.
+
+    test --order--> this process --fork--> a run, which kills itself at a moment in the store, or is killed from outside
+
+A moment is an operation on the store's files: before a folder or a file is made, opened for writing, renamed or
+removed, in the middle of the bytes of a file, and after them. What is written for people alone (state.json) and the
+lease are no moments: they are written at every start, so a run could be killed for ever without getting anywhere.
+
+Orders and answers are lines of JSON. An order: `store`; `after`, the number of artifacts from which on moments count;
+`fatal`, the number of the fatal moment by its sort, 'any' or 'inside' a file. Not a test: `test_killed_anywhere.py`
+starts it as `python mortal_runs.py`.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+IMPORTS = (
+    "flows.starpo", "tasks.warm_processes", "ragen.imitation", "ragen.learn.torch_learner", "ragen.learn.trajectories",
+    "ragen.rollout.torch_engine", "ragen.rollout.shards", "ragen.policy.demonstrations.sokoban",
+    "transformers.models.qwen2.modeling_qwen2", "pyarrow.parquet", "polars",
+)  # fmt: skip
+
+
+class Moments:
+    """Counts the moments of this process and, at the fatal one, kills it."""
+
+    def __init__(self, order: dict[str, Any], say: Callable[..., None]) -> None:
+        self._store, self._after, self._fatal, self._say = order["store"], order["after"], order["fatal"], say
+        self._counts = {"any": 0, "inside": 0}
+        sys.addaudithook(self._audit)
+        self._split_writes()
+        self._tell_of_work()
+
+    @property
+    def is_late_enough(self) -> bool:
+        return len(list(Path(self._store).glob("*/*/manifest.json"))) >= self._after
+
+    def pass_by(self, operation: str, path: Any, is_inside: bool = False) -> None:
+        """One more moment, if it is one."""
+        if not (self._fatal and self._is_of_store(path) and self.is_late_enough):
+            return
+        for sort in ("any", "inside") if is_inside else ("any",):
+            self._counts[sort] += 1
+            if self._counts[sort] == self._fatal.get(sort):
+                self._say(died=operation, path=os.path.relpath(str(path), self._store))
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_of_store(self, path: Any) -> bool:
+        text = str(path)
+        return text.startswith(self._store) and "state.json" not in text and "/leases" not in text
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir"):
+            if event != "os.mkdir" or not Path(arguments[0]).exists():
+                self.pass_by(event, arguments[0])
+        elif event == "open" and isinstance(arguments[0], str) and (arguments[2] or 0) & WRITING:
+            self.pass_by("open for writing", arguments[0])
+
+    def _split_writes(self) -> None:
+        """Have a moment in the middle of every file's bytes and one after them, whoever writes the file."""
+        import pyarrow.parquet as pq
+
+        write_bytes, write_text, copy = Path.write_bytes, Path.write_text, shutil.copyfile
+        write_batch, close = pq.ParquetWriter.write_batch, pq.ParquetWriter.close
+
+        def in_halves(path: Path, data: bytes) -> int:
+            if not self._is_of_store(path):
+                return write_bytes(path, data)
+            with path.open("wb") as file:
+                file.write(data[: len(data) // 2])
+                file.flush()
+                self.pass_by("half of the bytes written", path, is_inside=True)
+                file.write(data[len(data) // 2 :])
+            self.pass_by("all bytes written", path)
+            return len(data)
+
+        def text_in_halves(path: Path, data: str, *arguments: Any, **settings: Any) -> int:
+            if not self._is_of_store(path):
+                return write_text(path, data, *arguments, **settings)
+            return in_halves(path, data.encode())
+
+        def copy_in_halves(source: Any, target: Any, **settings: Any) -> Any:
+            if not self._is_of_store(target):
+                return copy(source, target, **settings)
+            in_halves(Path(target), Path(source).read_bytes())
+            return target
+
+        def rows_and_no_footer(writer: Any, *arguments: Any, **settings: Any) -> None:
+            write_batch(writer, *arguments, **settings)
+            self.pass_by("Parquet without a footer", writer.where, is_inside=True)
+
+        def rows_and_footer(writer: Any) -> None:
+            close(writer)
+            self.pass_by("Parquet written", writer.where)
+
+        Path.write_bytes, Path.write_text, shutil.copyfile = in_halves, text_in_halves, copy_in_halves
+        pq.ParquetWriter.write_batch, pq.ParquetWriter.close = rows_and_no_footer, rows_and_footer
+
+    def _tell_of_work(self) -> None:
+        """Tell when a stage that is not stored yet begins to compute."""
+        from tasks.stage import StageWork
+
+        is_stored = StageWork.is_stored
+
+        def told(work: StageWork, *kinds: str) -> bool:
+            stored = is_stored(work, *kinds)
+            if not stored and self.is_late_enough:
+                self._say(begun=work.stage.name, key=work.key)
+            return stored
+
+        StageWork.is_stored = told  # type: ignore[method-assign]
+
+
+def serve() -> None:
+    """Import everything, then fork a run of the smoke preset for every order, one at a time."""
+    for name in IMPORTS:
+        importlib.import_module(name)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def say(**facts: Any) -> None:
+        answers.write(json.dumps(facts) + "\n")
+        answers.flush()
+
+    say(is_ready=True)
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                from flows.starpo import starpo
+
+                order = json.loads(line)
+                Moments(order, say)
+                starpo(preset="smoke", store=order["store"], run="mortal")
+            except BaseException as error:
+                say(error=f"{type(error).__name__}: {error}")
+                os._exit(1)
+            os._exit(0)
+        say(process=child)
+        _, status = os.waitpid(child, 0)
+        say(status=os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,97 @@
+"""The flow `ablation` on a real Prefect server: sub-flows that share, a cell that fails, and taking it up again."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.ablation import CellsFailedError, ablation
+from flows.study import Study, resolve
+from ragen.ablation.grid import Grid
+from ragen.ablation.records import Ablations
+from ragen.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+GRID = Grid(
+    name="clip",
+    preset="smoke",
+    seeds=[0],
+    axes={"update.clip_high": [0.28, 0.4], "policy.warm_start_steps": [120, 0]},  # without a warm start nothing is kept
+    exclude=[{"update.clip_high": 0.4, "policy.warm_start_steps": 0}],
+    overrides={"filter.max_empty_iterations": 1},
+)
+GOOD, FAILED = (
+    ("clip_high=0.28 warm_start_steps=120", "clip_high=0.4 warm_start_steps=120"),
+    "clip_high=0.28 warm_start_steps=0",
+)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, Study, int, str]:
+    """The store, the grid, how many stages its good cells were said to need beforehand, and the ablation's error."""
+    store = Store(str(tmp_path_factory.mktemp("store")))
+    study = resolve(GRID, store, allow_few_seeds=True)
+    plans = study.plans(store)
+    planned = {stage for run in study.runs if run.cell.label in GOOD for stage in plans[run.name].new}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAGEN_THREADS", "1")  # no further worker processes below those of the cells
+        with pytest.raises(CellsFailedError) as caught:
+            ablation(GRID, store=store.url, concurrency=2, allow_few_seeds=True)
+    return store, study, len(planned), str(caught.value)
+
+
+def test_a_failed_cell_is_named_and_the_others_come_to_their_end(study: tuple[Store, Study, int, str]) -> None:
+    store, grid, _, error = study
+    names = {run.cell.label: run.name for run in grid.runs}
+    assert error.startswith(f"1 of 3 runs of the ablation clip failed:\n  {names[FAILED]}: NothingKeptError: ")
+    result = Ablations(store.url).get("clip")
+    assert [cell.label for cell in result.cells] == [GOOD[0], FAILED, GOOD[1]]
+    assert [bool(cell.errors) for cell in result.cells] == [False, True, False]
+    base, other = (cell.panels["sokoban"] for cell in result.cells if not cell.errors)
+    assert base.difference is None
+    assert other.difference.num_prompts == 8
+    assert other.difference.mean == pytest.approx(other.last - base.last)
+    assert list(base.curve) == [0, 1, 2]
+    assert (Path(store.url) / "ablations" / "clip" / "success.svg").read_text().startswith("<svg")
+
+
+def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Study, int, str]) -> None:
+    store, grid, _, _ = study
+    one, other = (store.runs.iterations(run.name) for run in grid.runs if run.cell.label in GOOD)
+    for stage in ("warm_start", "rollout", "reward", "variance_filter", "evaluate:sokoban"):
+        assert one[0][stage] == other[0][stage]
+    assert one[1]["rollout"] != other[1]["rollout"]
+    prompts = [
+        set(store.read_table("turns", run[1]["rollout"]["turns"])["env_seed"].to_pylist()) for run in (one, other)
+    ]
+    assert prompts[0] == prompts[1]
+
+
+def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, Study, int, str]) -> None:
+    store, grid, planned, _ = study
+    runs = [run.name for run in grid.runs if run.cell.label in GOOD]
+    made = {
+        (stage, key)
+        for run in runs
+        for stages in store.runs.iterations(run).values()
+        for stage, keys in stages.items()
+        for key in keys.values()
+    }
+    assert len(made) == planned
+    plans = grid.plans(store)
+    assert not any(plans[run].new or plans[run].assumed for run in runs)
+
+
+def test_running_it_again_runs_only_what_failed(study: tuple[Store, Study, int, str]) -> None:
+    store, grid, _, error = study
+    place = Path(store.url)
+    before = Ablations(store.url).get("clip")
+    states = {run.name: store.runs.state(run.name) for run in grid.runs}
+    files = {path: path.stat().st_mtime_ns for path in place.glob("*/*/manifest.json")}
+    with pytest.raises(CellsFailedError) as caught:
+        ablation(GRID, store=store.url, allow_few_seeds=True)
+    assert str(caught.value) == error
+    assert Ablations(store.url).get("clip") == before
+    assert {path: path.stat().st_mtime_ns for path in place.glob("*/*/manifest.json")} == files
+    changed = [run.cell.label for run in grid.runs if store.runs.state(run.name) != states[run.name]]
+    assert changed == [FAILED]

@@ -1,0 +1,83 @@
+"""The flow `audit` on a real Prefect server: artifacts are written, and a fault makes the flow run fail."""
+
+from pathlib import Path
+
+import pytest
+from prefect.artifacts import Artifact
+
+from flows.audit import audit
+from ragen.registry import AUDITS
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from schemas.examples import example
+from schemas.manifest import Stage
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(300)]
+
+
+def store_run(store: Store, name: str, kinds: tuple[str, ...]) -> None:
+    store.runs.create(name, flow="starpo", preset=None, config={})
+    for kind in kinds:
+        stage = Stage(name=f"make-{kind}", version=1)
+        key = stage_key(stage, {}, {}, 0)
+        store.put_table(kind, example(kind), key=key, stage=stage, settings={}, inputs={}, seed=0)
+        store.runs.record_stage(name, 0, stage.name, {kind: key})
+
+
+def artifact(key: str) -> Artifact:
+    found = Artifact.get(key=key)
+    assert found is not None, key
+    return found
+
+
+def test_the_newest_run_is_audited_and_shown(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store_run(store, "old", ())
+    store_run(store, "Sound.run", ("turns", "rewards", "samples", "metrics"))
+    state = audit(store=str(tmp_path), return_state=True)
+    assert state.is_completed()
+    assert state.message == "no fault in Sound.run"
+    page = str(artifact("audit-sound-run").data)
+    assert page.startswith("# Audit of Sound.run")
+    table = str(artifact("audit-sound-run-table").data)
+    assert all(name in table for name in AUDITS)
+    assert Artifact.get(key="audit-old") is None
+
+
+def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audited(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store_run(store, "faulty", ("turns", "selection"))  # the example's reasons do not say 'kept'
+    store_run(store, "damaged", ("metrics", "episodes", "samples"))
+    for name in ("faulty", "damaged"):
+        store.runs.set_state(name, "running")
+    file = next(tmp_path.glob("samples/*/*.parquet"))
+    file.write_bytes(file.read_bytes()[:-1])
+    state = audit(store=str(tmp_path), return_state=True)
+    assert state.is_failed()
+    assert "faulty, groups: " in state.message
+    assert "damaged: " in state.message
+    assert "bytes" in state.message
+    assert "fault" in str(artifact("audit-faulty").data)
+
+
+def test_one_run_and_some_audits_on_demand(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store_run(store, "chosen", ("turns",))
+    store_run(store, "newer", ("turns",))
+    state = audit(run="chosen", names=["formats"], store=str(tmp_path), return_state=True)
+    assert state.message == "no fault in chosen"
+    page = str(artifact("audit-chosen").data)
+    assert "Invalid formats" in page
+    assert "Error rows" not in page
+
+
+def test_an_empty_store_is_no_fault(tmp_path: Path) -> None:
+    state = audit(store=str(tmp_path), return_state=True)
+    assert (state.is_completed(), state.message) == (True, "there is no run to audit")
+
+
+def test_an_unknown_run_is_named(tmp_path: Path) -> None:
+    store_run(Store(str(tmp_path)), "mine", ())
+    state = audit(run="mien", store=str(tmp_path), return_state=True)
+    assert state.is_failed()
+    assert "did you mean mine" in str(state.message)

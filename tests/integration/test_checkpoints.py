@@ -1,0 +1,253 @@
+"""Checkpoints that were dropped by a real run, derived again; and Online-k with its thresholds and report."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from flows.checkpoints import print_checkpoint, print_checkpoints
+from flows.online import print_online
+from flows.presets import preset
+from flows.starpo import starpo
+from ragen.checkpoints.derive import DerivationError
+from ragen.config.update import UpdateConfig
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
+from ragen.learn.torch_learner import TorchLearner
+from ragen.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+SETTINGS: dict[str, Any] = {
+    "iterations": 6,
+    "online_k": 3,
+    "checkpoint_every": 4,
+    "update.optimiser.decay": "constant",
+    "evaluation.every": 2,
+}
+
+
+def run(folder: Path, name: str, **settings: Any) -> Store:
+    starpo(preset("smoke", {**SETTINGS, **settings}), preset="smoke", store=str(folder), run=name)
+    return Store(str(folder))
+
+
+def keys(store: Store, name: str = "sparse") -> list[str]:
+    records = store.runs.iterations(name)
+    return [records[0]["warm_start"]["checkpoint"], *(records[i]["update"]["checkpoint"] for i in range(6))]
+
+
+def kept(store: Store, name: str = "sparse") -> list[int]:
+    return [number for number, key in enumerate(keys(store, name)) if store.has("checkpoint", key)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    run(folder, "sparse")
+    return folder
+
+
+@pytest.fixture
+def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
+    """The finished run, in a store that a test may spoil."""
+    shutil.copytree(finished, tmp_path / "store")
+    yield Store(str(tmp_path / "store"))
+    forget()
+
+
+def forget() -> None:
+    """Learners stay loaded from test to test; one that was tampered with must not."""
+    from tasks.warm_processes import learner_for
+
+    learner_for.cache_clear()
+
+
+def facts(capsys: pytest.CaptureFixture[str], store: Store, number: int, output: Path | None = None) -> dict[str, Any]:
+    capsys.readouterr()
+    print_checkpoint(store, "sparse", number, output, as_json=True)
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_run_keeps_what_its_settings_say_and_the_manifests_of_the_rest(finished: Path) -> None:
+    store = Store(str(finished))
+    assert kept(store) == [0, 4, 6]
+    for number in (1, 2, 3, 5):
+        manifest = store.dropped("checkpoint", keys(store)[number])
+        assert manifest is not None
+        assert manifest.is_intact
+
+
+def test_running_again_needs_no_dropped_checkpoint_and_does_nothing_again(store: Store) -> None:
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in Path(store.url).glob("*/*/*") if "runs" not in path.parts}
+
+    before = files()
+    run(Path(store.url), "sparse")
+    assert files() == before
+
+
+def test_a_dropped_checkpoint_is_derived_proved_and_put_back(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    key = keys(store)[3]
+    original = store.dropped("checkpoint", key)
+    found = facts(capsys, store, 3)
+    assert (found["how"], found["from_iteration"], found["proof"]) == ("derived", 0, "checkpoint")
+    assert [update["proof"] for update in found["updates"]] == ["checkpoint"] * 3
+    assert store.manifest("checkpoint", key).content_digest == original.content_digest == found["digest"]
+    assert store.manifest("checkpoint", key).manifest_digest == original.manifest_digest
+    assert facts(capsys, store, 3)["how"] == "kept"
+
+
+def test_transformers_loads_kept_and_derived_checkpoints(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+    from ragen.policy.load import load_tokenizer
+
+    text = "<think>go up</think><answer>Up || Down</answer>"
+    for number in (4, 5):
+        folder = facts(capsys, store, number, tmp_path / str(number))["folder"]
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        assert tokenizer.chat_template
+        assert torch.isfinite(model(tokenizer(text, return_tensors="pt").input_ids).logits).all()
+        exact = PreTrainedTokenizerFast.from_pretrained(folder)  # AutoTokenizer cuts text by Qwen2's rule, see the docs
+        assert exact(text).input_ids == load_tokenizer(folder)(text).input_ids
+        assert exact.get_vocab() == tokenizer.get_vocab()
+        assert {"optimiser.safetensors", "trainer.json"} <= {path.name for path in Path(folder).iterdir()}
+
+
+def test_with_output_the_store_is_left_as_it_is(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(path for path in Path(store.url).rglob("*"))
+    found = facts(capsys, store, 5, tmp_path / "out")
+    assert (found["how"], found["from_iteration"]) == ("derived", 4)
+    assert sorted(path for path in Path(store.url).rglob("*")) == before
+    assert Path(found["folder"], "model.safetensors").is_file()
+    with pytest.raises(ConfigError, match="new or empty"):
+        print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
+
+
+def test_the_list_says_what_is_kept_and_what_can_be_had(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    turns = store.runs.iteration("sparse", 4)["rollout"]["turns"]
+    shutil.rmtree(Path(store.url, "turns", turns))
+    capsys.readouterr()
+    print_checkpoints(store, "sparse", as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    states = [(row["number"], row["state"], row["is_available"]) for row in rows]
+    assert states == [
+        (0, "kept", True), (1, "dropped", True), (2, "dropped", True), (3, "dropped", True), (4, "kept", True),
+        (5, "dropped", False), (6, "kept", True),
+    ]  # fmt: skip
+    assert f"turns/{turns} of iteration 4 is missing" in rows[5]["obstacle"]
+    assert all(row["size_bytes"] > 100_000 for row in rows)
+    print_checkpoints(store, "sparse", as_json=False)
+    assert "can be derived" in capsys.readouterr().out
+
+
+def test_a_missing_rollout_is_named(store: Store) -> None:
+    turns = store.runs.iteration("sparse", 4)["rollout"]["turns"]
+    shutil.rmtree(Path(store.url, "turns", turns))
+    with pytest.raises(ArtifactMissingError, match=f"turns/{turns} of iteration 4 is missing"):
+        print_checkpoint(store, "sparse", 5, None, as_json=True)
+
+
+def test_an_iteration_outside_the_run(store: Store) -> None:
+    with pytest.raises(ConfigError, match="has checkpoints 0 to 6; there is no 37"):
+        print_checkpoint(store, "sparse", 37, None, as_json=True)
+
+
+def test_a_damaged_nearest_checkpoint_is_named_and_once_deleted_gone_around(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nearest = Path(store.url, "checkpoint", keys(store)[4])
+    content = bytearray((nearest / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (nearest / "model.safetensors").write_bytes(content)
+    with pytest.raises(ArtifactDamagedError, match=r"(?s)would be derived from .*damaged.*sha256 differs"):
+        print_checkpoint(store, "sparse", 5, None, as_json=True)
+    shutil.rmtree(nearest)
+    found = facts(capsys, store, 5)
+    assert found["from_iteration"] == 0
+    proofs = [update["proof"] for update in found["updates"]]
+    assert proofs == ["checkpoint"] * 3 + ["samples", "checkpoint"]  # the manifest of checkpoint 4 is lost
+
+
+class Jittery(TorchLearner):
+    """A learner whose updates come out otherwise every time."""
+
+    def save(self, folder: str, checkpoint_key: str) -> None:
+        with torch.no_grad():
+            next(self._loaded().policy.parameters()).add_(1e-3 * torch.rand(()))
+        super().save(folder, checkpoint_key)
+
+
+class Honest(Jittery):
+    """And that says so."""
+
+    def __init__(self, config: UpdateConfig, num_threads: int | None = None) -> None:
+        super().__init__(config, num_threads)
+        self.is_deterministic = False
+
+
+@pytest.fixture
+def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
+    import tasks.warm_processes as warm
+
+    return lambda kind: monkeypatch.setattr(warm, "learner_for", lambda config: kind(config, num_threads=1))
+
+
+def test_another_result_is_refused_and_names_the_update(store: Store, learner: Any, tmp_path: Path) -> None:
+    learner(Jittery)
+    with pytest.raises(DerivationError, match=r"(?s)iteration 4, done again, gave another result.*then:.*here:"):
+        print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
+    assert not (tmp_path / "out").exists()
+    assert kept(store) == [0, 4, 6]
+
+
+def test_a_learner_that_does_not_repeat_itself_gives_a_folder_without_proof(
+    store: Store, learner: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner(Honest)
+    with pytest.raises(DerivationError, match=r"cannot be proved.*--output"):
+        print_checkpoint(store, "sparse", 5, None, as_json=True)
+    assert kept(store) == [0, 4, 6]
+    found = facts(capsys, store, 5, tmp_path / "out")
+    assert found["proof"] == "none"
+    assert found["digest"] != found["original_digest"]
+    print_checkpoint(store, "sparse", 5, tmp_path / "again", as_json=False)
+    assert "not proved" in capsys.readouterr().out
+
+
+def test_a_run_that_needs_what_another_dropped_derives_it(store: Store) -> None:
+    """The same training, evaluated otherwise: every update is shared, and most checkpoints are gone."""
+    turns = {path.name for path in Path(store.url, "turns").iterdir()}
+    run(Path(store.url), "other", **{"evaluation.temperature": 0.7, "evaluation.every": 1})
+    assert keys(store, "other") == keys(store, "sparse")
+    assert {path.name for path in Path(store.url, "turns").iterdir()} == turns
+    records = store.runs.iterations("other")
+    assert all("evaluate:sokoban" in records[iteration] for iteration in range(7))
+    assert kept(store) == [0, 4, 6]  # it dropped again what it had derived
+
+
+def test_thresholds_collect_early_and_the_report_counts_it(
+    store: Store, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    run(Path(store.url), "careful", online_max_kl=1e-6)
+    assert "is above online_max_kl = 1e-06; the next iteration collects a rollout" in caplog.text
+    capsys.readouterr()
+    print_online(store, ["sparse", "careful"], as_json=True)
+    sparse, careful = json.loads(capsys.readouterr().out)
+    assert (sparse["num_rollouts"], sparse["num_early_rollouts"]) == (2, 0)
+    assert [row["reuse"] for row in sparse["by_reuse"]] == [0, 1, 2]
+    assert (careful["num_rollouts"], careful["num_early_rollouts"]) == (6, 5)
+    fresh, *stale = sparse["by_reuse"]
+    assert fresh["kl"] < 1e-9
+    assert fresh["effective_sample_size_trajectories"] == pytest.approx(1)
+    assert all(row["kl"] > fresh["kl"] and row["effective_sample_size_tokens"] < 1 for row in stale)
+    print_online(store, ["sparse", "careful"], as_json=False)
+    assert "5 of these were collected early (max_kl 1e-06)" in " ".join(capsys.readouterr().out.split())

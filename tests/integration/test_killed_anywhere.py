@@ -1,0 +1,229 @@
+"""SIGKILL at 25 moments spread over a run, each followed by a restart: nothing half-written, and the end is the same.
+
+A death is aimed at a place in the run: the making of the n-th artifact, n rising evenly from the first to the last.
+There it comes, in a seeded order and at a seeded point, in one of four ways: at a moment in the store (before, inside
+or after the writing, renaming or removing of a file, see `mortal_runs.py`); at a moment inside a file; while a stage
+computes; or while the run is starting again and passes by what is stored.
+"""
+
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.settings import PREFECT_API_URL
+
+from ragen.store import Store
+from schemas.manifest import MANIFEST_NAME, Manifest
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(900)]
+
+DEATHS = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
+"""How many of each."""
+NUM_DEATHS = sum(DEATHS.values())
+LAST_MOMENT = {"any": 8, "inside": 2}
+"""An artifact has at least so many moments."""
+SEED = 20
+MAX_STARTS = 2 * NUM_DEATHS
+RUN = "mortal"
+ROOT = Path(__file__).parents[2]
+Answer = dict[str, Any]
+
+
+class Mortals:
+    """The process that forks runs."""
+
+    def __init__(self) -> None:
+        environment = {
+            "PREFECT_API_URL": PREFECT_API_URL.value() or "",
+            "PYTHONPATH": str(ROOT),
+            "RAGEN_THREADS": "1",  # no worker processes: every restart would wait until new ones have imported torch
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("mortal_runs.py"))],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._answers: queue.Queue[Answer] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        assert self._answers.get(timeout=200) == {"is_ready": True}
+
+    def run(
+        self,
+        store: Path,
+        after: int = 0,
+        fatal: dict[str, int] | None = None,
+        wait_s: dict[str, float] | None = None,
+        event: str = "begun",
+    ) -> Answer:
+        """Start a run and wait for its end.
+
+        Args:
+            store: Its store.
+            after: Number of artifacts from which on moments and beginnings of stages count.
+            fatal: Sort of moment -> number of the one at which it kills itself.
+            wait_s: Key of the stage that begins -> seconds from then until it is killed, or "" -> seconds, for any.
+            event: What the waiting begins with: 'begun', a stage that computes, or 'process', the run itself.
+
+        Returns:
+            All that was said of it: its exit `status`, where it `died` of its own accord.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"store": str(store), "after": after, "fatal": fatal or {}}) + "\n")
+        self._process.stdin.flush()
+        said: Answer = {}
+        deadline = None
+        while "status" not in said:
+            try:
+                answer = self._answers.get(timeout=300 if deadline is None else max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                assert deadline is not None, "the run does not end"
+                os.kill(said["process"], signal.SIGKILL)
+                said["died"] = "killed from outside"
+                deadline = None
+                continue
+            if wait_s and event in answer and "died" not in said and deadline is None:
+                deadline = time.monotonic() + wait_s.get(answer.get("key", ""), 0.0)
+            said |= answer
+        assert "error" not in said, said["error"]
+        return said
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(json.loads(line))
+
+
+@pytest.fixture(scope="module")
+def mortals(prefect_server: None) -> Iterator[Mortals]:
+    process = Mortals()
+    yield process
+    process.close()
+
+
+Digests = dict[tuple[int, str, str], str]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The run that nobody kills: what it made, how long its stages took, how long a start takes that finds all done."""
+
+    digests: Digests
+    num_artifacts: int
+    stage_s: dict[str, float]
+    start_s: float
+
+
+@pytest.fixture(scope="module")
+def reference(mortals: Mortals, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    folder = tmp_path_factory.mktemp("reference") / "store"
+    assert mortals.run(folder)["status"] == 0
+    started = time.monotonic()
+    assert mortals.run(folder)["status"] == 0
+    start_s = time.monotonic() - started
+    manifests = [Manifest.model_validate_json(path.read_bytes()) for path in visible_artifacts(folder)]
+    stage_s: dict[str, float] = {}
+    for manifest in manifests:
+        stage_s[manifest.key] = max(stage_s.get(manifest.key, 0.0), manifest.provenance["seconds"])
+    return Reference(digests(folder), len(manifests), stage_s, start_s)
+
+
+def digests(folder: Path) -> Digests:
+    """Content digest of everything that the run recorded."""
+    store = Store(str(folder))
+    return {
+        (iteration, stage, kind): store.manifest(kind, key).content_digest
+        for iteration, stages in store.runs.iterations(RUN).items()
+        for stage, keys in stages.items()
+        for kind, key in keys.items()
+    }
+
+
+def visible_artifacts(folder: Path) -> dict[Path, int]:
+    """Manifests of all artifacts, and when they were written. Fails if anything that readers see is half-written."""
+    found = {}
+    for place in folder.glob("*/*"):
+        if place.parent.name in ("tmp", "runs"):
+            continue
+        manifest = Manifest.model_validate_json((place / MANIFEST_NAME).read_bytes())
+        assert manifest.is_intact, place
+        assert (manifest.kind, manifest.key) == (place.parent.name, place.name)
+        assert {file.name for file in place.iterdir()} == {MANIFEST_NAME, *(entry.name for entry in manifest.files)}
+        for entry in manifest.files:
+            assert sha256((place / entry.path).read_bytes()).hexdigest() == entry.sha256, place / entry.path
+        found[place / MANIFEST_NAME] = (place / MANIFEST_NAME).stat().st_mtime_ns
+    for file in folder.glob(f"runs/{RUN}/*.json"):
+        if not file.name.startswith("."):
+            json.loads(file.read_bytes())
+    for stages in Store(str(folder)).runs.iterations(RUN).values():
+        for keys in stages.values():
+            assert all(folder / kind / key / MANIFEST_NAME in found for kind, key in keys.items())
+    return found
+
+
+def doing(folder: Path) -> str:
+    """What a killed run was doing, by its own last words."""
+    state = folder / "runs" / RUN / "state.json"
+    return str(json.loads(state.read_bytes())["message"]) if state.is_file() else "nothing yet"
+
+
+def test_killed_at_25_moments_a_run_ends_as_if_nobody_had(
+    mortals: Mortals, reference: Reference, tmp_path: Path
+) -> None:
+    chance = random.Random(SEED)
+    sorts = [sort for sort, number in DEATHS.items() for _ in range(number)]
+    chance.shuffle(sorts)
+    deaths: list[tuple[str, str]] = []
+    survivors: dict[Path, int] = {}
+    num_ends, folder, started = 0, tmp_path / "0", time.monotonic()
+    for _ in range(MAX_STARTS):
+        after = len(deaths) * reference.num_artifacts // NUM_DEATHS
+        sort = sorts[len(deaths)] if len(deaths) < NUM_DEATHS else "none"
+        if sort == "none":
+            said = mortals.run(folder)
+        elif sort == "starting":
+            said = mortals.run(folder, wait_s={"": chance.uniform(0.0, reference.start_s)}, event="process")
+        elif sort == "computing":
+            share = chance.random()
+            said = mortals.run(folder, after, wait_s={key: share * s for key, s in reference.stage_s.items()})
+        else:
+            said = mortals.run(folder, after, fatal={sort: chance.randint(1, LAST_MOMENT[sort])})
+        survivors |= visible_artifacts(folder)
+        if said["status"] == -signal.SIGKILL:
+            deaths.append((f"{sort}: {said['died']}", doing(folder).partition(":")[0]))
+            continue
+        assert said["status"] == 0
+        assert digests(folder) == reference.digests
+        assert {path: path.stat().st_mtime_ns for path in survivors} == survivors, "something stored was written again"
+        num_ends += 1
+        if len(deaths) == NUM_DEATHS:
+            break
+        folder, survivors = tmp_path / str(num_ends), {}
+    phases = Counter(phase for _, phase in deaths)
+    print(f"\n{len(deaths)} deaths, {num_ends} ends, in {time.monotonic() - started:.0f} s")
+    print(f"how: {dict(Counter(how for how, _ in deaths))}\nwhile: {dict(phases)}")
+    assert len(deaths) == NUM_DEATHS
+    assert num_ends >= 1
+    assert Counter(how.partition(":")[0] for how, _ in deaths) == DEATHS
+    assert phases.keys() >= {"warm_start", "rollout", "update", "evaluate"}, "they are not spread over the run"

@@ -1,0 +1,246 @@
+"""Replaying a real run on a real server: what is shared, what is made anew, the comparison, and damaged stores."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.settings import PREFECT_API_URL
+
+from flows.listing import print_iteration, print_run
+from flows.presets import preset
+from flows.replay import replay
+from flows.replay_summary import comparison_markdown, print_comparison, replay_facts
+from flows.starpo import starpo
+from ragen.errors import ArtifactDamagedError
+from ragen.store import Store
+from ragen.store.runs import StageKeys
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+LEARNED = ("reward", "variance_filter", "diagnose", "update")
+COPY = shutil.ignore_patterns("tmp", "episodes")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
+    """A store with the run 'base': three iterations; the second uses the rollout of the first again (Online-k)."""
+    folder = tmp_path_factory.mktemp("store")
+    starpo(preset("smoke", {"iterations": 3, "online_k": 2}), preset="smoke", store=str(folder), run="base")
+    return Store(str(folder))
+
+
+@pytest.fixture
+def own(base: Store, tmp_path: Path) -> Store:
+    """The same, to be damaged."""
+    shutil.copytree(base.url, tmp_path / "own", ignore=COPY)
+    return Store(str(tmp_path / "own"))
+
+
+@pytest.fixture
+def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wants to play fails: this is the only door to engines and, through them, to environments."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a replay has no environment and no engine")
+
+    monkeypatch.setattr("tasks.warm_processes.shard_player", refuse)
+
+
+def artifacts(store: Store) -> set[str]:
+    return {f"{path.parent.parent.name}/{path.parent.name}" for path in Path(store.url).glob("*/*/manifest.json")}
+
+
+def learned(stages: StageKeys) -> StageKeys:
+    return {stage: stages[stage] for stage in LEARNED}
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_unchanged_settings_find_the_same_artifacts_and_add_the_comparison_alone(base: Store) -> None:
+    before = artifacts(base)
+    run = replay("base", store=base.url)
+    recorded, replayed = base.runs.iterations("base"), base.runs.iterations(run)
+    assert set(replayed) == {0, 1, 2}
+    for iteration, stages in replayed.items():
+        assert learned(stages) == learned(recorded[iteration])
+        assert stages["rollout"] == recorded[iteration]["rollout"]
+    new = {f"metrics/{stages['compare']['metrics']}" for stages in replayed.values()}
+    assert artifacts(base) - before == new
+    for row in replay_facts(base, run)["iterations"]:
+        assert row["gradient_cosine"] == 1
+        assert row["weight_change_cosine"] == pytest.approx(1)
+        assert row["weight_change_norm_ratio"] == pytest.approx(1)
+        assert row["advantage_sign_flips"] == 0
+        assert row["groups_kept_by_base_only"] == row["groups_kept_by_branch_only"] == 0
+        assert row["base/entropy"] == row["branch/entropy"]
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_changed_update_shares_rewards_and_selections_and_goes_on_from_its_own_checkpoints(base: Store) -> None:
+    run = replay("base", overrides={"update.advantage_scale": "none"}, store=base.url)
+    recorded, replayed = base.runs.iterations("base"), base.runs.iterations(run)
+    for iteration, stages in replayed.items():
+        for stage in ("reward", "variance_filter", "diagnose"):
+            assert stages[stage] == recorded[iteration][stage]
+        assert stages["update"] != recorded[iteration]["update"]
+    inputs = [base.manifest("samples", stages["update"]["samples"]).inputs for stages in replayed.values()]
+    assert inputs[0]["checkpoint"] == recorded[0]["warm_start"]["checkpoint"]
+    assert inputs[1]["checkpoint"] == replayed[0]["update"]["checkpoint"]
+    assert inputs[2]["checkpoint"] == replayed[1]["update"]["checkpoint"]
+    rows = replay_facts(base, run)["iterations"]
+    assert rows[0]["gradient_cosine"] < 1
+    assert rows[0]["branch/validity_before/effective_sample_size_trajectories"] == pytest.approx(1, abs=1e-4)
+    assert rows[2]["branch/validity_before/kl"] > rows[0]["branch/validity_before/kl"]
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_a_changed_filter_shares_rewards_and_trains_on_other_groups(base: Store) -> None:
+    run = replay("base", 1, 3, {"filter.strategy": "none", "filter.should_drop_zero_variance": False}, store=base.url)
+    recorded, replayed = base.runs.iterations("base"), base.runs.iterations(run)
+    assert set(replayed) == {1, 2}
+    for iteration, stages in replayed.items():
+        assert stages["reward"] == recorded[iteration]["reward"]
+        assert stages["variance_filter"] != recorded[iteration]["variance_filter"]
+    start = base.manifest("samples", replayed[1]["update"]["samples"]).inputs["checkpoint"]
+    assert start == recorded[0]["update"]["checkpoint"]
+    for row in replay_facts(base, run)["iterations"]:
+        assert row["groups_kept_by_both"] + row["groups_kept_by_branch_only"] == 4
+        assert row["groups_kept_by_branch_only"] > 0
+        assert -1 <= row["weight_change_cosine"] < 1
+
+
+@pytest.mark.usefixtures("without_engine")
+def test_reward_and_filter_alone_need_no_checkpoint(own: Store) -> None:
+    shutil.rmtree(Path(own.url) / "checkpoint")
+    run = replay("base", overrides={"reward.format_penalty": -5.0}, should_update=False, store=own.url)
+    for iteration, stages in own.runs.iterations(run).items():
+        assert "update" not in stages
+        assert stages["reward"] != own.runs.iteration("base", iteration)["reward"]
+    assert set(replay_facts(own, run)["iterations"][0]) == {
+        "iteration", "groups_kept_by_both", "groups_kept_by_base_only", "groups_kept_by_branch_only"
+    }  # fmt: skip
+
+
+def test_iterations_in_which_nothing_is_kept_pass_the_checkpoint_on(tmp_path: Path) -> None:
+    """A policy that was never taught is malformed throughout: all returns are equal."""
+    config, store = preset("smoke", {"policy.warm_start_steps": 0}), Store(str(tmp_path))
+    starpo(config, preset="smoke", store=store.url, run="base")
+    first = store.runs.iteration("base", 0)["warm_start"]["checkpoint"]
+    empty = replay("base", overrides={"reward.format_penalty": -1.0}, store=store.url)
+    assert "update" not in store.runs.iteration(empty, 0)
+    (row,) = replay_facts(store, empty)["iterations"]
+    assert row["groups_kept_by_both"] == row["groups_kept_by_branch_only"] == 0
+    assert "gradient_cosine" not in row
+    kept = replay("base", overrides={"filter.should_drop_zero_variance": False}, store=store.url)
+    update = store.runs.iteration(kept, 0)["update"]
+    assert store.manifest("samples", update["samples"]).inputs["checkpoint"] == first
+    (row,) = replay_facts(store, kept)["iterations"]
+    assert row["groups_kept_by_branch_only"] == 2
+    assert "weight_change_cosine" not in row
+    print_comparison(store, kept, as_json=False)
+
+
+def test_a_start_that_was_dropped_is_derived_and_cosines_without_weights_are_left_out(tmp_path: Path) -> None:
+    store, config = Store(str(tmp_path)), preset("smoke", {"iterations": 3, "checkpoint_every": 2})
+    starpo(config, preset="smoke", store=store.url, run="base")
+    dropped = store.runs.iteration("base", 0)["update"]["checkpoint"]
+    assert not store.has("checkpoint", dropped)
+    run = replay("base", 0, 2, {"update.advantage_scale": "none"}, store=store.url)
+    for row in replay_facts(store, run)["iterations"]:
+        assert "gradient_cosine" not in row
+        assert "advantage_sign_flips" in row
+    later = replay("base", 1, 2, {"update.advantage_scale": "none"}, store=store.url)
+    assert (
+        store.manifest("samples", store.runs.iteration(later, 1)["update"]["samples"]).inputs["checkpoint"] == dropped
+    )
+    (row,) = replay_facts(store, later)["iterations"]
+    assert -1 <= row["weight_change_cosine"] < 1
+
+
+def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    from ragen.report.data import gather
+    from ragen.report.page import render_report
+
+    run = replay("base", 0, 2, {"update.clip_high": 0.1}, store=base.url, run="tighter", should_evaluate=True)
+    assert run == "tighter"
+    record = base.runs.get(run)
+    assert (record.flow, record.parameters["base"], record.parameters["start"], record.parameters["stop"]) == (
+        "replay", "base", 0, 2
+    )  # fmt: skip
+    assert record.parameters["changed"] == {"update.clip_high": {"was": 0.28, "is": 0.1}}
+    assert record.config["update"]["clip_high"] == 0.1
+    assert "tighter" in render_report(gather(base, run))
+    print_run(base, run, as_json=False)
+    print_iteration(base, run, 0, as_json=True)
+    assert "replay/weight_change_cosine" in capsys.readouterr().out
+    print_comparison(base, run, as_json=True)
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts["evaluation"]) == {"base", "branch"}
+    assert all(0 <= end["low"] <= end["success"] <= end["high"] <= 1 for end in facts["evaluation"].values())
+    print_comparison(base, run, as_json=False)
+    assert "update.clip_high: 0.28 -> 0.1" in capsys.readouterr().out
+    assert "| 1 |" in comparison_markdown(base, run)
+
+
+def test_an_update_replayed_in_another_process_gives_the_same_digests(base: Store, own: Store) -> None:
+    update = own.runs.iteration("base", 2)["update"]
+    for kind, key in update.items():
+        shutil.rmtree(Path(own.url) / kind / key)
+    # without the samples that a comparison needs, the flow would refuse: the stage itself is what is run again
+    script = (
+        "from tasks.update import update; from ragen.config.update import UpdateConfig; import json, sys;"
+        "a = json.loads(sys.argv[1]); c = UpdateConfig.model_validate_json(json.dumps(a.pop('config')));"
+        "print(json.dumps(update.fn(config=c, **a)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(update_arguments(base, own.url, 2))],
+        env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(result.stdout.splitlines()[-1]) == update
+    for kind, key in update.items():
+        assert own.manifest(kind, key).content_digest == base.manifest(kind, key).content_digest
+
+
+def update_arguments(store: Store, url: str, iteration: int) -> dict[str, Any]:
+    """Of the task `update`, as the manifest of what it made says."""
+    stages = store.runs.iteration("base", iteration)
+    made = store.manifest("samples", stages["update"]["samples"])
+    config = store.runs.get("base").config
+    return {
+        "store_url": url,
+        "config": config["update"],
+        "iteration": iteration,
+        "num_iterations": config["iterations"],
+        "seed": made.seed,
+        "temperature": made.settings["temperature"],
+        "max_response_tokens": made.settings["max_response_tokens"],
+        "reference": store.runs.iteration("base", 0)["warm_start"]["checkpoint"],
+        **{role: made.inputs[role] for role in ("checkpoint", "turns", "rewards", "selection")},
+    }
+
+
+def test_one_flipped_byte_of_a_rollout_stops_the_replay_and_says_so(own: Store) -> None:
+    turns = own.runs.iteration("base", 2)["rollout"]["turns"]
+    file = next((Path(own.url) / "turns" / turns).glob("*.parquet"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ArtifactDamagedError, match=f"turns/{turns} .* is damaged"):
+        replay("base", overrides={"reward.format_penalty": -2.0}, store=own.url, run="broken")
+    assert own.runs.state("broken").status == "failed"
+    assert set(own.runs.iterations("broken")) == {0, 1, 2}  # what was done before is kept
+
+
+def test_the_command_refuses_without_a_traceback(base: Store, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "flows.cli", "replay", "base", "--set", "rollout.temperature=0.5"]
+    result = subprocess.run([*command, "--store", base.url], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: rollout.temperature cannot be changed in a replay")
+    assert "Traceback" not in result.stderr

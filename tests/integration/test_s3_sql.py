@@ -1,0 +1,124 @@
+"""SQL over a store on a real S3 endpoint, with what the server sent counted by the server itself."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from ragen.audit.stored import open_database
+from ragen.errors import StoreError
+from ragen.store import Store
+from schemas.examples import example_turns
+from schemas.manifest import Manifest, Stage
+
+pytestmark = pytest.mark.integration
+
+# Prints a line for every answer: method, path, the range that was asked for, bytes sent.
+_SERVER = """
+import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+application = DomainDispatcherApplication(create_backend_app)
+
+def counted(environ, start_response):
+    def start(status, headers, *rest):
+        sent = {name.lower(): value for name, value in headers}.get("content-length", 0)
+        asked = environ.get("HTTP_RANGE", "-")
+        print(environ["REQUEST_METHOD"], environ["PATH_INFO"], asked, sent, flush=True)
+        return start_response(status, headers, *rest)
+    return application(environ, start)
+
+make_server("127.0.0.1", int(sys.argv[1]), counted, threaded=True).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """moto's server; its address is in AWS_ENDPOINT_URL, and what it did in the file that this returns."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    file = tmp_path_factory.mktemp("log") / "requests.txt"
+    with file.open("w") as output, pytest.MonkeyPatch.context() as environment:
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": "an-access-key",
+            "AWS_SECRET_ACCESS_KEY": "a-secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }.items():
+            environment.setenv(name, value)
+        server = subprocess.Popen([sys.executable, "-c", _SERVER, str(port)], stdout=output, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 60
+            while True:
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/data.json", timeout=1).close()
+                    break
+                except OSError:
+                    assert server.poll() is None, "moto's server ended at once"
+                    assert time.monotonic() < deadline, "moto's server did not answer within a minute"
+                    time.sleep(0.1)
+            yield file
+        finally:
+            server.terminate()
+            server.wait(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def stored(log: Path) -> tuple[Store, Manifest]:
+    boto3.resource("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).create_bucket(Bucket="runs")
+    store = Store("s3://runs/prefix")
+    store.runs.create("mine", flow="starpo", preset=None, config={})
+    work = {"settings": {}, "inputs": {}, "seed": None, "stage": Stage(name="rollout", version=1)}
+    for iteration in range(3):
+        key = f"{iteration:032x}"
+        manifest = store.put_table("turns", example_turns(300, first_group=iteration), key=key, **work)
+        store.runs.record_stage("mine", iteration, "rollout", {"turns": key})
+    return store, manifest
+
+
+def sent(log: Path, since: int) -> list[tuple[str, str, int]]:
+    """Path, range and bytes of every Parquet file that was read since this place in the log."""
+    found = re.findall(r"^GET (\S+\.parquet)\S* (\S+) (\d+)$", log.read_text()[since:], re.MULTILINE)
+    return [(path, asked, int(size)) for path, asked, size in found]
+
+
+def test_only_the_columns_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
+    store, manifest = stored
+    since = len(log.read_text())
+    with open_database(store, ["mine"]) as database:
+        answer = database.query("select iteration, avg((not format_ok)::integer) as invalid from turns group by all")
+    assert sorted(answer.to_pylist(), key=lambda row: row["iteration"]) == [
+        {"iteration": iteration, "invalid": 0.0} for iteration in range(3)
+    ]
+    requests = sent(log, since)
+    assert len({path for path, _, _ in requests}) == 3
+    assert all(asked.startswith("bytes=") for _, asked, _ in requests)
+    whole = 3 * manifest.files[0].size_bytes
+    assert sum(size for _, _, size in requests) < 0.15 * whole  # of which 64 KiB a file are the footer
+
+
+def test_only_the_iterations_in_question_are_sent(stored: tuple[Store, Manifest], log: Path) -> None:
+    store, _ = stored
+    since = len(log.read_text())
+    with open_database(store, ["mine"]) as database:
+        answer = database.query("select count(distinct group_id) as n from turns where iteration = 1")
+    assert answer.to_pylist() == [{"n": 300}]
+    assert len({path for path, _, _ in sent(log, since)}) == 1
+
+
+def test_a_bucket_that_is_gone_is_one_clear_error(stored: tuple[Store, Manifest]) -> None:
+    with pytest.raises(StoreError, match="Create the bucket first"):
+        open_database(Store("s3://no-such-bucket"), ["mine"])

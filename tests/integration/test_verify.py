@@ -1,0 +1,340 @@
+"""`ragen verify` on a real run: all the same; every way to be different, damaged or not repeatable is told apart."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import flows.cli
+from flows.presets import preset
+from flows.starpo import starpo
+from flows.verify import Verification, verify_run
+from ragen.learn.torch_learner import TorchLearner
+from ragen.store import Store
+from ragen.verify.finding import Finding, Verdict
+from schemas.digest import content_digest
+from schemas.manifest import MANIFEST_NAME, Manifest
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+RUN = "mine"
+CHECKS = {
+    "warm_start": {"checkpoint"},
+    "evaluate:sokoban": {"episodes", "metrics", "actions"},
+    "rollout": {"turns", "actions", "texts"},
+    "reward": {"rewards"},
+    "variance_filter": {"selection"},
+    "diagnose": {"metrics"},
+    "update": {"checkpoint", "samples", "metrics", "tokens"},
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+    folder = tmp_path_factory.mktemp("verify") / "store"
+    starpo(preset("smoke"), preset="smoke", store=str(folder), run=RUN)
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the run's store, to be tampered with."""
+    return Path(shutil.copytree(finished, tmp_path / "store"))
+
+
+def artifact(folder: Path, iteration: int, stage: str, kind: str) -> Path:
+    return folder / kind / Store(str(folder)).runs.iteration(RUN, iteration)[stage][kind]
+
+
+def forge(place: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Change a dataset's rows and everything in its manifest that would tell."""
+    file = place / "part-00000.parquet"
+    table = pq.read_table(file)
+    rows = table.to_pylist()
+    change(rows)
+    table = pa.Table.from_pylist(rows, schema=table.schema)
+    pq.write_table(table, file)
+    reseal(place, content_digest=content_digest(table))
+
+
+def reseal(place: Path, **fields: Any) -> None:
+    """Write a manifest that is in order for the files that are there now."""
+    manifest = Manifest.model_validate_json((place / MANIFEST_NAME).read_text())
+    entries = tuple(
+        entry.model_copy(
+            update={
+                "sha256": hashlib.sha256((place / entry.path).read_bytes()).hexdigest(),
+                "size_bytes": (place / entry.path).stat().st_size,
+            }
+        )
+        for entry in manifest.files
+    )
+    sealed = manifest.model_copy(update={"files": entries, **fields}).sealed()
+    (place / MANIFEST_NAME).write_text(sealed.model_dump_json())
+
+
+def verify(folder: Path, **options: Any) -> Verification:
+    return verify_run(Store(str(folder)), RUN, **options)
+
+
+def faults(verification: Verification) -> dict[tuple[int, str, str], Finding]:
+    found = {(f.iteration, f.stage, f.check): f for f in verification.findings if f.verdict is not Verdict.SAME}
+    assert verification.is_faultless == (not any(f.verdict.is_fault for f in found.values()))
+    return found
+
+
+def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
+
+
+def test_an_untouched_run_is_the_same_throughout_and_stays_untouched(folder: Path) -> None:
+    before, visits = snapshot(folder), []
+    verification = verify(folder, on_visit=lambda done, total, visit: visits.append((done, total)))
+    assert faults(verification) == {}
+    checks: dict[str, set[str]] = {}
+    for finding in verification.findings:
+        checks.setdefault(finding.stage, set()).add(finding.check)
+    assert checks == CHECKS
+    assert Counter(f.check for f in verification.findings if f.stage == "update") == dict.fromkeys(CHECKS["update"], 2)
+    assert visits == [(number, len(visits)) for number in range(len(visits))]
+    assert snapshot(folder) == before
+
+
+def test_one_flipped_byte_is_named_and_all_that_follows_is_verified(folder: Path) -> None:
+    place = artifact(folder, 0, "rollout", "turns")
+    content = bytearray((place / "part-00000.parquet").read_bytes())
+    content[len(content) // 2] ^= 1
+    (place / "part-00000.parquet").write_bytes(content)
+    stages = ["rollout", "reward", "variance_filter", "update"]
+    verification = verify(folder, last=0, stages=stages)
+    found = faults(verification)
+    assert set(found) == {(0, "rollout", "turns")}
+    finding = found[0, "rollout", "turns"]
+    assert finding.verdict is Verdict.DAMAGED
+    assert finding.artifact == f"turns/{place.name}"
+    assert "sha256 differs" in finding.detail
+    assert "its inputs give it again" in finding.detail
+    assert {f.stage for f in verification.findings} == set(stages)
+
+
+def test_an_edited_manifest_is_named(folder: Path) -> None:
+    place = artifact(folder, 0, "reward", "rewards")
+    manifest = json.loads((place / MANIFEST_NAME).read_text())
+    (place / MANIFEST_NAME).write_text(json.dumps({**manifest, "num_rows": manifest["num_rows"] + 1}))
+    found = faults(verify(folder, last=0, stages=["reward", "variance_filter"]))
+    assert set(found) == {(0, "reward", "rewards")}
+    assert found[0, "reward", "rewards"].verdict is Verdict.DAMAGED
+    assert f"rewards/{place.name}" in found[0, "reward", "rewards"].detail
+    assert "changed after it was written" in found[0, "reward", "rewards"].detail
+
+
+def test_a_missing_artifact_is_named(folder: Path) -> None:
+    place = artifact(folder, 0, "variance_filter", "selection")
+    shutil.rmtree(place)
+    found = faults(verify(folder, last=0, stages=["variance_filter", "diagnose", "update"]))
+    assert set(found) == {(0, "variance_filter", "selection")}
+    assert f"no artifact selection/{place.name}" in found[0, "variance_filter", "selection"].detail
+
+
+def test_a_missing_input_that_is_not_computed_again_is_a_reason_and_no_crash(folder: Path) -> None:
+    place = artifact(folder, 0, "variance_filter", "selection")
+    shutil.rmtree(place)
+    found = faults(verify(folder, last=0, stages=["update"]))
+    assert {finding.verdict for finding in found.values()} == {Verdict.NOT_REPEATABLE}
+    assert all(f"selection/{place.name}" in finding.detail for finding in found.values())
+
+
+def test_forged_rewards_are_different_and_name_row_and_column(folder: Path) -> None:
+    def change(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            if row["trajectory_id"] == rows[3]["trajectory_id"]:
+                row["normalised_return"] = 77.0
+
+    forge(artifact(folder, 0, "reward", "rewards"), change)
+    finding = faults(verify(folder, last=0, stages=["reward"]))[0, "reward", "rewards"]
+    assert finding.verdict is Verdict.DIFFERENT
+    assert "(trajectory_id " in finding.detail
+    assert "normalised_return is 77.0, computed " in finding.detail
+
+
+def test_forged_turns_are_different_in_result_actions_and_texts(folder: Path) -> None:
+    def change(rows: list[dict[str, Any]]) -> None:
+        row = next(row for row in rows if row["executed_actions"])
+        row.update(state_digest="f" * 16, response=row["response"] + "\x1b[31m!")
+
+    forge(artifact(folder, 0, "rollout", "turns"), change)
+    found = faults(verify(folder, last=0, stages=["rollout"]))
+    assert {key[2]: finding.verdict for key, finding in found.items()} == {
+        "turns": Verdict.DIFFERENT,
+        "actions": Verdict.DIFFERENT,
+        "texts": Verdict.DIFFERENT,
+    }
+    assert "state_digest" in found[0, "rollout", "actions"].detail
+    assert all(finding.detail.isprintable() for finding in found.values())
+
+
+def test_forged_episodes_and_their_headline_are_different(folder: Path) -> None:
+    place = artifact(folder, 2, "evaluate:sokoban", "episodes")
+    forge(place, lambda rows: rows[0].update(success=not rows[0]["success"]))
+    found = faults(verify(folder, first=2))
+    assert {(key[2], finding.verdict) for key, finding in found.items()} == {
+        ("episodes", Verdict.DIFFERENT),
+        ("actions", Verdict.DIFFERENT),
+    }
+
+
+def test_a_forged_headline_is_different(folder: Path) -> None:
+    place = artifact(folder, 2, "evaluate:sokoban", "episodes")
+    reseal(place, headline={"evaluation/sokoban/success": 1.5})
+    found = faults(verify(folder, first=2))
+    assert set(found) == {(2, "evaluate:sokoban", "episodes")}
+    assert "headline is 1.5" in found[2, "evaluate:sokoban", "episodes"].detail
+
+
+@pytest.fixture
+def sloppy_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner whose first update goes wrong by a little."""
+    honest, calls = TorchLearner.save, []
+
+    def save(self: TorchLearner, folder: str, checkpoint_key: str) -> None:
+        if not calls:
+            with torch.no_grad():
+                next(self._checkpoint.policy.parameters()).add_(1e-3)  # type: ignore[union-attr]
+        calls.append(checkpoint_key)
+        honest(self, folder, checkpoint_key)
+
+    monkeypatch.setattr(TorchLearner, "save", save)
+
+
+@pytest.mark.usefixtures("sloppy_learner")
+def test_a_difference_names_the_weights_and_does_not_reach_the_next_update(folder: Path) -> None:
+    found = faults(verify(folder, stages=["update"]))
+    assert set(found) == {(0, "update", "checkpoint")}
+    finding = found[0, "update", "checkpoint"]
+    assert finding.verdict is Verdict.DIFFERENT
+    assert "'model.safetensors'" in finding.detail
+    assert "by at most 0.001" in finding.detail
+
+
+@pytest.mark.usefixtures("sloppy_learner")
+def test_another_version_of_torch_excuses_a_difference(folder: Path) -> None:
+    place = artifact(folder, 0, "update", "checkpoint")
+    manifest = json.loads((place / MANIFEST_NAME).read_text())
+    manifest["provenance"]["versions"]["torch"] = "1.0"
+    (place / MANIFEST_NAME).write_text(json.dumps(manifest))
+    verification = verify(folder, last=0, stages=["update"])
+    finding = faults(verification)[0, "update", "checkpoint"]
+    assert finding.verdict is Verdict.NOT_REPEATABLE
+    assert finding.detail.startswith("it was made with torch 1.0 (here ")
+    assert verification.is_faultless
+
+
+def test_what_says_that_it_is_not_deterministic_is_not_repeated(folder: Path) -> None:
+    reseal(artifact(folder, 0, "rollout", "turns"), is_deterministic=False)
+    verification = verify(folder, last=0, stages=["rollout"])
+    assert {key[2]: finding.verdict for key, finding in faults(verification).items()} == {
+        "turns": Verdict.NOT_REPEATABLE
+    }
+    assert Counter(f.verdict for f in verification.findings)[Verdict.SAME] == 2  # actions and texts hold anywhere
+    assert verification.is_faultless
+
+
+def test_what_another_version_of_the_stage_made_is_not_repeatable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(flows.verify._VERSIONS, "reward", 99)
+    [finding] = faults(verify(folder, last=0, stages=["reward"])).values()
+    assert finding.verdict is Verdict.NOT_REPEATABLE
+    assert "this release has version 99" in finding.detail
+
+
+def test_a_long_warm_start_is_left_out_unless_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.verify, "LONG_WARM_START_S", 0.0)
+    [finding] = faults(verify(folder, stages=["warm_start"])).values()
+    assert finding.verdict is Verdict.NOT_REPEATABLE
+    assert "--warm-start includes it" in finding.detail
+
+
+def test_a_run_whose_settings_were_edited_is_different(folder: Path) -> None:
+    record = folder / "runs" / RUN / "run.json"
+    run = json.loads(record.read_text())
+    run["config"]["filter"]["keep"] = 0.75
+    record.write_text(json.dumps(run))
+    [finding] = faults(verify(folder, last=0, stages=["variance_filter"])).values()
+    assert finding.verdict is Verdict.DIFFERENT
+    assert "settings.keep is 0.5, by the run 0.75" in finding.detail
+
+
+def test_a_checkpoint_that_was_dropped_is_proved_and_used_all_the_same(folder: Path) -> None:
+    Store(str(folder)).drop("checkpoint", artifact(folder, 0, "update", "checkpoint").name)
+    assert faults(verify(folder, stages=["update"])) == {}
+    derived = verify(folder, first=1, last=1, stages=["evaluate"])
+    assert faults(derived) == {}
+    assert len(derived.findings) == 3
+
+
+def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Exit code of the `ragen` command, run in this process."""
+    monkeypatch.setattr("sys.argv", ["ragen", "verify", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        flows.cli.main()
+    return int(stop.value.code or 0)
+
+
+def test_the_command_prints_a_table_and_ends_with_0(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (RUN, "--store", str(finished), "--to", "0", "--stage", "reward", "--stage", "variance_filter")
+    assert command(*arguments, monkeypatch=monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert "variance_filter" in out
+    assert out.rstrip().endswith("\nverified")
+    assert command(*arguments, "--json", monkeypatch=monkeypatch) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["is_faultless"] is True
+    assert {(f["check"], f["verdict"]) for f in facts["findings"]} == {("rewards", "same"), ("selection", "same")}
+
+
+def test_the_command_names_a_fault_and_ends_with_1(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = artifact(folder, 0, "reward", "rewards")
+    os.truncate(place / "part-00000.parquet", 100)
+    assert command(RUN, "--store", str(folder), "--to", "0", "--stage", "reward", monkeypatch=monkeypatch) == 1
+    out = capsys.readouterr().out
+    assert f"damaged: iteration 0, reward, rewards (rewards/{place.name}): " in out
+    assert "100 bytes" in out
+    assert out.rstrip().endswith("\nNOT verified")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["min"], "there is no run 'min'"),
+        ([RUN, "--stage", "rolout"], "did you mean rollout?"),
+        ([RUN, "--from", "9"], "leaves no iteration of run 'mine', which has 0 to 2"),
+        ([RUN, "--sample", "lots"], "--sample lots is no share"),
+        ([RUN, "--sample", "0%"], "--sample 0% is no share"),
+    ],
+)
+def test_bad_arguments_are_one_message(
+    finished: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command(*arguments, "--store", str(finished), monkeypatch=monkeypatch) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert "Traceback" not in captured.err

@@ -1,0 +1,60 @@
+"""What excuses a difference, and what does not."""
+
+import pytest
+
+from ragen.verify.finding import Verdict
+from ragen.verify.origin import different_origin, other_work
+from schemas.manifest import Manifest, Stage
+
+PROVENANCE = {
+    "versions": {"torch": "2.13.0", "numpy": "2.4.6", "starpo": "0.1.0", "prefect": "3.8.8"},
+    "hardware": {"machine": "x86_64", "cpu": "A"},
+    "threads": {"torch": 2, "cpus": 2},
+}
+
+
+def manifest(provenance=PROVENANCE, **fields) -> Manifest:
+    content = {"settings": {"keep": 0.5, "deep": {"a": 1}}, "inputs": {"turns": "t"}, "seed": 1} | fields
+    return Manifest(
+        kind="turns", key="k", stage=Stage(name="rollout", version=1), dataset_version=1, num_rows=1, files=(),
+        content_digest="0" * 64, provenance=provenance, **content,
+    )  # fmt: skip
+
+
+def changed(section: str, name: str, value) -> Manifest:
+    return manifest({**PROVENANCE, section: {**PROVENANCE[section], name: value}})
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "said"),
+    [
+        ("versions", "torch", "2.12.0", "torch 2.12.0 (here 2.13.0)"),
+        ("hardware", "cpu", "B", "cpu B (here A)"),
+        ("threads", "torch", 4, "threads 4 (here 2)"),
+    ],
+)
+def test_another_library_processor_or_thread_count_excuses(section, name, value, said):
+    assert different_origin(changed(section, name, value), manifest(), is_from_torch=True) == said
+
+
+@pytest.mark.parametrize(("section", "name"), [("versions", "starpo"), ("versions", "prefect"), ("threads", "cpus")])
+def test_what_moves_no_bit_excuses_nothing(section, name):
+    assert different_origin(changed(section, name, "other"), manifest(), is_from_torch=True) == ""
+
+
+def test_the_processor_excuses_nothing_where_torch_takes_no_part():
+    assert different_origin(changed("hardware", "cpu", "B"), manifest(), is_from_torch=False) == ""
+    assert different_origin(manifest({}), manifest(), is_from_torch=True) == ""
+
+
+def test_other_work_is_named_by_what_differs():
+    verdict, detail = other_work(manifest(settings={"keep": 1.0, "deep": {"a": 1}}), manifest(inputs={"turns": "u"}))
+    assert verdict is Verdict.DIFFERENT
+    assert "settings.keep is 1.0, by the run 0.5" in detail
+    assert "inputs.turns is 't', by the run 'u'" in detail
+
+
+def test_settings_that_one_side_does_not_know_are_a_matter_of_releases():
+    verdict, detail = other_work(manifest(settings={"keep": 0.5, "deep": {"a": 1, "b": 2}}), manifest())
+    assert verdict is Verdict.NOT_REPEATABLE
+    assert "settings.deep.b" in detail
