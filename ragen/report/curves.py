@@ -3,8 +3,8 @@
 metric series -> panels -> (page's script draws them)
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ragen.diagnostics.series import Series
 from ragen.diagnostics.smoothing import exponential_moving_average
@@ -21,12 +21,14 @@ class Line:
         raw: (iteration, value) as measured.
         smooth: The same, averaged; empty: the raw points are the curve.
         band: (iteration, low, high), the 95% interval; empty: none.
+        colour: Number of its colour; None: its place in the panel.
     """
 
     label: str
     raw: Points
     smooth: Points = field(default_factory=list)
     band: Points = field(default_factory=list)
+    colour: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,50 @@ def other_panels(series: Mapping[str, Series]) -> list[Panel]:
     ]
 
 
+def compared_panels(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) -> tuple[list[Panel], list[Panel]]:
+    """The panels of several runs, a line a run.
+
+    Args:
+        runs: Name, environment and series of each.
+
+    Returns:
+        Those that a report begins with, and a panel for every other metric that at least two runs have, by name. A
+        line has the number of its run as colour, so that a run without the metric leaves its colour out.
+    """
+    main = [panel for panel in [_compared_evaluation(runs)] if panel.lines]
+    for title, note, metric, is_share, is_log in _SINGLE:
+        lines = _compared(runs, metric)
+        if lines:
+            is_log = is_log and min(value for line in lines for _, value in line.raw) > 0.0
+            main.append(Panel(title, note, lines, is_share, is_log))
+    own = {f"evaluation/{environment}/success" for _, environment, _ in runs}
+    known = {metric for _, _, metric, _, _ in _SINGLE} | own
+    names = sorted({name for _, _, series in runs for name in series} - known)
+    other = []
+    for name in names:
+        lines = _compared(runs, name)
+        if len(lines) > 1 and any(len(line.raw) > 1 for line in lines) and not name.endswith(("_low", "_high")):
+            other.append(Panel(name, "", lines, is_share=name.endswith("/success")))
+    return main, other
+
+
+def _compared(runs: Sequence[tuple[str, str, Mapping[str, Series]]], metric: str) -> list[Line]:
+    return [
+        replace(smoothed_line(run, series[metric]), colour=number)
+        for number, (run, _, series) in enumerate(runs)
+        if series.get(metric)
+    ]
+
+
+def _compared_evaluation(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) -> Panel:
+    lines = []
+    for number, (run, environment, series) in enumerate(runs):
+        if values := series.get(f"evaluation/{environment}/success"):
+            lines.append(Line(run, list(values.items()), band=_band(series, environment), colour=number))
+    note = "share of each run's fixed panel; the band is the 95% interval"
+    return Panel("Evaluation success", note, lines, is_share=True)
+
+
 def smoothed_line(label: str, values: Series) -> Line:
     """A metric's points and their exponential moving average (PAPER section 3)."""
     smooth = exponential_moving_average(list(values.values()))
@@ -93,9 +139,12 @@ def _evaluation(series: Mapping[str, Series]) -> Panel:
     lines = []
     for name, values in series.items():
         if name.startswith("evaluation/") and name.endswith("/success"):
-            low, high = series.get(f"{name}_low", {}), series.get(f"{name}_high", {})
-            band: Points = [(x, low[x], high[x]) for x in values if x in low and x in high]
             cell = name.removeprefix("evaluation/").removesuffix("/success")
-            lines.append(Line(cell, list(values.items()), band=band))
+            lines.append(Line(cell, list(values.items()), band=_band(series, cell)))
     lines.sort(key=lambda line: -len(line.raw))
     return Panel("Evaluation success", "share of the fixed panel; the band is the 95% interval", lines, is_share=True)
+
+
+def _band(series: Mapping[str, Series], cell: str) -> Points:
+    low, high = (series.get(f"evaluation/{cell}/success_{end}", {}) for end in ("low", "high"))
+    return [(x, low[x], high[x]) for x in low if x in high]

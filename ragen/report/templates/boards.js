@@ -20,7 +20,7 @@ const SHAPES = {
 function board(frame, label) {
   if (frame.kind === "arms") return arms(frame);
   const tiles = TILES[frame.kind];
-  if (!tiles) return html("pre", { class: "plain" }, frame.text);
+  if (!tiles) return html("pre", { class: "plain", dir: "ltr" }, recorded(frame.text));
   const rows = frame.text.split("\n").map((row) => Array.from(row));
   const picture = svg("svg", { class: `board ${frame.kind}`, viewBox: `0 0 ${10 * rows[0].length} ${10 * rows.length}`, role: "img", "aria-label": `${label}\n${frame.text}` });
   rows.forEach((row, r) => row.forEach((symbol, c) => {

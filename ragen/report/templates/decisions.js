@@ -1,7 +1,18 @@
-// The filter's decisions as a map: a column an iteration, a row a rank, colour the score, grey what was dropped.
+// The filter's decisions as a map (a column an iteration, a row a rank, colour the score, grey what was dropped), and
+// as a table by iteration.
 
-function decisionMap(data, onSelect) {
-  const [ITERATION, GROUP, RANK, SCORE, MEAN, SUCCESS, KEPT, REASON] = [0, 1, 2, 3, 4, 5, 6, 7];
+const [ITERATION, GROUP, RANK, SCORE, MEAN, SUCCESS, KEPT, REASON] = [0, 1, 2, 3, 4, 5, 6, 7]; // of a decision's row
+
+function decisionsByIteration(decisions) {
+  const found = new Map();
+  for (const row of decisions) {
+    if (!found.has(row[ITERATION])) found.set(row[ITERATION], []);
+    found.get(row[ITERATION]).push(row);
+  }
+  return found;
+}
+
+function decisionMap(data, embedded) {
   const cells = data.decisions;
   if (!cells.length) return html("p", { class: "muted" }, "The filter has not decided anything yet.");
   const rows = 1 + cells.reduce((most, c) => Math.max(most, c[RANK]), 0);
@@ -10,19 +21,18 @@ function decisionMap(data, onSelect) {
   const lowest = cells.reduce((least, c) => Math.min(least, c[SCORE]), 0);
   const share = (cell) => (cell[SCORE] - lowest) / (highest - lowest || 1);
   const at = new Map(cells.map((c) => [c[ITERATION] * rows + c[RANK], c]));
-  const embedded = new Set(data.embedded);
-  const canvas = html("canvas", { class: "map", role: "img", "aria-label": "Score of every group by iteration and rank" });
-  const words = html("p", { class: "readout" }, "Point at a cell.");
-  const marks = 8;
-  let cellWidth = 4;
-  let cellHeight = 8;
+  const canvas = html("canvas", { class: "map", role: "img", tabindex: "0", "aria-label": "Score of every group by iteration and rank. Arrow keys move from group to group, Enter opens one." });
+  const words = html("p", { class: "readout", "aria-live": "polite" }, "Point at a cell, or move with the arrow keys.");
+  const below = 22;
+  let [cellWidth, cellHeight] = [4, 8];
+  let present = null;
 
   function draw() {
     const style = getComputedStyle(document.documentElement);
     const room = Math.max(200, canvas.parentElement.clientWidth);
     cellWidth = Math.max(2, Math.min(56, room / columns));
     cellHeight = Math.max(3, Math.min(16, 300 / rows));
-    const [width, height] = [cellWidth * columns, cellHeight * rows + marks];
+    const [width, height] = [cellWidth * columns, cellHeight * rows + below];
     const ratio = window.devicePixelRatio || 1;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
@@ -39,26 +49,45 @@ function decisionMap(data, onSelect) {
     brush.globalAlpha = 1;
     brush.fillStyle = style.getPropertyValue("--ink-soft");
     for (const iteration of embedded) brush.fillRect((iteration + 0.5) * cellWidth - 1.5, rows * cellHeight + 3, 3, 3);
+    brush.font = "11px system-ui, sans-serif";
+    brush.textAlign = "center";
+    for (const mark of wholeTicks(columns - 1, Math.min(10, columns))) brush.fillText(String(mark), Math.max(4, (mark + 0.5) * cellWidth), height - 3);
+    if (present) {
+      brush.strokeStyle = style.getPropertyValue("--ink");
+      brush.lineWidth = 2;
+      brush.strokeRect(present[ITERATION] * cellWidth, present[RANK] * cellHeight, cellWidth - gap, cellHeight - gap);
+    }
   }
 
   function under(event) {
     const box = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left) / cellWidth);
     const row = Math.floor((event.clientY - box.top) / cellHeight);
-    return row < rows ? at.get(column * rows + row) : undefined;
+    return row < rows ? at.get(Math.floor((event.clientX - box.left) / cellWidth) * rows + row) : undefined;
   }
 
+  function point(cell) {
+    present = cell;
+    words.textContent = `Iteration ${cell[ITERATION]}, group ${cell[GROUP]}: ${cell[KEPT] ? "kept" : "dropped"}, score ${number(cell[SCORE])}, `
+      + `mean return ${number(cell[MEAN])}, success ${percent(cell[SUCCESS])}. ${data.reasons[cell[REASON]]}`;
+    draw();
+  }
+
+  const open = (cell) => goTo({ iteration: cell[ITERATION], group: cell[GROUP] });
   canvas.addEventListener("pointermove", (event) => {
     const cell = under(event);
-    canvas.style.cursor = cell && embedded.has(cell[ITERATION]) ? "pointer" : "default";
-    if (cell) {
-      words.textContent = `Iteration ${cell[ITERATION]}, group ${cell[GROUP]}: ${cell[KEPT] ? "kept" : "dropped"}, score ${number(cell[SCORE])}, `
-        + `mean return ${number(cell[MEAN])}, success ${percent(cell[SUCCESS])}. ${data.reasons[cell[REASON]]}`;
-    }
+    canvas.style.cursor = cell ? "pointer" : "default";
+    if (cell && cell !== present) point(cell);
   });
-  canvas.addEventListener("click", (event) => {
-    const cell = under(event);
-    if (cell && embedded.has(cell[ITERATION])) onSelect(cell[ITERATION], cell[GROUP]);
+  canvas.addEventListener("click", (event) => { const cell = under(event); if (cell) open(cell); });
+  canvas.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && present) open(present);
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const from = present || cells[0];
+    let [column, row] = [from[ITERATION] + (present ? step[0] : 0), from[RANK] + (present ? step[1] : 0)];
+    while (step[0] && column >= 0 && column < columns && !at.has(column * rows + row)) column += step[0]; // iterations may be missing
+    if (row >= 0 && row < rows && at.has(column * rows + row)) point(at.get(column * rows + row));
   });
   new ResizeObserver(draw).observe(document.getElementById("heatmap"));
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
@@ -67,4 +96,15 @@ function decisionMap(data, onSelect) {
     html("span", {}, html("i", { class: "scale dropped" }), "dropped"),
     html("span", {}, html("i", { class: "dot" }), "trajectories are in this page"));
   return [legend, html("div", { class: "scroll" }, canvas), words];
+}
+
+function decisionTable(data) {
+  const span = (rows) => (rows.length ? `${number(Math.min(...rows.map((r) => r[SCORE])))} to ${number(Math.max(...rows.map((r) => r[SCORE])))}` : "none");
+  const mean = (rows) => (rows.length ? percent(rows.reduce((sum, r) => sum + r[SUCCESS], 0) / rows.length) : "none");
+  const rows = [...decisionsByIteration(data.decisions)].map(([iteration, groups]) => {
+    const [kept, dropped] = [groups.filter((g) => g[KEPT]), groups.filter((g) => !g[KEPT])];
+    const zero = dropped.filter((g) => data.reasons[g[REASON]].includes("zero variance")).length;
+    return [html("a", { href: addressOf({ iteration }) }, String(iteration)), `${kept.length} of ${groups.length}`, span(kept), span(dropped), String(zero), mean(kept), mean(dropped)];
+  });
+  return table(["#Iteration", "#Kept", "#Scores kept", "#Scores dropped", "#Zero variance", "#Success kept", "#Success dropped"], rows, { class: "compact", "aria-label": "The filter's decisions by iteration" });
 }

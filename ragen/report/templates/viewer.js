@@ -1,109 +1,115 @@
-// The trajectory viewer: choose an iteration, a group and a member; every turn with its boards, or search all text.
+// The trajectory viewer: a rollout or an evaluation, one of its groups, one of its members, turn by turn.
 
-const MOST_FOUND = 100;
-
-async function unpack(iteration) {
-  const packed = document.getElementById(`iteration-${iteration}`).textContent;
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
-}
-
-function viewer(container, embedded) {
-  if (!embedded.length) {
-    container.append(html("p", { class: "muted" }, "No iteration with turns, rewards and a selection has been stored yet."));
+function viewer(container, data, batches) {
+  if (!batches.all.length) {
+    container.append(html("p", { class: "muted" }, "No trajectory has been stored yet."));
     return { show() {} };
   }
-  const opened = new Map();
-  const groupsOf = async (iteration) => {
-    if (!opened.has(iteration)) opened.set(iteration, await unpack(iteration));
-    return opened.get(iteration);
-  };
-  const iterationChoice = html("select", { "aria-label": "Iteration" }, embedded.map((i) => html("option", { value: i }, String(i))));
+  const iterations = [...new Set(batches.all.map((b) => b.iteration))];
+  const iterationChoice = html("select", { "aria-label": "Iteration of the trajectories" }, iterations.map((i) => html("option", { value: i }, String(i))));
+  const sourceChoice = html("select", { "aria-label": "Training rollout or evaluation" });
   const groupChoice = html("select", { "aria-label": "Group" });
+  const groupLabel = html("label", { class: "wide" }, "Group ", groupChoice);
   const members = html("div", { class: "members", role: "group", "aria-label": "Members" });
   const about = html("p", { class: "about" });
-  const turns = html("div", { class: "turns" });
-  const found = html("div", { class: "found" });
-  const query = html("input", { type: "search", placeholder: "Search observations, responses, actions, status", "aria-label": "Search", autocomplete: "off", spellcheck: "false" });
-  let present = { iteration: embedded[0], group: null, member: 0, query: "" };
+  const heading = html("h3", { class: "trajectory-title", tabindex: "-1" });
+  const facts = html("div", {});
+  const elsewhere = html("p", { class: "muted elsewhere" });
+  const stage = html("div", { class: "trajectory" });
+  let present = null; // of the address
+  let film = null;
+  const shade = shadeChoice(() => {});
 
-  async function show(iteration, groupId = null, member = 0, turn = null) {
-    const groups = await groupsOf(iteration);
-    const group = groups.find((g) => g.id === groupId) || groups[0];
-    const trajectory = group.members.find((m) => m.member === member) || group.members[0];
-    present = { ...present, iteration, group: group.id, member: trajectory ? trajectory.member : 0 };
-    iterationChoice.value = iteration;
+  const cellOf = (place) => (place.source === null || place.source === TRAINING ? null : place.source);
+
+  async function show(wanted) {
+    present = wanted;
+    const batch = batches.find(wanted.iteration, cellOf(wanted));
+    if (!batch) return absent(wanted);
+    const groups = await batches.groups(batch);
+    if (present !== wanted) return undefined;
+    const isOf = (group) => group.members.find((m) => m.id === wanted.trajectory);
+    const group = groups.find((g) => (wanted.trajectory ? isOf(g) : g.id === wanted.group)) || groups.find((g) => g.id === wanted.group) || groups[0];
+    const trajectory = isOf(group) || group.members[0];
+    choices(batch, groups, group);
+    about.replaceChildren(...[wanted.trajectory && !isOf(group) ? html("b", {}, `There is no trajectory ${wanted.trajectory} in this page; the first is shown. `) : null, group.reason].filter(Boolean));
+    const largest = Math.max(1e-9, ...groups.flatMap((g) => g.members.map((m) => Math.abs(m.sample ? m.sample.advantage : 0))));
+    members.replaceChildren(...group.members.map((m) => memberButton(batch, group, m, m === trajectory)));
+    if (trajectory) open(batch, group, trajectory, largest);
+    return members.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }
+
+  function absent(wanted) {
+    const of = cellOf(wanted) ? `the evaluation ${cellOf(wanted)}` : "the rollout";
+    iterationChoice.selectedIndex = iterations.indexOf(wanted.iteration);
+    members.replaceChildren();
+    facts.replaceChildren();
+    elsewhere.replaceChildren();
+    stage.replaceChildren();
+    heading.textContent = `Iteration ${wanted.iteration}`;
+    about.replaceChildren(`The trajectories of ${of} of iteration ${wanted.iteration} are not in this page. They are in the store, if there are any: `,
+      html("code", {}, `ragen report ${data.run} --embed ${wanted.iteration}`), " puts those of its rollout here.");
+  }
+
+  function choices(batch, groups, group) {
+    iterationChoice.value = batch.iteration;
+    const sources = batches.all.filter((b) => b.iteration === batch.iteration);
+    sourceChoice.replaceChildren(...sources.map((b) => html("option", { value: sourceOf(b), selected: b === batch }, b.cell === null ? "training rollout" : `evaluation: ${b.cell}`)));
+    groupLabel.hidden = batch.cell !== null;
     groupChoice.replaceChildren(...groups.map((g) => html("option", { value: g.id, selected: g === group },
-      `${g.id} · ${g.kept ? "kept" : "dropped"} · score ${number(g.score)} · success ${percent(g.success)}`)));
-    about.textContent = group.reason;
-    members.replaceChildren(...group.members.map((m) => html("button", {
-      type: "button", class: `member ${m.success ? "success" : ""} ${m.valid ? "" : "invalid"}`, "aria-pressed": String(m === trajectory),
-      title: `${m.id}: return ${number(m.return)}${m.success ? ", success" : ""}${m.valid ? "" : ", in no statistic"}`,
-      onclick: () => show(iteration, group.id, m.member),
-    }, html("b", {}, String(m.member)), ` ${number(m.return)}`)));
-    turns.replaceChildren(...(trajectory ? trajectory.turns.map(turnCard) : []));
-    if (turn !== null && turns.children[turn]) turns.children[turn].scrollIntoView({ block: "center" });
+      `${g.id} · ${g.kept === null ? "undecided" : g.kept ? "kept" : "dropped"} · score ${number(g.score)} · success ${percent(g.success)}`)));
   }
 
-  async function search() {
-    const wanted = query.value.trim().toLowerCase();
-    present.query = wanted;
-    if (!wanted) return found.replaceChildren();
-    const hits = [];
-    let count = 0;
-    for (const iteration of embedded) {
-      for (const group of await groupsOf(iteration)) for (const member of group.members) member.turns.forEach((turn, index) => {
-        const place = [turn.response, turn.observation, turn.executed.join(" || "), turn.status].find((text) => text.toLowerCase().includes(wanted));
-        if (place === undefined) return;
-        count += 1;
-        if (hits.length < MOST_FOUND) hits.push({ iteration, group: group.id, member: member.member, turn: index, place });
-      });
-      if (present.query !== wanted) return undefined;
+  function memberButton(batch, group, member, isPresent) {
+    const label = batch.cell === null ? [html("b", {}, String(member.member)), ` ${number(member.return)}`] : [member.id.replace(/^p0*(\d+)-0$/, "$1").replace(/^p0*(\d)/, "$1")];
+    return html("a", {
+      class: `member ${member.success ? "success" : ""} ${member.valid ? "" : "invalid"}`, "aria-current": isPresent ? "true" : null,
+      href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: member.id }),
+      title: `${member.id}: return ${number(member.return)}, ${member.success ? "success" : "failed"}${member.valid ? "" : ", in no statistic"}`,
+    }, label, html("span", { class: "sr" }, member.success ? " success" : " failed"));
+  }
+
+  function open(batch, group, trajectory, largest) {
+    const advantage = trajectory.sample ? trajectory.sample.advantage : null;
+    heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${trajectory.id}` : `Evaluation ${batch.cell} after ${plural(batch.iteration, "update")}, episode ${trajectory.id}`;
+    facts.replaceChildren(trajectoryFacts(trajectory, group));
+    shade.element.hidden = !trajectory.turns.some((turn) => turn.ids.length); // evaluations keep no tokens
+    const cards = trajectory.turns.map((turn, n) => turnCard(turn, n, advantage, (t, action) => film.show(t, action)));
+    film = player(trajectory, (turn, action) => cards.forEach((card, n) => {
+      card.classList.toggle("current", n === turn);
+      card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));
+    }));
+    const side = film ? film.element : html("p", { class: "player muted" }, "No pictures: the environment as it is today does not repeat this trajectory.");
+    stage.replaceChildren(side, html("div", { class: "turns", style: `--advantage:${advantage === null ? 0 : Math.abs(advantage) / largest}`, "data-sign": advantage === null ? "none" : advantage < 0 ? "down" : "up" }, cards));
+    if (present.turn) {
+      cards[present.turn - 1]?.scrollIntoView({ block: "center" });
+      if (film) film.show(present.turn - 1, 0);
     }
-    return found.replaceChildren(
-      html("p", { class: "muted" }, count ? `${count} turns${count > hits.length ? `, the first ${hits.length} are shown` : ""}` : "Nothing found in the trajectories of this page."),
-      ...hits.map((hit) => html("button", { type: "button", class: "hit", onclick: () => show(hit.iteration, hit.group, hit.member, hit.turn) },
-        html("small", {}, `iteration ${hit.iteration} · ${hit.group} · member ${hit.member} · turn ${hit.turn + 1}`), html("code", {}, excerpt(hit.place, wanted)))));
+    elsewhere.replaceChildren();
+    if (batch.cell !== null) otherCheckpoints(batch, trajectory);
   }
 
-  iterationChoice.addEventListener("change", () => show(Number(iterationChoice.value)));
-  groupChoice.addEventListener("change", () => show(present.iteration, groupChoice.value));
-  let waiting = 0;
-  query.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(search, 200); });
+  // The panel is fixed, so the same episode can be followed from checkpoint to checkpoint.
+  async function otherCheckpoints(batch, trajectory) {
+    const wanted = present;
+    const links = [];
+    for (const other of batches.all.filter((b) => b.cell === batch.cell)) {
+      const episode = (await batches.groups(other)).flatMap((g) => g.members).find((m) => m.id === trajectory.id && m.seed === trajectory.seed);
+      if (episode) links.push(html("a", { class: episode.success ? "gain" : "", "aria-current": other === batch ? "true" : null, href: addressOf({ iteration: other.iteration, source: batch.cell, trajectory: episode.id }) }, `${other.iteration} ${episode.success ? "success" : "failed"}`));
+    }
+    if (present === wanted) elsewhere.replaceChildren("The same prompt after so many updates: ", ...links.flatMap((link, n) => (n ? [" · ", link] : [link])));
+  }
+
+  iterationChoice.addEventListener("change", () => {
+    const iteration = Number(iterationChoice.value);
+    const same = batches.find(iteration, cellOf(present)) || batches.all.find((b) => b.iteration === iteration);
+    goTo({ iteration, source: sourceOf(same) });
+  });
+  sourceChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), source: sourceChoice.value }));
+  groupChoice.addEventListener("change", () => goTo({ iteration: Number(iterationChoice.value), group: groupChoice.value }));
   container.append(
-    html("div", { class: "controls" },
-      html("label", {}, "Iteration ", iterationChoice), html("label", { class: "wide" }, "Group ", groupChoice), html("label", { class: "wide" }, "Search ", query)),
-    found, about, members, turns);
+    html("div", { class: "controls" }, html("label", {}, "Iteration ", iterationChoice), html("label", {}, "From ", sourceChoice), groupLabel),
+    about, members, heading, facts, elsewhere, shade.element, stage);
+  shade.start();
   return { show };
 }
-
-function excerpt(text, wanted) {
-  const at = text.toLowerCase().indexOf(wanted);
-  const [from, to] = [Math.max(0, at - 40), at + wanted.length];
-  return [`${from ? "…" : ""}${text.slice(from, at)}`, html("mark", {}, text.slice(at, to)), `${text.slice(to, to + 60)}${text.length > to + 60 ? "…" : ""}`];
-}
-
-function turnCard(turn, index) {
-  const strip = turn.frames.map((frame, step) => html("figure", { class: "frame" },
-    board(frame, step ? `after ${turn.executed[step - 1]}` : "before the turn"),
-    html("figcaption", {}, step ? [`${turn.executed[step - 1]} `, html("span", { class: turn.rewards[step - 1] > 0 ? "gain" : "muted" }, signed(turn.rewards[step - 1]))] : "before")));
-  const unknown = turn.named.slice(turn.executed.length);
-  const notes = [
-    turn.forfeited ? `${turn.forfeited} actions forfeited` : null,
-    turn.finish === "length" ? "cut at the longest response" : null,
-    unknown.length ? `not carried out: ${unknown.join(" || ")}` : null,
-  ].filter(Boolean);
-  const parts = Object.entries(turn.components).filter(([, value]) => value !== 0).map(([name, value]) => `${name} ${signed(value)}`);
-  return html("article", { class: "turn" },
-    html("header", {}, html("h3", {}, `Turn ${index + 1}`), html("span", { class: `pill ${turn.status}` }, turn.status.replace("_", " ")),
-      html("span", { class: "reward" }, `reward ${signed(turn.total)}`), html("span", { class: "muted" }, [...parts, `${turn.left} actions left before`, ...notes].join(" · "))),
-    html("div", { class: "strip" }, strip),
-    html("div", { class: "texts" },
-      text("Observation", turn.observation),
-      turn.think === null ? null : text("Think", turn.think),
-      turn.answer === null ? text("Response as it was", turn.response) : text("Answer", turn.answer)));
-}
-
-const text = (title, content) => html("div", {}, html("h4", {}, title), html("pre", {}, content === "" ? "(empty)" : content));
-const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value))}`;

@@ -1,7 +1,8 @@
 import pytest
 
 from ragen.envs import make
-from ragen.report.boards import read_settings, replay_frames
+from ragen.registry import ENVIRONMENTS, load
+from ragen.report.boards import read_settings, replay_episode, replay_frames
 
 
 def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> list[dict]:
@@ -64,3 +65,49 @@ def test_a_bandit_shows_its_arms_and_what_was_paid() -> None:
 def test_what_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
     turns = played(SOKOBAN, [["Up"]])
     assert replay_frames(read_settings(SOKOBAN), [turns[0] | change]) is None
+
+
+def episode(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> dict:
+    """What is stored of an evaluated episode, from the environment as it is configured."""
+    environment = make(settings_of(config))
+    seen, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    digest, observations, total = environment.state_digest(), [], 0.0
+    for executed in actions:
+        observations.append(seen)
+        for action in executed:
+            seen, reward, _, _, _ = environment.step(action)
+            total += reward
+    return {
+        "seed": seed,
+        "dynamics_seed": dynamics_seed,
+        "initial_state_digest": digest,
+        "observations": observations,
+        "actions": actions,
+        "episode_return": total,
+    }
+
+
+def settings_of(config: dict):
+    return load(ENVIRONMENTS, config["type"]).settings_type.model_validate(config)
+
+
+def test_an_evaluated_episode_is_drawn_in_the_default_symbols_whatever_the_policy_saw() -> None:
+    replay = replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up", "Left"], []]))
+    assert replay is not None
+    assert [len(turn) for turn in replay.frames] == [3, 1]
+    assert [len(turn) for turn in replay.rewards] == [2, 0]
+    assert set(replay.frames[0][0]["text"]) <= set("#_OXP√S\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"initial_state_digest": "0" * 16},
+        {"observations": ["another", "game"]},
+        {"episode_return": 5.0},
+        {"actions": [["Fly"], []]},
+        {"seed": 4},
+    ],
+)
+def test_an_episode_that_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
+    assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None

@@ -1,0 +1,109 @@
+// Curves over updates. A panel's cursor follows the pointer, or the arrow keys once the picture has the focus.
+
+const COLOURS = 7;
+const DASHES = ["", "8 3", "2.5 3", "9 3 2 3", "5 2", "12 3", "3 2 1 2"];
+const colour = (index) => `var(--series-${index % COLOURS})`;
+
+function axis(panel) {
+  const values = panel.lines.flatMap((line) => [...line.raw.map((p) => p[1]), ...line.band.flatMap((p) => [p[1], p[2]])]);
+  if (panel.is_share) return { low: 0, high: 1, at: (v) => v, marks: [0, 0.25, 0.5, 0.75, 1], label: percent };
+  let low = Math.min(...values);
+  let high = Math.max(...values);
+  if (panel.is_log) {
+    low = Math.floor(Math.log10(low) + 1e-9);
+    high = Math.max(low + 1, Math.ceil(Math.log10(high) - 1e-9));
+    const step = Math.max(1, Math.ceil((high - low) / 4));
+    const marks = [];
+    for (let n = low; n <= high; n += step) marks.push(10 ** n);
+    return { low, high, at: Math.log10, marks, label: (v) => number(v, 2) };
+  }
+  if (low > 0 && low < 0.4 * high) low = 0;
+  if (high - low < 1e-9) [low, high] = [low - Math.max(0.5, Math.abs(low) * 0.1), high + Math.max(0.5, Math.abs(high) * 0.1)];
+  const room = 0.06 * (high - low);
+  [low, high] = [low === 0 ? 0 : low - room, high + room];
+  return { low, high, at: (v) => v, marks: ticks(low, high, 4), label: (v) => number(v) };
+}
+
+// options: signals, isDashed (lines differ by more than colour), hasLegend, onSelect(iteration)
+function lineChart(panel, lastIteration, { signals = [], isDashed = false, hasLegend = true, onSelect = null } = {}) {
+  const [width, height, left, right, top, bottom] = [380, 200, 46, 10, 8, 24];
+  const vertical = axis(panel);
+  const end = Math.max(1, lastIteration);
+  const x = (iteration) => left + ((width - left - right) * iteration) / end;
+  const y = (value) => height - bottom - ((height - top - bottom) * (vertical.at(value) - vertical.low)) / (vertical.high - vertical.low);
+  const path = (points) => points.map((p, n) => `${n ? "L" : "M"}${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("");
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: "0", "aria-label": `${panel.title}. ${panel.note}. Arrow keys read the values.` });
+  for (const mark of vertical.marks) {
+    picture.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(mark), y2: y(mark) }));
+    picture.append(svg("text", { class: "tick", x: left - 6, y: y(mark) + 3.5, "text-anchor": "end" }, vertical.label(mark)));
+  }
+  for (const mark of wholeTicks(end, 5)) picture.append(svg("text", { class: "tick", x: x(mark), y: height - 7, "text-anchor": "middle" }, String(mark)));
+  for (const signal of signals) {
+    picture.append(svg("line", { class: `signal ${signal.severity}`, x1: x(signal.iteration), x2: x(signal.iteration), y1: top, y2: height - bottom }));
+  }
+  panel.lines.forEach((line, index) => {
+    const style = `--line:${colour(line.colour ?? index)}`;
+    const dash = isDashed ? DASHES[(line.colour ?? index) % DASHES.length] : null;
+    const parts = svg("g", { "data-line": line.label });
+    if (line.band.length > 1) {
+      const upper = line.band.map((p) => [p[0], p[2]]);
+      const lower = line.band.map((p) => [p[0], p[1]]).reverse();
+      parts.append(svg("path", { class: "band", style, d: `${path(upper)}${path(lower).replace("M", "L")}Z` }));
+    }
+    parts.append(svg("path", { class: line.smooth.length ? "raw" : "smooth", style, "stroke-dasharray": line.smooth.length ? null : dash, d: path(line.raw) }));
+    if (line.smooth.length) parts.append(svg("path", { class: "smooth", style, "stroke-dasharray": dash, d: path(line.smooth) }));
+    if (!line.smooth.length || line.raw.length === 1) line.raw.forEach((p) => {
+      const interval = line.band.find((b) => b[0] === p[0]);
+      if (interval) parts.append(svg("line", { class: "whisker", style, x1: x(p[0]), x2: x(p[0]), y1: y(interval[1]), y2: y(interval[2]) }));
+      parts.append(svg("circle", { class: "point", style, cx: x(p[0]), cy: y(p[1]), r: 2.6 }));
+    });
+    picture.append(parts);
+  });
+  const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom, visibility: "hidden" });
+  picture.append(cursor);
+  const readout = html("p", { class: "readout", "aria-live": "polite" }, panel.note || "\u00a0");
+  const write = panel.is_share ? percent : number;
+  const measured = [...new Set(panel.lines.flatMap((line) => line.raw.map((p) => p[0])))].sort((a, b) => a - b);
+  let present = null;
+
+  function point(iteration) {
+    present = iteration;
+    cursor.setAttribute("visibility", "visible");
+    cursor.setAttribute("x1", x(iteration));
+    cursor.setAttribute("x2", x(iteration));
+    const said = panel.lines.map((line) => {
+      const at = line.raw.findIndex((p) => p[0] === iteration);
+      if (at < 0 || picture.querySelector(`[data-line="${CSS.escape(line.label)}"]`)?.classList.contains("hidden")) return null;
+      const band = line.band.find((p) => p[0] === iteration);
+      const extra = band ? ` (${write(band[1])} to ${write(band[2])})` : line.smooth.length ? `, average ${write(line.smooth[at][1])}` : "";
+      return `${panel.lines.length > 1 ? `${line.label} ` : ""}${write(line.raw[at][1])}${extra}`;
+    });
+    readout.textContent = `${iteration}: ${said.filter(Boolean).join(" · ")}`;
+  }
+
+  function leave() {
+    cursor.setAttribute("visibility", "hidden");
+    readout.textContent = panel.note || "\u00a0";
+  }
+
+  picture.addEventListener("pointermove", (event) => {
+    const box = picture.getBoundingClientRect();
+    const wanted = ((((event.clientX - box.left) / box.width) * width - left) / (width - left - right)) * end;
+    point(measured.reduce((a, b) => (Math.abs(b - wanted) < Math.abs(a - wanted) ? b : a)));
+  });
+  picture.addEventListener("pointerleave", leave);
+  picture.addEventListener("blur", leave);
+  picture.addEventListener("click", () => { if (onSelect && present !== null) onSelect(present); });
+  picture.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
+    if (event.key === "Enter" && onSelect && present !== null) onSelect(present);
+    if (step === undefined) return;
+    event.preventDefault();
+    const at = measured.indexOf(present);
+    point(measured[Math.max(0, Math.min(measured.length - 1, (at < 0 ? (step > 0 ? -1 : measured.length) : at) + step))]);
+  });
+  const legend = hasLegend && panel.lines.length > 1
+    ? html("p", { class: "legend" }, panel.lines.map((line, index) => html("span", {}, html("i", { style: `background:${colour(index)}` }), line.label)))
+    : null;
+  return html("figure", { class: onSelect ? "panel leads" : "panel" }, html("h3", {}, panel.title), readout, picture, legend);
+}

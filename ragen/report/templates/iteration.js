@@ -1,0 +1,101 @@
+// One iteration: its artifacts and where they came from, its metrics, and what the filter did with each group.
+
+function iterationView(container, data, batches) {
+  const [AT, STAGE, KIND, KEY, ROWS, BYTES, SECONDS, VERSION, REPEATABLE, WRITTEN, INPUTS, ORIGIN] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+  const decisions = decisionsByIteration(data.decisions);
+  const metrics = Object.entries(data.metrics);
+  const known = [...new Set([...data.artifacts.map((row) => row[AT]), ...decisions.keys(), ...metrics.flatMap(([, points]) => points.map((p) => p[0]))])].sort((a, b) => a - b);
+  if (!known.length) {
+    container.append(html("p", { class: "muted" }, "No stage has been stored yet."));
+    return { known, show() {} };
+  }
+  const firstMade = new Map();
+  for (const row of data.artifacts) if (!firstMade.has(row[KEY])) firstMade.set(row[KEY], row[AT]);
+  const choice = html("select", { "aria-label": "Iteration" }, known.map((i) => html("option", { value: i }, String(i))));
+  const [before, after] = ["Previous", "Next"].map((name) => html("a", { class: "button", role: "button" }, name));
+  const title = html("h3", { class: "iteration-title", tabindex: "-1" });
+  const body = html("div", { class: "iteration" });
+  choice.addEventListener("change", () => goTo({ iteration: Number(choice.value) }));
+
+  function input([role, key]) {
+    const made = firstMade.get(key);
+    return html("div", {}, `${role} `, html("code", { title: key }, key.slice(0, 10)), made === undefined ? " (elsewhere)" : [" of ", html("a", { href: addressOf({ iteration: made }) }, `iteration ${made}`)]);
+  }
+
+  function artifacts(iteration) {
+    const rows = data.artifacts.filter((row) => row[AT] === iteration);
+    if (!rows.length) return html("p", { class: "muted" }, "No artifact of this iteration can be read.");
+    const origins = [...new Set(rows.map((row) => row[ORIGIN]))];
+    return [
+      table(["Stage", "Kind", "Key", "#Rows", "#Size", "#Seconds", "Made from", "Written"], rows.map((row) => [
+        [`${row[STAGE]} `, html("span", { class: "muted" }, `v${row[VERSION]}`), row[REPEATABLE] ? null : html("span", { class: "pill warning" }, "not repeatable")],
+        row[KIND], html("code", { class: "key" }, row[KEY]), row[ROWS] === null ? "" : count(row[ROWS]), fileSize(row[BYTES]), row[SECONDS] === null ? "" : number(row[SECONDS]),
+        Object.entries(row[INPUTS]).map(input), html("span", { class: "muted" }, row[WRITTEN].slice(0, 19).replace("T", " ")),
+      ]), { class: "compact", "aria-label": "Artifacts of this iteration" }),
+      origins.map((origin) => html("p", { class: "muted origin" }, `Made with code ${data.origins[origin].code.slice(0, 12)} · ${data.origins[origin].versions} · ${data.origins[origin].hardware} · threads: ${data.origins[origin].threads}`)),
+    ];
+  }
+
+  function numbers(iteration) {
+    const rows = metrics.flatMap(([name, points]) => {
+      const at = points.findIndex((p) => p[0] === iteration);
+      return at < 0 ? [] : [[name, points[at][1], at ? points[at][1] - points[at - 1][1] : null]];
+    });
+    if (!rows.length) return html("p", { class: "muted" }, "No metric of this iteration can be read.");
+    return [html("p", { class: "muted" }, "Value, and its change since it was measured before."), html("dl", { class: "metrics" }, rows.map(([name, value, change]) => html("div", {}, html("dt", {}, name), html("dd", {}, number(value, 4), html("small", { class: "muted" }, change === null ? "" : signed(change))))))];
+  }
+
+  function groups(iteration) {
+    const rows = decisions.get(iteration);
+    if (!rows) return html("p", { class: "muted" }, "The filter decided nothing in this iteration, or what it decided cannot be read.");
+    const most = Math.max(...rows.map((r) => Math.abs(r[SCORE])), 1e-9);
+    return table(["#Rank", "Group", "Decision", "#Score", "", "#Mean return", "#Success", "Reason"], rows.map((row) => ({
+      attributes: { class: row[KEPT] ? "kept" : "dropped" },
+      cells: [String(row[RANK] + 1), html("a", { href: addressOf({ iteration, group: row[GROUP] }) }, row[GROUP]), row[KEPT] ? "kept" : "dropped", number(row[SCORE]),
+        html("i", { class: "meter", style: `width:${(5 * Math.abs(row[SCORE])) / most}rem` }), number(row[MEAN]), percent(row[SUCCESS]), data.reasons[row[REASON]].replace(/^(kept|dropped): /, "")],
+    })), { class: "compact groups", "aria-label": "Groups of this iteration, the best score first" });
+  }
+
+  function summary(iteration) {
+    const value = (name) => (data.metrics[name] || []).find((p) => p[0] === iteration)?.[1];
+    const rows = decisions.get(iteration) || [];
+    const embedded = batches.find(iteration);
+    const parts = [
+      value("rollout/success_rate") === undefined ? null : `training success ${percent(value("rollout/success_rate"))}`,
+      value("reward/return_mean") === undefined ? null : `mean return ${number(value("reward/return_mean"))}`,
+      rows.length ? `${rows.filter((r) => r[KEPT]).length} of ${plural(rows.length, "group")} kept` : null,
+      ...metrics.filter(([name]) => /^evaluation\/.*\/success$/.test(name) && value(name) !== undefined).map(([name]) => `${name.split("/").slice(1, -1).join("/")} panel ${percent(value(name))}`),
+    ].filter(Boolean);
+    const links = [
+      embedded ? html("a", { href: addressOf({ iteration, source: TRAINING }) }, plural(embedded.shown, "training trajectory", "training trajectories")) : null,
+      ...batches.all.filter((b) => b.iteration === iteration && b.cell !== null).map((b) => html("a", { href: addressOf({ iteration, source: b.cell }) }, `${plural(b.shown, "episode")} of ${b.cell}`)),
+    ].filter(Boolean);
+    return [html("p", {}, parts.length ? `${parts.join(" · ")}.` : "No metrics."), html("p", { class: "muted" }, links.length ? ["In this page: ", links.flatMap((link, n) => (n ? [", ", link] : [link])), "."] : "None of its trajectories are in this page.")];
+  }
+
+  function show(iteration) {
+    const at = known.indexOf(iteration);
+    choice.value = iteration;
+    title.textContent = `Iteration ${iteration}`;
+    for (const [link, other] of [[before, known[at - 1]], [after, known[at + 1]]]) {
+      if (at < 0 || other === undefined) link.removeAttribute("href");
+      else link.setAttribute("href", addressOf({ iteration: other }));
+    }
+    if (at < 0) {
+      body.replaceChildren(html("p", { class: "failure" }, `This run has no iteration ${iteration}: it has ${known[0]} to ${known[known.length - 1]}.`));
+      return;
+    }
+    const part = (name, isOpen, content) => html("details", { open: isOpen, "data-part": name }, html("summary", {}, name), content);
+    const wasOpen = new Map([...body.querySelectorAll("details")].map((d) => [d.dataset.part, d.open]));
+    const isOpen = (name, usually) => wasOpen.get(name) ?? usually;
+    body.replaceChildren(...[summary(iteration)].flat(),
+      part("Groups", isOpen("Groups", true), groups(iteration)), part("Metrics", isOpen("Metrics", false), numbers(iteration)), part("Stages", isOpen("Stages", false), artifacts(iteration)));
+  }
+
+  container.append(html("div", { class: "controls" }, title, html("label", {}, "Iteration ", choice), before, after), body);
+  return { known, show };
+}
+
+function fileSize(bytes) {
+  return bytes < 1e3 ? `${bytes} B` : bytes < 1e6 ? `${number(bytes / 1e3)} kB` : `${number(bytes / 1e6)} MB`;
+}

@@ -1,0 +1,44 @@
+// The turns of a trajectory: what was seen, said, carried out and paid.
+
+function turnCard(turn, index, advantage, onFrame) {
+  const strip = turn.frames.map((frame, step) => html("figure", { class: "frame", onclick: () => onFrame(index, step) },
+    board(frame, step ? `after ${turn.executed[step - 1]}` : "before the turn"),
+    html("figcaption", {}, step ? [`${turn.executed[step - 1]} `, html("span", { class: turn.rewards[step - 1] > 0 ? "gain" : "muted" }, signed(turn.rewards[step - 1]))] : "before")));
+  const unknown = turn.named.slice(turn.executed.length);
+  const notes = [
+    turn.left === null ? null : `${plural(turn.left, "action")} left before`,
+    turn.forfeited ? `${plural(turn.forfeited, "action")} forfeited` : null,
+    turn.finish === "length" ? "cut at the longest response" : null,
+    unknown.length ? ["not carried out: ", recorded(unknown.join(" || "))] : null,
+    strip.length ? null : turn.executed.length ? `carried out: ${turn.executed.join(" || ")}` : "nothing carried out",
+  ].filter(Boolean);
+  const parts = Object.entries(turn.components).map(([name, value]) => `${name} ${signed(value)}`);
+  const cut = turn.cut || {};
+  const plain = [
+    turn.think === null ? null : recordedBlock("Think", turn.think, cut.think),
+    turn.answer === null ? recordedBlock("Response as it was", turn.response, cut.response) : recordedBlock("Answer", turn.answer, cut.answer),
+  ];
+  return html("article", { class: "turn", "data-turn": index + 1 },
+    html("header", {}, html("h3", {}, `Turn ${index + 1}`), turn.status ? html("span", { class: `pill ${turn.status}` }, turn.status.replace("_", " ")) : null,
+      turn.total === null ? null : html("span", { class: "reward" }, `reward ${signed(turn.total)}`),
+      html("span", { class: "muted" }, [...parts, ...notes].flatMap((note, n) => (n ? [" · ", note] : [note])))),
+    html("div", { class: "strip" }, strip),
+    html("div", { class: "texts" },
+      recordedBlock("Observation", turn.observation, cut.observation),
+      html("div", { class: turn.ids.length ? "plain-text" : "" }, plain),
+      turn.ids.length ? tokenBlock(turn, advantage) : null));
+}
+
+function trajectoryFacts(trajectory, group) {
+  const sample = trajectory.sample;
+  const facts = [
+    ["Outcome", html("span", { class: `pill ${trajectory.success ? "ok" : "failed"}` }, trajectory.success ? "success" : "failed")],
+    ["Return", number(trajectory.return)],
+    ["Turns", String(trajectory.turns.length)],
+    ["Format errors", String(trajectory.errors)],
+    ...(group.kept === null ? [] : [["Advantage", sample ? html("span", { class: sample.advantage < 0 ? "down" : "up" }, signed(sample.advantage)) : "not trained on"]]),
+    ...(sample ? [["Share of the loss", percent(sample.share)], ["Mean ratio", number(sample.ratio, 4)], ["Clipped", percent(sample.clip)], ["KL to behaviour", number(sample.kl)], ["Entropy", number(sample.entropy)]] : []),
+    ["Seed", trajectory.seed],
+  ];
+  return html("dl", { class: "inline-facts" }, facts.map(([name, value]) => html("div", {}, html("dt", {}, name), html("dd", {}, value))));
+}

@@ -1,0 +1,46 @@
+"""How long `ragen verify` takes beside the run that it verifies: the default run, some iterations of it.
+
+    pytest -m benchmark tests/benchmarks/test_verify.py -s
+
+The warm start, which verify leaves out unless asked, is told apart: the ratio that counts for a long run is that of the
+iterations, evaluations included.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.presets import preset
+from flows.record import RunRecorder
+from flows.starpo import starpo
+from flows.verify import verify_run
+from ragen.store import Store
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]
+ITERATIONS = 10
+
+
+def test_verify_takes_less_time_than_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGEN_WANDB_MODE", "offline")
+    monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
+    begins: list[float] = []
+    note = RunRecorder.training_begins
+
+    def timed(self: RunRecorder) -> None:
+        begins.append(time.perf_counter())
+        note(self)
+
+    monkeypatch.setattr(RunRecorder, "training_begins", timed)
+    started = time.perf_counter()
+    run = starpo(preset("sokoban", {"iterations": ITERATIONS}), preset="sokoban", store=str(tmp_path / "store"))
+    ended = time.perf_counter()
+    verification = verify_run(Store(str(tmp_path / "store")), run, first=1)
+    assert verification.is_faultless
+    of_run = (ended - begins[0]) / ITERATIONS
+    of_verify = verification.seconds / (ITERATIONS - 1)
+    print(
+        f"an iteration took {of_run:.2f} s, to verify it {of_verify:.2f} s: {of_verify / of_run:.0%}; the run took "
+        f"{ended - started:.0f} s, {begins[0] - started:.0f} s of it before the first iteration"
+    )
+    assert verification.seconds < ended - started
