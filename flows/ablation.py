@@ -25,7 +25,7 @@ from prefect.flow_engine import run_flow_in_subprocess
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from flows.ablation_text import markdown, result_rows
+from flows.ablation_summary import markdown, result_rows
 from flows.plan import RunPlan
 from flows.starpo import starpo
 from flows.study import CellRun, Study, is_finished, resolve

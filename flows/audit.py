@@ -11,7 +11,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed
 
-from flows.auditing import shown_rows
+from flows.console.audit import shown_rows
 from ragen.audit.audits import chosen_audits, run_audits
 from ragen.audit.finding import Finding
 from ragen.audit.stored import open_database

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from prefect.logging import get_run_logger
 
 from flows.announcements import Announcements
-from flows.summary import iteration_markdown
+from flows.iteration_summary import iteration_markdown
 from ragen.checkpoints.retention import Retention
 from ragen.config.starpo import StarPOConfig
 from ragen.report.tracking import Tracker

@@ -114,9 +114,7 @@ def train(record: Recorder, config: StarPOConfig) -> None:
         _evaluate_if_due(record, config, iteration + 1, checkpoint)
 
 
-def learn(
-    record: Recorder, config: StarPOConfig, iteration: int, checkpoint: str, reference: str, data: Keys
-) -> Keys:
+def learn(record: Recorder, config: StarPOConfig, iteration: int, checkpoint: str, reference: str, data: Keys) -> Keys:
     """One update in the name of a run; the flow `replay` makes its updates by the same settings, so by the same keys.
 
     Args:

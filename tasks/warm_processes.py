@@ -72,4 +72,3 @@ def _engine(name: str) -> RolloutEngine:
     # One thread: shards are the unit of parallel work, and their rows must not depend on who plays them.
     engine: RolloutEngine = load(ENGINES, name)(num_threads=1)
     return engine
-

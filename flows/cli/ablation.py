@@ -19,7 +19,7 @@ def ablate(
     as_json: JsonOption = False,
 ) -> None:
     """Run a grid of settings over matched seeds, and compare every cell with the base."""
-    from flows import ablate as ablations
+    from flows.console import ablate as ablations
 
     if list_:
         ablations.print_grids(open_store(store), as_json)

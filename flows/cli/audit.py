@@ -10,7 +10,7 @@ from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_sto
 
 def _print_views(wanted: bool) -> None:
     if wanted:
-        from flows.auditing import print_views
+        from flows.console.audit import print_views
 
         print_views()
         raise typer.Exit
@@ -18,7 +18,7 @@ def _print_views(wanted: bool) -> None:
 
 def _print_audits(wanted: bool) -> None:
     if wanted:
-        from flows.auditing import print_audits
+        from flows.console.audit import print_audits
 
         print_audits()
         raise typer.Exit
@@ -38,7 +38,7 @@ def sql(
     ] = False,
 ) -> None:
     """Ask runs a question in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
-    from flows.auditing import answer
+    from flows.console.audit import answer
 
     answer(open_store(store), runs, query, as_json=as_json, csv=csv, parquet=parquet, should_verify=verify)
 
@@ -56,7 +56,7 @@ def audit(
     ] = False,
 ) -> None:
     """Look a run through: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
-    from flows.auditing import audit_run
+    from flows.console.audit import audit_run
 
     if audit_run(open_store(store), run, names or [], rows=rows, as_json=as_json, should_verify=verify):
         raise typer.Exit(1)
@@ -72,7 +72,7 @@ def lineage(
     as_json: JsonOption = False,
 ) -> None:
     """Show where an artifact comes from and what came of it. Exit code 1 if a part of its chain is gone."""
-    from flows.auditing import show_lineage
+    from flows.console.audit import show_lineage
 
     if show_lineage(open_store(store), artifact, depth, as_json=as_json, as_dot=dot, as_mermaid=mermaid):
         raise typer.Exit(1)

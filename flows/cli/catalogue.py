@@ -26,7 +26,7 @@ def validate(
 @app.command()
 def presets(as_json: JsonOption = False) -> None:
     """List the presets."""
-    from flows import listing
+    from flows.console import listing
 
     listing.print_presets(as_json)
 
@@ -37,7 +37,7 @@ def envs(
     as_json: JsonOption = False,
 ) -> None:
     """List the environments and their variants."""
-    from flows import listing
+    from flows.console import listing
 
     listing.print_environments(check, as_json)
 
@@ -48,6 +48,6 @@ def play(
     seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
 ) -> None:
     """Play an environment yourself, boards drawn."""
-    from flows.play import play_in_terminal
+    from flows.console.play import play_in_terminal
 
     play_in_terminal(env, seed)

@@ -21,7 +21,7 @@ def checkpoint(
     as_json: JsonOption = False,
 ) -> None:
     """List a run's checkpoints, or have one: one that was dropped is derived from stored rollouts, and proved."""
-    from flows import checkpoints
+    from flows.console import checkpoints
     from ragen.errors import ConfigError
 
     opened = open_store(store)

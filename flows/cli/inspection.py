@@ -11,7 +11,7 @@ from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_sto
 @app.command()
 def runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the runs of a store, newest first."""
-    from flows import listing
+    from flows.console import listing
 
     listing.print_runs(open_store(store), as_json)
 
@@ -25,7 +25,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run, one of its iterations, or one of its trajectories."""
-    from flows import listing
+    from flows.console import listing
 
     opened = open_store(store)
     if trajectory is not None:
@@ -47,7 +47,7 @@ def report(
     store: StoreOption = None,
 ) -> None:
     """Write a run's report: one self-contained HTML page."""
-    from flows.train import write_report
+    from flows.console.train import write_report
 
     typer.echo(write_report(open_store(store), run, output, embed or ()))
 
@@ -62,6 +62,6 @@ def compare(
     store: StoreOption = None,
 ) -> None:
     """Compare runs: curves, settings that differ, last and peak success, shared stages; one self-contained page."""
-    from flows.train import write_comparison
+    from flows.console.train import write_comparison
 
     typer.echo(write_comparison(open_store(store), runs, output, title))

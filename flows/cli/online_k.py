@@ -16,6 +16,6 @@ def online_k(
     as_json: JsonOption = False,
 ) -> None:
     """How valid each reuse of a rollout was: ratios, effective sample size, clip share, KL to the behaviour policy."""
-    from flows.online import print_online
+    from flows.console.online_k import print_online
 
     print_online(open_store(store), runs, as_json)

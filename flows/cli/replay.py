@@ -29,7 +29,7 @@ def replay(
 
     No environment and no engine take part, except for --evaluate. What was not changed is found in the store.
     """
-    from flows.replaying import replay_run
+    from flows.console.replay import replay_run
 
     replay_run(
         open_store(store),

@@ -29,7 +29,7 @@ def gc(
     as_json: JsonOption = False,
 ) -> None:
     """Delete what no run needs: artifacts that no run reaches, and what killed writers left."""
-    from flows.storekeeping import print_garbage, progress_bar
+    from flows.console.store import print_garbage, progress_bar
     from ragen.store.location import Location
     from ragen.store.retention import delete_garbage, find_garbage
 
@@ -62,7 +62,7 @@ def forget(
 @store_app.command()
 def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show what takes up the store, by kind and by run; runs share what they have in common."""
-    from flows.storekeeping import print_usage
+    from flows.console.store import print_usage
     from ragen.store.location import Location
     from ragen.store.usage import measure
 
@@ -73,7 +73,7 @@ def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
 @store_app.command()
 def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Hash every file of every artifact again, and look for what runs need and is not there. Exit code 1: a fault."""
-    from flows.storekeeping import print_verification, progress_bar
+    from flows.console.store import print_verification, progress_bar
     from ragen.store.integrity import verify_store
     from ragen.store.location import Location
 
@@ -92,7 +92,7 @@ def copy(
     as_json: JsonOption = False,
 ) -> None:
     """Copy a run with everything it needs to another store. Copying again copies what is not there yet."""
-    from flows.storekeeping import print_copy, progress_bar
+    from flows.console.store import print_copy, progress_bar
     from ragen.store.copying import copy_run
     from ragen.store.location import Location
 

@@ -17,7 +17,7 @@ def train(
     run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed and settings.")] = None,
 ) -> None:
     """Start the local server if need be, run the deployment starpo/PRESET, and follow it."""
-    from flows.train import train_preset
+    from flows.console.train import train_preset
 
     overrides = parse_overrides(set_)
     train_preset(preset, overrides=overrides, seed=seed, iterations=iterations, store=store, run=run)
@@ -57,7 +57,7 @@ def follow(run: RunArgument, store: StoreOption = None) -> None:
     """Show a run's live progress until it ends."""
     from rich.console import Console
 
-    from flows.follow import follow_run
+    from flows.console.follow import follow_run
 
     opened = open_store(store)
     opened.runs.get(run)

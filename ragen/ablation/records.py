@@ -53,7 +53,7 @@ class Ablations:
             names = self.names()
             raise StoreError(
                 f"there is no result of an ablation '{name}' in {self._location.name}{near(name, names)}; "
-                f"results: {', '.join(names) or 'none yet'}. `ragen ablate {name}` makes it"
+                f"results: {', '.join(names) or 'none yet'}. `ragen ablate GRID` makes one"
             ) from error
         except ValidationError as error:
             raise ArtifactDamagedError(

@@ -1,5 +1,7 @@
 """Benchmarks print what they measured, with threads and load; the machine is shared, so ratios come from one run."""
 
+import os
+import socket
 from collections.abc import Iterator
 
 import psutil
@@ -7,11 +9,23 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[None]:
-    from prefect.testing.utilities import prefect_test_harness
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The server and the serving process, as `ragen up` starts them."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-    with prefect_test_harness(server_startup_timeout=120):
-        yield
+    from flows import server
+
+    home = tmp_path_factory.mktemp("server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
+    os.environ["PREFECT_HOME"] = str(home / "prefect")
+    with temporary_settings({PREFECT_API_URL: url, PREFECT_HOME: home / "prefect"}):
+        server.start(str(home))
+        try:
+            yield
+        finally:
+            server.stop(str(home))
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.listing import evaluation_curve
+from flows.console.listing import evaluation_curve
 from flows.presets import preset
 from flows.starpo import starpo
 from ragen.config.evaluation import EvaluationConfig

@@ -22,7 +22,7 @@ from ragen.seeding import derive_seed
 from ragen.store import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]
-ITERATIONS = 8
+ITERATIONS = 12
 
 
 def bare_seconds(config: StarPOConfig, store: Store, checkpoint: str, folder: Path) -> list[float]:
@@ -39,7 +39,7 @@ def bare_seconds(config: StarPOConfig, store: Store, checkpoint: str, folder: Pa
     from ragen.rollout.shards import make_episodes, play_shards
     from ragen.rollout.worker_pool import WorkerPool
 
-    threads, sampling = Runtime().threads, config.rollout
+    threads, rollout = Runtime().threads, config.rollout
     first = store.local_folder("checkpoint", checkpoint)
     workers, learner = WorkerPool("torch", threads), TorchLearner(config.update, num_threads=threads)
     policy = (first, checkpoint)
@@ -55,17 +55,17 @@ def bare_seconds(config: StarPOConfig, store: Store, checkpoint: str, folder: Pa
                 f"g{group:04d}",
                 fresh_env_seed(config.environment, config.seed, "environment", iteration, group, excluded=excluded),
             )
-            for group in range(sampling.num_groups)
+            for group in range(rollout.num_groups)
         ]
-        shards = make_episodes(groups, sampling.group_size, sampling.shard_groups)
-        job = RolloutJob(*policy, config.environment, config.agent, sampling, sampling.max_context_tokens)
+        shards = make_episodes(groups, rollout.group_size, rollout.shard_groups)
+        job = RolloutJob(*policy, config.environment, config.agent, rollout.sampling, rollout.max_context_tokens)
         turns = play_shards(workers, job, shards)
         rewards = compute_rewards(turns, config.reward)
         selection = select_groups(turns, rewards, config.filter)
         rollout_metrics(turns), reward_metrics(rewards, turns), filter_metrics(selection)
         context = UpdateContext(
             iteration, config.iterations, derive_seed(config.seed, "update", iteration),
-            sampling.temperature, sampling.max_response_tokens,
+            rollout.temperature, rollout.max_response_tokens,
         )  # fmt: skip
         learner.update(assemble(turns, rewards, selection), context)
         weights = folder / str(iteration)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.ablate import ablate, print_grids, print_plan, print_result
-from flows.ablation_text import markdown, result_rows
+from flows.ablation_summary import markdown, result_rows
+from flows.console.ablate import ablate, print_grids, print_plan, print_result
 from flows.presets import grids, preset
 from flows.study import resolve
 from ragen.ablation.grid import load_grid
@@ -156,7 +156,7 @@ def test_contradicting_settings_name_the_cell(grid_file, store: Store) -> None:
 
 
 def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("flows.ablate.start_deployment", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr("flows.console.ablate.start_deployment", lambda *_: pytest.fail("work began"))
     (tmp_path / "file").write_text("a file where a folder should be")
     with pytest.raises(StarPOError, match=r"cannot write .*ablations/mine"):
         ablate(grid_file(), store=str(tmp_path / "file"), concurrency=1, allow_few_seeds=False, as_json=False)

@@ -194,7 +194,7 @@ class TestAudit:
     def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
         import pyarrow as pa
 
-        from flows.auditing import shown_rows
+        from flows.console.audit import shown_rows
         from ragen.audit.finding import Finding
 
         table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})

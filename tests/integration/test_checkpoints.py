@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from flows.checkpoints import print_checkpoint, print_checkpoints
-from flows.online import print_online
+from flows.console.checkpoints import print_checkpoint, print_checkpoints
+from flows.console.online_k import print_online
 from flows.presets import preset
 from flows.starpo import starpo
 from ragen.checkpoints.derive import DerivationError

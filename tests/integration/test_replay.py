@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from flows.listing import print_iteration, print_run
+from flows.console.listing import print_iteration, print_run
 from flows.presets import preset
 from flows.replay import replay
 from flows.replay_summary import comparison_markdown, print_comparison, replay_facts

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from flows.listing import print_json
+from flows.console.listing import print_json
 from ragen.checkpoints.derive import Derivation, derive, restore
 from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of
 from ragen.checkpoints.survey import RunCheckpoint, survey

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from flows import server
-from flows.follow import Outcome, follow_run
-from flows.listing import evaluation_curve, success_line
+from flows.console.follow import Outcome, follow_run
+from flows.console.listing import evaluation_curve, success_line
 from flows.presets import names, preset
 from flows.record import default_run_name
 from ragen.config.runtime import Runtime

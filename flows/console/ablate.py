@@ -13,14 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from flows.ablation_text import error_rows, heading, method, other_panels, result_rows
-from flows.follow import POLL_S, Outcome, RunFailedError
-from flows.listing import print_json, print_rows
+from flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
+from flows.console.follow import POLL_S, Outcome, RunFailedError
+from flows.console.listing import print_json, print_rows
+from flows.console.train import start_deployment
 from flows.plan import RunPlan
 from flows.presets import grids
 from flows.presets import names as preset_names
 from flows.study import Study, is_finished, resolve
-from flows.train import start_deployment
 from ragen.ablation.grid import load_grid
 from ragen.ablation.records import Ablations
 from ragen.ablation.summary import AblationResult

@@ -8,7 +8,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
 
-from flows.answers import (
+from flows.console.answers import (
     json_rows,
     json_text,
     print_answer,
@@ -18,7 +18,7 @@ from flows.answers import (
     write_csv,
     write_parquet,
 )
-from flows.lineage import draw_lineage, lineage_json
+from flows.console.lineage import draw_lineage, lineage_json
 from ragen.audit.audits import about, chosen_audits, run_audits
 from ragen.audit.finding import Finding
 from ragen.audit.lineage import dot_text, lineage, mermaid_text, near

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from flows.listing import evaluation_curve, print_json
+from flows.console.listing import evaluation_curve, print_json
 from ragen.diagnostics.online import Reuse, by_reuse, reuses
 from ragen.errors import StoreError
 from ragen.store import Store

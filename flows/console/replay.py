@@ -4,8 +4,8 @@ from typing import Any
 
 from rich.console import Console
 
+from flows.console.train import follow_deployment
 from flows.replay_summary import print_comparison
-from flows.train import follow_deployment
 from ragen.replay.plan import plan_replay
 from ragen.store import Store
 
