@@ -1,18 +1,18 @@
 """Prefect flows, the deployments that serve them, and the command line.
 
-    starpo      the training loop: rollout, reward, variance_filter, update, evaluate
-    warm_start  the first checkpoint of a run, as a flow of its own
-    replay      reward, filter and update again over stored rollouts, with other settings
-    ablation    a grid of settings, a sub-flow `starpo` for every cell and seed; study resolves a grid
-    audit       named audits of the runs that are going on, hourly, as Prefect artifacts
+starpo      the training loop: rollout, reward, variance_filter, update, evaluate
+warm_start  the first checkpoint of a run, as a flow of its own
+replay      reward, filter and update again over stored rollouts, with other settings
+ablation    a grid of settings, a sub-flow `starpo` for every cell and seed; study resolves a grid
+audit       named audits of the runs that are going on, hourly, as Prefect artifacts
 
-    record      what a run leaves behind: its record, its state, wandb metrics; announcements: Prefect artifacts
-    plan        what a run would do, by keys alone
-    verify      a run's stages computed again and compared
-    *_summary   results as rows and markdown
-    presets/    TOML files with complete settings; grids/ of ablations
+record      what a run leaves behind: its record, its state, wandb metrics; announcements: Prefect artifacts
+plan        what a run would do, by keys alone
+verify      a run's stages computed again and compared
+*_summary   results as rows and markdown
+presets/    TOML files with complete settings; grids/ of ablations
 
-    serve       the deployments; server: a local Prefect server and the process that serves them
-    cli/        the `ragen` command: declarations alone
-    console/    what its commands do and print
+serve       the deployments; server: a local Prefect server and the process that serves them
+cli/        the `ragen` command: declarations alone
+console/    what its commands do and print
 """

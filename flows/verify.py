@@ -15,32 +15,26 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import ValidationError
 
-from ragen.config.environment import EnvironmentConfig
+from flows.recompute import VERSIONS, environment_of, recompute
 from ragen.config.explanation import explain
 from ragen.config.starpo import StarPOConfig
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StarPOError
-from ragen.seeding import derive_seed
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
 from ragen.store import Store
 from ragen.store.keys import canonical_json
 from ragen.store.runs import Run
 from ragen.verify.actions import episode_differences, turn_differences
 from ragen.verify.differences import folder_difference, table_difference
-from ragen.verify.finding import Finding, Verdict, first_line, shown, summarised
+from ragen.verify.finding import Finding, Verdict, first_line, named_line, shown, summarised
 from ragen.verify.origin import different_origin, other_work
 from ragen.verify.plan import INPUTS, Visit, plan_visits
 from ragen.verify.scratch import Scratch, Stored
 from schemas.datasets import DATASETS
 from schemas.manifest import Manifest
-from tasks import diagnose, evaluate, reward, rollout, update, variance_filter, warm_start
 from tasks.stage import Keys
 
 LONG_WARM_START_S = 30.0
 """A warm start that took longer is done again only on demand."""
 
-_VERSIONS = {
-    module.STAGE.name: module.STAGE.version
-    for module in (warm_start, evaluate, rollout, reward, variance_filter, diagnose, update)
-}
 _TORCH_STAGES = ("warm_start", "evaluate", "rollout", "update")
 
 
@@ -134,15 +128,16 @@ class _Verifier:
         """All that is found about one stage: its results first, then what they hold."""
         stored = {kind: self.scratch.read(kind, key) for kind, key in visit.outputs.items()}
         found = list(self._results(visit, stored))
-        for check, differences in self._inner_checks(visit, stored):
+        for check, kind, differences in self._inner_checks(visit, stored):
             try:
                 detail = summarised(differences)
                 verdict = Verdict.DIFFERENT if detail else Verdict.SAME
             except (ArtifactMissingError, ArtifactDamagedError) as error:
                 verdict, detail = Verdict.NOT_REPEATABLE, f"it cannot be checked: {first_line(error)}"
-            except StarPOError as error:
-                verdict, detail = Verdict.DIFFERENT, first_line(error)
-            found.append(Finding(visit.iteration, visit.name, check, verdict, detail))
+            except Exception as error:  # whatever forged data make a check raise is a finding
+                verdict, detail = Verdict.DIFFERENT, f"the check fails: {named_line(error)}"
+            artifact = f"{kind}/{visit.outputs[kind]}"
+            found.append(Finding(visit.iteration, visit.name, check, verdict, detail, artifact))
         return found
 
     def _results(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[Finding]:
@@ -154,7 +149,7 @@ class _Verifier:
         except _CannotRepeat as error:
             verdict, reason = Verdict.NOT_REPEATABLE, str(error)
         except Exception as error:  # whatever damaged or forged data make a stage raise is a finding
-            verdict, reason = Verdict.DIFFERENT, f"computing it again fails: {shown(error)}"
+            verdict, reason = Verdict.DIFFERENT, f"computing it again fails: {named_line(error)}"
         for kind, key in visit.outputs.items():
             artifact = stored[kind]
             if artifact.fault:
@@ -171,8 +166,9 @@ class _Verifier:
             if kind not in stored or stored[kind].is_dropped:
                 self.scratch.keep_as_stand_in(kind, key)
             self.scratch.discard(kind, key)
-        if visit.stage == "update" and "checkpoint" in visit.inputs:
-            self.scratch.release("checkpoint", visit.inputs["checkpoint"])
+        passed = visit.inputs.get("checkpoint")
+        if visit.stage == "update" and passed is not None and passed != visit.inputs.get("reference"):
+            self.scratch.release("checkpoint", passed)
 
     def _remedy(self, kind: str, key: str, artifact: Stored, computed: Keys) -> str:
         """Put what was computed again in place of a damaged artifact, and say so."""
@@ -182,7 +178,7 @@ class _Verifier:
         if artifact.manifest is not None and artifact.manifest.content_digest != digest:
             return "; its inputs give another content than its manifest names"
         self.scratch.keep_as_stand_in(kind, key)
-        return "; its inputs give it again: delete it and run the flow"
+        return "; its inputs give it again: delete what is left of it, and run the flow"
 
     def _compute(self, visit: Visit, stored: Mapping[str, Stored]) -> Keys:
         """Do the stage's work in the scratch store.
@@ -204,7 +200,7 @@ class _Verifier:
                 raise _CannotRepeat(f"its input cannot be used: {first_line(error)}") from error
         for kind, key in visit.outputs.items():
             self.scratch.discard(kind, key)
-        return self._call(visit, {role: inputs.get(role, "") for role in INPUTS[visit.stage]})
+        return recompute(visit, self.config, self.scratch.url, inputs)
 
     def _provide(self, kind: str, key: str) -> None:
         """Have an input in the scratch store; a checkpoint that was dropped is derived, if it is not there yet."""
@@ -224,57 +220,17 @@ class _Verifier:
             raise _CannotRepeat("no stage of training: verify does not compute it again")
         if manifest is None:
             return
-        made_by, version = manifest.stage.version, _VERSIONS[visit.stage]
+        made_by, version = manifest.stage.version, VERSIONS[visit.stage]
         if made_by != version:
             raise _CannotRepeat(
                 f"it was made by version {made_by} of the stage, and this release has version {version}"
             )
         if not manifest.is_deterministic:
             raise _CannotRepeat("its manifest says that the same work need not give the same bits")
-        seconds = manifest.provenance.get("seconds", 0.0)
-        if visit.stage == "warm_start" and seconds > LONG_WARM_START_S and not self.with_warm_start:
+        seconds = manifest.provenance.get("seconds")
+        is_long = isinstance(seconds, int | float) and seconds > LONG_WARM_START_S
+        if visit.stage == "warm_start" and is_long and not self.with_warm_start:
             raise _CannotRepeat(f"left out, since it took {seconds:.0f} s; --warm-start includes it")
-
-    def _call(self, visit: Visit, inputs: dict[str, str]) -> Keys:
-        """The stage itself, with the arguments that the training flow gives it."""
-        from ragen.policy.load import without_progress_bars
-
-        config, url, iteration = self.config, self.scratch.url, visit.iteration
-        with without_progress_bars():
-            match visit.stage:
-                case "warm_start":
-                    return warm_start.warm_start.fn(url, config)
-                case "evaluate":
-                    return evaluate.evaluate.fn(
-                        url, iteration, visit.cell, self._environment(visit), config.agent, config.rollout,
-                        config.evaluation, **inputs,
-                    )  # fmt: skip
-                case "rollout":
-                    return rollout.rollout.fn(url, iteration, config, **inputs)
-                case "reward":
-                    return reward.reward.fn(url, iteration, config.reward, **inputs)
-                case "variance_filter":
-                    return variance_filter.variance_filter.fn(url, iteration, config.filter, **inputs)
-                case "diagnose":
-                    return diagnose.diagnose.fn(url, iteration, **inputs)
-                case "update":
-                    return update.update.fn(
-                        url,
-                        config.update,
-                        iteration=iteration,
-                        num_iterations=config.iterations,
-                        seed=derive_seed(config.seed, "update", iteration),
-                        temperature=config.rollout.temperature,
-                        max_response_tokens=config.rollout.max_response_tokens,
-                        **inputs,
-                    )
-        raise AssertionError(visit.stage)
-
-    def _environment(self, visit: Visit) -> EnvironmentConfig:
-        cells = {self.config.environment.type: self.config.environment} | self.config.evaluation.variants
-        if visit.cell not in cells:
-            raise ConfigError(f"the run's settings know no cell {shown(visit.cell)}; cells: {', '.join(cells)}")
-        return cells[visit.cell]
 
     def _compare(self, visit: Visit, kind: str, key: str, stored: Stored) -> tuple[Verdict, str]:
         """Compare an artifact with what was computed again under the same key."""
@@ -299,17 +255,24 @@ class _Verifier:
             return Verdict.NOT_REPEATABLE, f"it was made with {origin}; {difference}"
         return Verdict.DIFFERENT, difference
 
-    def _inner_checks(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[tuple[str, Iterator[str]]]:
-        """What is stored, against itself and the environment: no policy takes part, so this holds on every machine."""
+    def _inner_checks(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[tuple[str, str, Iterator[str]]]:
+        """What is stored, against itself and the environment: no policy takes part, so this holds on every machine.
+
+        Yields:
+            Name of the check, kind of the artifact that it is about, differences.
+        """
         sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
         if visit.stage == "rollout" and "turns" in sound:
             turns = sound["turns"].table
-            yield "actions", turn_differences(turns, self.config.environment, self.config.agent)
-            yield "texts", self._text_differences(sound["turns"])
+            yield "actions", "turns", turn_differences(turns, self.config.environment, self.config.agent)
+            yield "texts", "turns", self._text_differences(sound["turns"])
         if visit.stage == "evaluate" and "episodes" in sound:
-            yield "actions", episode_differences(sound["episodes"].table, self._environment(visit))
+            yield "actions", "episodes", self._episode_differences(visit, sound["episodes"])
         if visit.stage == "update" and "samples" in sound:
-            yield "tokens", self._token_differences(sound["samples"])
+            yield "tokens", "samples", self._token_differences(sound["samples"])
+
+    def _episode_differences(self, visit: Visit, episodes: Stored) -> Iterator[str]:
+        yield from episode_differences(episodes.table, environment_of(visit, self.config))
 
     def _text_differences(self, turns: Stored) -> Iterator[str]:
         from ragen.agent.context import ContextBuilder

@@ -78,6 +78,7 @@ class _Curve:
     values: np.ndarray
     early: float
     best: np.ndarray
+    num_baseline: int
 
 
 def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None = None) -> Verdict:
@@ -224,7 +225,7 @@ def _gradient_spikes(series: Series, limits: CollapseThresholds) -> list[Signal]
     remembered = np.array(
         [is_spike[max(0, p - limits.spike_window) : p + 1].any() for p in range(len(values))], dtype=bool
     )
-    curve = _Curve(GRADIENT, list(series), values, early=0.0, best=values)
+    curve = _Curve(GRADIENT, list(series), values, early=0.0, best=values, num_baseline=0)
     return _signals(
         curve,
         remembered,
@@ -245,7 +246,12 @@ def _curve(name: str, series: Series, limits: CollapseThresholds) -> _Curve | No
     best = smoothed.copy()
     best[: limits.baseline_points - 1] = -np.inf  # the first smoothed values are hardly smoothed, and would be the best
     return _Curve(
-        name, list(series), smoothed, float(raw[: limits.baseline_points].mean()), np.maximum.accumulate(best)
+        name,
+        list(series),
+        smoothed,
+        float(raw[: limits.baseline_points].mean()),
+        np.maximum.accumulate(best),
+        limits.baseline_points,
     )
 
 
@@ -266,6 +272,7 @@ def _signals(
     words: Callable[[float, float], str],
 ) -> list[Signal]:
     """A signal for every run of at least `patience` breached points, raised at the point that makes it that long."""
+    is_breached = is_breached & (np.arange(len(is_breached)) >= curve.num_baseline)  # which is not known before
     signals = []
     starts = np.flatnonzero(is_breached & ~np.concatenate([[False], is_breached[:-1]]))
     for start in starts:

@@ -61,3 +61,8 @@ def first_line(error: Exception) -> str:
     """What an error says, without its advice."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(".:")
+
+
+def named_line(error: Exception) -> str:
+    """The same with the error's type, for errors that were not foreseen."""
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -117,9 +117,9 @@ class Scratch:
         files = Path(self._original.local_folder(manifest.kind, manifest.key))
         folder = self._folder_of(manifest.kind, manifest.key)
         for entry in manifest.files:
-            link = folder / entry.name
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(files / entry.name)
+            for name in {entry.name, entry.path}:  # they differ on object storage alone
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).symlink_to(files / entry.name)
         (folder / MANIFEST_NAME).write_text(manifest.model_dump_json(), encoding="utf-8")
 
     def _folder_of(self, kind: str, key: str) -> Path:

@@ -251,7 +251,7 @@ def test_what_says_that_it_is_not_deterministic_is_not_repeated(folder: Path) ->
 def test_what_another_version_of_the_stage_made_is_not_repeatable(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(flows.verify._VERSIONS, "reward", 99)
+    monkeypatch.setitem(flows.verify.VERSIONS, "reward", 99)
     [finding] = faults(verify(folder, last=0, stages=["reward"])).values()
     assert finding.verdict is Verdict.NOT_REPEATABLE
     assert "this release has version 99" in finding.detail
@@ -282,6 +282,14 @@ def test_a_checkpoint_that_was_dropped_is_proved_and_used_all_the_same(folder: P
     assert len(derived.findings) == 3
 
 
+def test_an_evaluation_of_a_cell_that_the_settings_do_not_know_is_a_finding_and_no_crash(folder: Path) -> None:
+    record = folder / "runs" / RUN / "iterations" / "00002.json"
+    record.write_text(record.read_text().replace("evaluate:sokoban", "evaluate:elsewhere"))
+    found = faults(verify(folder, first=2))
+    assert {finding.verdict for finding in found.values()} == {Verdict.DIFFERENT}
+    assert all("no cell 'elsewhere'" in finding.detail for finding in found.values())
+
+
 def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """Exit code of the `ragen` command, run in this process."""
     monkeypatch.setattr("sys.argv", ["ragen", "verify", *arguments])
@@ -297,7 +305,7 @@ def test_the_command_prints_a_table_and_ends_with_0(
     assert command(*arguments, monkeypatch=monkeypatch) == 0
     out = capsys.readouterr().out
     assert "variance_filter" in out
-    assert out.rstrip().endswith("\nverified")
+    assert out.rstrip().endswith(" s: verified")
     assert command(*arguments, "--json", monkeypatch=monkeypatch) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["is_faultless"] is True
@@ -313,7 +321,7 @@ def test_the_command_names_a_fault_and_ends_with_1(
     out = capsys.readouterr().out
     assert f"damaged: iteration 0, reward, rewards (rewards/{place.name}): " in out
     assert "100 bytes" in out
-    assert out.rstrip().endswith("\nNOT verified")
+    assert out.rstrip().endswith(" s: NOT verified")
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,11 @@ def test_nothing_is_healthy():
 a_curve = st.lists(st.floats(0, 1), min_size=8, max_size=40)
 
 
+def test_nothing_is_told_before_its_baseline_is_known():
+    verdict = diagnose({REWARD_STD: _series([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])})
+    assert all(signal.iteration >= 5 for signal in verdict.signals)
+
+
 @settings(max_examples=60)
 @given(
     st.fixed_dictionaries(dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT), a_curve)), st.data()

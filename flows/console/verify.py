@@ -1,0 +1,112 @@
+"""What `ragen verify` does: verify with a progress bar, print a table of stages and everything that is not the same."""
+
+import sys
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from flows.console.answers import json_text, print_rows
+from ragen.errors import ConfigError
+from ragen.store import Store
+from ragen.verify.finding import Finding, Verdict
+
+_MAX_SHOWN = 20
+
+
+def verify_and_print(
+    store: Store,
+    run: str,
+    *,
+    first: int | None,
+    last: int | None,
+    stages: list[str],
+    sample: str,
+    with_warm_start: bool,
+    as_json: bool,
+) -> bool:
+    """Verify a run and print what was found; see `flows.verify.verify_run`.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        first: First iteration.
+        last: Last iteration.
+        stages: Only these.
+        sample: Share of the iterations, in percent.
+        with_warm_start: Do a long warm start again too.
+        as_json: Print JSON alone; progress goes to the error output.
+
+    Returns:
+        Is nothing different or damaged?
+    """
+    share = _share(sample)
+    store.runs.get(run)  # an unknown name is told at once, before anything heavy is imported
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("loading", total=None)
+        from flows.verify import verify_run
+
+        verification = verify_run(
+            store,
+            run,
+            first=first,
+            last=last,
+            stages=stages,
+            share=share,
+            with_warm_start=with_warm_start,
+            on_visit=lambda done, total, visit: progress.update(
+                bar, completed=done, total=total, description=escape(f"iteration {visit.iteration} {visit.name}")
+            ),
+        )
+    if as_json:
+        facts = asdict(verification) | {"is_faultless": verification.is_faultless}
+        sys.stdout.write(json_text(facts, indent=2) + "\n")
+        return verification.is_faultless
+    console = Console()
+    print_rows(["stage", "check", *Verdict], _rows(verification.findings), console)
+    for line in _notes(verification.findings):
+        console.print(Text(_printable(line)), soft_wrap=True)
+    console.print(
+        f"{run}: {verification.num_iterations} iterations in {verification.seconds:.0f} s: "
+        + ("verified" if verification.is_faultless else "NOT verified"),
+        highlight=False,
+    )
+    return verification.is_faultless
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ConfigError(f"--sample {text} is no share of the iterations; expected more than 0% and at most 100%")
+    return share
+
+
+def _rows(findings: list[Finding]) -> list[dict[str, Any]]:
+    """A row a stage and check: how many findings of each verdict, nothing where there are none."""
+    counts = Counter((finding.stage, finding.check, finding.verdict) for finding in findings)
+    return [
+        {"stage": stage, "check": check, **{verdict: counts[stage, check, verdict] or None for verdict in Verdict}}
+        for stage, check in dict.fromkeys((finding.stage, finding.check) for finding in findings)
+    ]
+
+
+def _notes(findings: list[Finding]) -> list[str]:
+    """Every fault on its own line, as far as they fit; reasons for what is not repeatable once each."""
+    faults = [f for f in findings if f.verdict.is_fault]
+    lines = [f"{f.verdict}: iteration {f.iteration}, {f.stage}, {f.check} ({f.artifact}): {f.detail}" for f in faults]
+    if len(lines) > _MAX_SHOWN:
+        lines = [*lines[:_MAX_SHOWN], f"and {len(faults) - _MAX_SHOWN} more; --json shows all"]
+    reasons = Counter((f.stage, f.detail) for f in findings if f.verdict is Verdict.NOT_REPEATABLE)
+    return lines + [f"not repeatable: {stage} ({count}): {detail}" for (stage, detail), count in reasons.items()]
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
