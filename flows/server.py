@@ -20,6 +20,8 @@ from ragen.errors import StarPOError
 
 START_TIMEOUT_S = 120.0
 
+_BACKGROUND_NICENESS = 10
+
 _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
@@ -64,8 +66,8 @@ class Process:
         except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
             return None
 
-    def start(self, *command: str, env: dict[str, str] | None = None) -> None:
-        """Start it in the background, detached from this terminal."""
+    def start(self, *command: str, env: dict[str, str] | None = None, is_background: bool = False) -> None:
+        """Start it detached from this terminal; in the background, it leaves the cores to whoever computes."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             child = subprocess.Popen(
@@ -76,7 +78,10 @@ class Process:
                 start_new_session=True,
                 env={**os.environ, **(env or {})},
             )
-        self._pid_file.write_text(f"{child.pid} {psutil.Process(child.pid).create_time()}")
+        process = psutil.Process(child.pid)
+        if is_background and os.name == "posix":
+            process.nice(_BACKGROUND_NICENESS)
+        self._pid_file.write_text(f"{child.pid} {process.create_time()}")
 
     def stop(self) -> bool:
         """End it and its children. Returns whether there was anything to end."""
@@ -148,6 +153,7 @@ def start(state_dir: str) -> str:
             sys.executable, "-m", "prefect", "server", "start",
             "--host", address.hostname, "--port", str(address.port or 4200),
             env=_SERVER_ENV,
+            is_background=True,
         )  # fmt: skip
         _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
     if serve.running() is None:

@@ -230,9 +230,7 @@ class Location:
             if self.local is None:
                 self._fs.pipe_file(place, data, mode="create")
             else:
-                Path(place).parent.mkdir(parents=True, exist_ok=True)
-                with Path(place).open("xb") as file:
-                    file.write(data)
+                _create_local(Path(place), data)
         except OSError as error:
             # Ceph's gateway answers a failed condition in words that s3fs does not know, hence EINVAL.
             if (isinstance(error, FileExistsError) or error.errno == errno.EINVAL) and self._fs.isfile(place):
@@ -280,6 +278,17 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _create_local(path: Path, data: bytes) -> None:
+    """Create a file whole or not at all; FileExistsError where there is one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        whole.write_bytes(data)
+        os.link(whole, path)
+    finally:
+        whole.unlink(missing_ok=True)
 
 
 def _replace_local(path: Path, data: bytes) -> None:

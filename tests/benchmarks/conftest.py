@@ -9,8 +9,8 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The server and the serving process, as `ragen up` starts them."""
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[psutil.Process]]:
+    """The server and the serving process, as `ragen up` starts them, and their children."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     from flows import server
@@ -23,7 +23,8 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with temporary_settings({PREFECT_API_URL: url, PREFECT_HOME: home / "prefect"}):
         server.start(str(home))
         try:
-            yield
+            started = [process.running() for process in server.processes(str(home))]
+            yield [member for p in started if p for member in (p, *p.children(recursive=True))]
         finally:
             server.stop(str(home))
 
