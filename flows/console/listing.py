@@ -31,7 +31,14 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
         for iteration, stages in store.runs.iterations(run).items()
     ]
     if as_json:
-        print_json({**_run_facts(store, record), "config": record.config, "per_iteration": rows})
+        print_json(
+            {
+                **_run_facts(store, record),
+                "config": record.config,
+                "parameters": record.parameters,
+                "per_iteration": rows,
+            }
+        )
         return
     print_rows([_run_facts(store, record)], False, run, "")
     print_rows(rows, False, "iterations", "no iteration yet")
