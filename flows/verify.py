@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from flows.recompute import VERSIONS, environment_of, recompute
-from ragen.config.explanation import explain
+from ragen.config.load import recorded_config
 from ragen.config.starpo import StarPOConfig
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError
 from ragen.store import Store
-from ragen.store.keys import canonical_json
-from ragen.store.runs import Run
 from ragen.verify.actions import episode_differences, turn_differences
 from ragen.verify.differences import folder_difference, table_difference
 from ragen.verify.finding import Finding, Verdict, first_line, named_line, shown, summarised
@@ -89,7 +86,7 @@ def verify_run(
     """
     started = time.perf_counter()
     record = store.runs.get(run)
-    config = _config_of(record)
+    config = recorded_config(record.name, record.config, "Verify it with the release that made it")
     visits = plan_visits(record, store.runs.iterations(run), first, last, stages, share)
     findings: list[Finding] = []
     with Scratch(store) as scratch:
@@ -99,16 +96,6 @@ def verify_run(
                 on_visit(number, len(visits), visit)
             findings += verifier.verify(visit)
     return Verification(run, findings, len({visit.iteration for visit in visits}), time.perf_counter() - started)
-
-
-def _config_of(run: Run) -> StarPOConfig:
-    try:
-        return StarPOConfig.model_validate_json(canonical_json(run.config))
-    except ValidationError as error:
-        raise ConfigError(
-            f"the settings of run '{run.name}' are not those of this release: {explain(error, StarPOConfig, {})}. "
-            "Verify it with the release that made it"
-        ) from error
 
 
 class _CannotRepeat(Exception):  # noqa: N818

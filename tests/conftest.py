@@ -1,8 +1,9 @@
 """Shared by all tests: one thread each (two cores, two workers), no network, nothing outside the test's own folders."""
 
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,23 @@ os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"
 settings.register_profile("desk", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless browser, driven by selenium; tests that need one are skipped where there is none."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (pip install selenium)")
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("no headless browser is installed (Debian: apt-get install chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
 
 
 @pytest.fixture

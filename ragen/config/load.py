@@ -72,6 +72,25 @@ def apply_overrides(
     return _validated([base, _override_layer(overrides)], name)
 
 
+def recorded_config(run: str, settings: Mapping[str, Any], advice: str) -> StarPOConfig:
+    """The configuration of a stored run.
+
+    Args:
+        run: Its name, for the message.
+        settings: As its record holds them, as JSON.
+        advice: What to do where they are another release's, as a sentence without its full stop.
+
+    Raises:
+        ConfigError: If they are not settings of this release.
+    """
+    try:
+        return StarPOConfig.model_validate_json(json.dumps(settings))
+    except ValidationError as error:
+        raise ConfigError(
+            f"the settings of run '{run}' are not those of this release: {explain(error, StarPOConfig, {})}. {advice}"
+        ) from error
+
+
 def parse_override(text: str) -> tuple[str, Any]:
     """Read an override from a command line, such as `filter.keep=0.5`.
 

@@ -10,10 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
-from ragen.config.explanation import explain
-from ragen.config.load import apply_overrides
+from ragen.config.load import apply_overrides, recorded_config
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ArtifactMissingError, ConfigError
 from ragen.store import Store
@@ -106,7 +103,7 @@ def plan_replay(
         raise ConfigError(
             f"'{run}' is itself a replay, over the rollouts of '{origin}'; replay that run, with the settings of both"
         )
-    base_config = _config_of(base)
+    base_config = recorded_config(base.name, base.config, "Replay it with the release that made it")
     config = _changed_config(base_config, overrides or {})
     changed = dict(_differences(base_config.model_dump(mode="json"), config.model_dump(mode="json")))
     idle = [path for path in changed if path.startswith("update.")] if not should_update else []
@@ -134,16 +131,6 @@ def plan_replay(
     )
     _check_stored(store, plan, should_update)
     return plan
-
-
-def _config_of(run: Run) -> StarPOConfig:
-    try:
-        return StarPOConfig.model_validate_json(canonical_json(run.config))
-    except ValidationError as error:
-        raise ConfigError(
-            f"the settings of run '{run.name}' are not those of this release: {explain(error, StarPOConfig, {})}. "
-            "Replay it with the release that made it"
-        ) from error
 
 
 def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarPOConfig:

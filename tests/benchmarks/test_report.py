@@ -2,10 +2,8 @@
 
 import os
 import random
-import shutil
 import statistics
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,22 +145,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (pip install selenium)")
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("no headless browser is installed (Debian: apt-get install chromium chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    driver.set_script_timeout(60)
-    yield driver
-    driver.quit()
-
-
-def test_the_report_of_200_iterations_is_small_and_opens_at_once(store: Store, browser: Any, tmp_path: Path) -> None:
+def test_the_report_of_200_iterations_is_small_and_opens_at_once(store: Store, chromium: Any, tmp_path: Path) -> None:
     started = time.perf_counter()
     data = gather(store, "long")
     gathered = time.perf_counter()
@@ -175,7 +158,7 @@ def test_the_report_of_200_iterations_is_small_and_opens_at_once(store: Store, b
     print(f"  made in {gathered - started:.1f} s of reading and {rendered - gathered:.1f} s of writing")
     print(f"  {size / 1e6:.2f} MB with {shown} trajectories of {len(data.rollouts)} iterations and {episodes} episodes")
     assert data.missing == []
-    times = [_opened(browser, page) for _ in range(REPEATS)]
+    times = [_opened(chromium, page) for _ in range(REPEATS)]
     for name in times[0]:
         values = sorted(t[name] for t in times)
         print(f"  {name:34} median {statistics.median(values):.2f} s   {values[0]:.2f} to {values[-1]:.2f}")
@@ -183,21 +166,21 @@ def test_the_report_of_200_iterations_is_small_and_opens_at_once(store: Store, b
     assert statistics.median(t["interactive, a trajectory open"] for t in times) < MAX_SECONDS
 
 
-def _opened(browser: Any, page: Path) -> dict[str, float]:
+def _opened(chromium: Any, page: Path) -> dict[str, float]:
     """Seconds from the beginning of the navigation, in a tab without anything of the load before."""
-    browser.get("about:blank")
-    browser.get(page.as_uri())
+    chromium.get("about:blank")
+    chromium.get(page.as_uri())
     wait = (
         "const done = arguments[0]; const t = setInterval(() => { if (CONDITION) { clearInterval(t); done(); } }, 5);"
     )
-    browser.execute_async_script(wait.replace("CONDITION", "performance.getEntriesByName('ready').length"))
-    parsed, ready = browser.execute_script(
+    chromium.execute_async_script(wait.replace("CONDITION", "performance.getEntriesByName('ready').length"))
+    parsed, ready = chromium.execute_script(
         "return [performance.getEntriesByType('navigation')[0].domInteractive,"
         " performance.getEntriesByName('ready')[0].startTime]"
     )
-    browser.execute_script("window.began = performance.now(); document.getElementById('find').scrollIntoView();")
-    browser.execute_async_script(wait.replace("CONDITION", "document.getElementById('finder').dataset.searched"))
-    read = browser.execute_script("return performance.now() - window.began")
+    chromium.execute_script("window.began = performance.now(); document.getElementById('find').scrollIntoView();")
+    chromium.execute_async_script(wait.replace("CONDITION", "document.getElementById('finder').dataset.searched"))
+    read = chromium.execute_script("return performance.now() - window.began")
     return {
         "parsed and drawn": parsed / 1e3,
         "interactive, a trajectory open": ready / 1e3,

@@ -1,13 +1,8 @@
 """Copies, deletion, usage and checks on a real S3 endpoint: moto's server, on loopback, started and stopped here."""
 
 import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,30 +22,6 @@ pytestmark = pytest.mark.integration
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 LATER = datetime.now(UTC) + timedelta(days=2)
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-c", "from moto.server import main; main()", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/moto-api/data.json", timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None, "moto's server ended at once"
-                assert time.monotonic() < deadline, "moto's server did not answer within a minute"
-                time.sleep(0.1)
-        yield url
-    finally:
-        server.terminate()
-        server.wait(timeout=10)
 
 
 @pytest.fixture

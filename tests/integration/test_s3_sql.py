@@ -2,12 +2,8 @@
 
 import os
 import re
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import boto3
@@ -44,15 +40,18 @@ make_server("127.0.0.1", int(sys.argv[1]), counted, threaded=True).serve_forever
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def log(
+    tmp_path_factory: pytest.TempPathFactory, s3_server: Callable[..., AbstractContextManager[str]]
+) -> Iterator[Path]:
     """moto's server; its address is in AWS_ENDPOINT_URL, and what it did in the file that this returns."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     file = tmp_path_factory.mktemp("log") / "requests.txt"
-    with file.open("w") as output, pytest.MonkeyPatch.context() as environment:
+    with (
+        file.open("w") as output,
+        s3_server(_SERVER, output) as url,
+        pytest.MonkeyPatch.context() as environment,
+    ):
         for name, value in {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ENDPOINT_URL": url,
             "AWS_ACCESS_KEY_ID": "an-access-key",
             "AWS_SECRET_ACCESS_KEY": "a-secret",
             "AWS_DEFAULT_REGION": "us-east-1",
@@ -61,21 +60,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "AWS_EC2_METADATA_DISABLED": "true",
         }.items():
             environment.setenv(name, value)
-        server = subprocess.Popen([sys.executable, "-c", _SERVER, str(port)], stdout=output, stderr=subprocess.DEVNULL)
-        try:
-            deadline = time.monotonic() + 60
-            while True:
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/data.json", timeout=1).close()
-                    break
-                except OSError:
-                    assert server.poll() is None, "moto's server ended at once"
-                    assert time.monotonic() < deadline, "moto's server did not answer within a minute"
-                    time.sleep(0.1)
-            yield file
-        finally:
-            server.terminate()
-            server.wait(timeout=10)
+        yield file
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,14 @@
 """Grids of ablations: short TOML files, each a base, axes and seeds. `names()` lists them."""
 
-import json
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from flows.presets import FOLDER as PRESETS
 from flows.presets import names as preset_names
 from flows.presets import preset
 from ragen.ablation.grid import Grid, load_grid
 from ragen.config import StarPOConfig
-from ragen.config.explanation import explain, near
+from ragen.config.explanation import near
+from ragen.config.load import recorded_config
 from ragen.errors import ConfigError, StoreError
 from ragen.store import Store
 
@@ -78,12 +76,6 @@ def base_settings(grid: Grid, store: Store, source: str, folder: Path | None = N
     assert grid.run is not None
     try:
         run = store.runs.get(grid.run)
-    except StoreError as error:
+        return recorded_config(run.name, run.config, "Take a run of this release, or a preset")
+    except (StoreError, ConfigError) as error:
         raise ConfigError(f"{source}: run = '{grid.run}': {error}") from error
-    try:
-        return StarPOConfig.model_validate_json(json.dumps(run.config))
-    except ValidationError as error:
-        raise ConfigError(
-            f"{source}: run = '{grid.run}': its settings are not those of this release: "
-            f"{explain(error, StarPOConfig, {})}"
-        ) from error

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -269,16 +268,5 @@ class Browser:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (pip install selenium)")
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("no headless browser is installed (Debian: apt-get install chromium chromium-driver)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    driver.set_script_timeout(20)
-    yield Browser(driver)
-    driver.quit()
+def browser(chromium: Any) -> Browser:
+    return Browser(chromium)
