@@ -36,8 +36,9 @@ DROPPED_NAME = "dropped.json"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RESERVED = ("tmp", "runs", "quarantine", "ablations")
-_VERIFIED: set[tuple[str, str]] = set()
-"""(folder, manifest digest) of what this process has verified; files are hashed once a process and artifact."""
+_VERIFIED: set[tuple[str, str, tuple[tuple[int, ...], ...]]] = set()
+"""(folder, manifest digest, `_states` of its files) of what this process has written or verified: files are hashed once
+a process, and again when they were touched since."""
 
 _log = logging.getLogger(__name__)
 
@@ -156,17 +157,17 @@ class Artifacts:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def commit(self, folder: Path, manifest: Manifest) -> Manifest:
+    def commit(self, folder: Path, manifest: Manifest, entries: list[FileEntry]) -> Manifest:
         """Make a staged folder an artifact.
 
         Args:
             folder: From `stage`; every file in it belongs to the artifact.
             manifest: All of it but `files`.
+            entries: Its files, from `entries_of`.
 
         Returns:
             The sealed manifest that is in the store now: ours, or that of a writer who was earlier.
         """
-        entries = [_entry(file, folder) for file in sorted(folder.rglob("*")) if file.is_file()]
         if self._location.local is None:
             return self._commit_remote(folder, manifest, entries)
         return self._commit_local(folder, self._location.local, manifest, entries)
@@ -312,6 +313,7 @@ class Artifacts:
                 sync(final.parent)
                 if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
                     shutil.rmtree(aside, ignore_errors=True)
+                _VERIFIED.add((str(final), manifest.manifest_digest, _states(final, manifest)))
                 return manifest
         raise StoreError(f"{final} cannot be written: something else keeps making it; see what else uses this store")
 
@@ -357,18 +359,21 @@ class Artifacts:
         return winner
 
     def _verify(self, folder: Path, manifest: Manifest) -> None:
-        if (str(folder), manifest.manifest_digest) in _VERIFIED:
+        try:
+            verified = (str(folder), manifest.manifest_digest, _states(folder, manifest))
+        except FileNotFoundError as error:
+            missing = Path(error.filename).relative_to(folder)
+            raise self.damaged(manifest.kind, manifest.key, f"the file {missing} is missing") from error
+        if verified in _VERIFIED:
             return
         for entry in manifest.files:
             try:
                 found = _entry(folder / entry.name, folder)
-            except FileNotFoundError as error:
-                raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
             except OSError as error:
                 raise self._location.failure("read", f"{manifest.kind}/{manifest.key}/{entry.name}", error) from error
             for what in _differences(entry, found.sha256, found.size_bytes):
                 raise self.damaged(manifest.kind, manifest.key, what)
-        _VERIFIED.add((str(folder), manifest.manifest_digest))
+        _VERIFIED.add(verified)
 
     def _fetch(self, manifest: Manifest, folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -426,11 +431,26 @@ def _differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
     return []
 
 
+def entries_of(folder: Path) -> list[FileEntry]:
+    """All files of a folder, hashed, by name."""
+    return [_entry(file, folder) for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
 def _entry(file: Path, folder: Path) -> FileEntry:
     name = file.relative_to(folder).as_posix()
     with file.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         return FileEntry(name=name, path=name, sha256=sha256, size_bytes=os.fstat(stream.fileno()).st_size)
+
+
+def _states(folder: Path, manifest: Manifest) -> tuple[tuple[int, ...], ...]:
+    """Inode, size and time of change of an artifact's files.
+
+    Raises:
+        FileNotFoundError: If one is missing.
+    """
+    found = [(folder / entry.name).stat() for entry in manifest.files]
+    return tuple((state.st_ino, state.st_size, state.st_mtime_ns) for state in found)
 
 
 def _text(manifest: Manifest) -> str:

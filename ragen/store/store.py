@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ragen.errors import ConfigError, StoreError
 from ragen.store import datasets, provenance
-from ragen.store.artifacts import Artifacts, checked_name
+from ragen.store.artifacts import Artifacts, checked_name, entries_of
 from ragen.store.keys import as_json
 from ragen.store.location import Location
 from ragen.store.quarantine import quarantine
@@ -25,7 +25,7 @@ from ragen.store.ranges import RangeFile
 from ragen.store.recent import RecentTables
 from ragen.store.runs import Runs
 from schemas.datasets import DATASETS
-from schemas.manifest import Manifest, Stage
+from schemas.manifest import FileEntry, Manifest, Stage
 from schemas.validate import ContractViolation, Validator
 
 _VALIDATED: set[str] = set()
@@ -138,7 +138,7 @@ class Store:
                 num_rows=written.num_rows,
                 content_digest=written.content_digest,
             )  # fmt: skip
-            stored = self._artifacts.commit(folder, manifest)
+            stored = self._artifacts.commit(folder, manifest, entries_of(folder))
         if stored.content_digest == written.content_digest:  # else another writer's, which is yet to be validated
             _VALIDATED.add(stored.manifest_digest)
             if isinstance(data, pa.Table):
@@ -177,13 +177,14 @@ class Store:
                 target = staged / file.relative_to(folder)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, target)
+            entries = entries_of(staged)
             manifest = _manifest(
                 kind, key, stage, settings, inputs, seed, headline, is_deterministic, provenance,
                 dataset_version=None,
                 num_rows=None,
-                content_digest=folder_digest(staged),
+                content_digest=_content_digest(entries),
             )  # fmt: skip
-            return self._artifacts.commit(staged, manifest)
+            return self._artifacts.commit(staged, manifest, entries)
 
     def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A dataset, verified and validated.
@@ -330,11 +331,13 @@ def _files(folder: Path) -> list[Path]:
 
 def folder_digest(folder: Path) -> str:
     """Content digest of a folder: over the names and the bytes of its files; 64 hex digits."""
+    return _content_digest(entries_of(folder))
+
+
+def _content_digest(entries: Sequence[FileEntry]) -> str:
     total = hashlib.sha256()
-    for file in _files(folder):
-        with file.open("rb") as stream:
-            total.update(f"{file.relative_to(folder).as_posix()}\0".encode())
-            total.update(hashlib.file_digest(stream, "sha256").digest())
+    for entry in entries:
+        total.update(f"{entry.name}\0".encode() + bytes.fromhex(entry.sha256))
     return total.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -251,8 +252,14 @@ class TestDamage:
         entry = artifacts._entry
         monkeypatch.setattr(artifacts, "_entry", lambda file, folder: hashed.append(file.name) or entry(file, folder))
         local.read_table("turns", KEY)
+        assert hashed == [], "it was hashed as it was written"
+        forget()
+        local.read_table("turns", KEY)
         Store(local.url).read_table("turns", KEY)
         assert hashed == ["part-00000.parquet"]
+        os.utime(stored / "part-00000.parquet")
+        local.read_table("turns", KEY)
+        assert hashed == ["part-00000.parquet"] * 2, "and again when it was touched"
 
     @staticmethod
     def reseal(local: Store, stored: Path) -> None:
