@@ -58,5 +58,5 @@ def token_uniforms(seed: int, turn: int, count: int) -> np.ndarray:
     Returns:
         float64 array [count] in [0, 1).
     """
-    bits = np.random.Philox(key=np.array([seed, turn], dtype=np.uint64))
-    return np.random.Generator(bits).random(count)
+    bits = np.random.Philox(key=np.array([seed, turn], dtype=np.uint64)).random_raw(count)
+    return (bits >> np.uint64(11)) * 2.0**-53  # numpy's own way from bits to float64, without making a Generator

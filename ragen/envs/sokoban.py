@@ -141,7 +141,7 @@ class Sokoban(Environment[SokobanSettings]):
         """Begin an episode in a given position, as `reset` does in a random one."""
         self._board = board
         self._live_cells = _live_cells(board)
-        return self.render(), self._info(is_effective=False, moved_box=False)
+        return self.render(), _info(board, board) | self._prospect()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Walk or push one cell; see `Environment.step`."""
@@ -150,16 +150,9 @@ class Sokoban(Environment[SokobanSettings]):
             raise EnvironmentFault(f"Sokoban knows the actions {', '.join(ACTIONS)}, found '{action}'")
         if before.is_solved:
             raise EnvironmentFault("the Sokoban episode has ended, all boxes are on targets; call reset(seed=...)")
-        after = self._board = _after(before, action)
-        reward = ACTION_REWARD
-        if after.num_boxes_on_target > before.num_boxes_on_target:
-            reward += BOX_ON_TARGET_REWARD
-        elif after.num_boxes_on_target < before.num_boxes_on_target:
-            reward += BOX_OFF_TARGET_REWARD
-        if after.is_solved:
-            reward += SOLVED_REWARD
-        info = self._info(is_effective=after != before, moved_box=after.boxes != before.boxes)
-        return self.render(), reward, after.is_solved, False, info
+        after, reward, info = _outcome(before, action)
+        self._board = after
+        return self.render(), reward, after.is_solved, False, info | self._prospect()
 
     def rules(self) -> str:
         """The task, and what the symbols of the configured vocabulary mean."""
@@ -200,13 +193,8 @@ class Sokoban(Environment[SokobanSettings]):
         """The present position as a picture, uint8 [height * 32, width * 32, 3]."""
         return draw(self.board)
 
-    def _info(self, *, is_effective: bool, moved_box: bool) -> Info:
-        return {
-            "effective": is_effective,
-            "moved_box": moved_box,
-            "num_boxes_on_target": self.board.num_boxes_on_target,
-            "has_lost_box": not self.board.boxes <= self._live_cells,
-        }
+    def _prospect(self) -> Info:
+        return {"has_lost_box": not self.board.boxes <= self._live_cells}
 
 
 @lru_cache(maxsize=4096)
@@ -228,8 +216,25 @@ def _live_cells(board: Board) -> frozenset[int]:
 
 
 @lru_cache(_POSITIONS)
-def _after(board: Board, action: str) -> Board:
-    return board.after(action)
+def _outcome(before: Board, action: str) -> tuple[Board, float, Info]:
+    """What an action makes of a position: the next one, the reward, and what the step did."""
+    after = before.after(action)
+    reward = ACTION_REWARD
+    if after.num_boxes_on_target > before.num_boxes_on_target:
+        reward += BOX_ON_TARGET_REWARD
+    elif after.num_boxes_on_target < before.num_boxes_on_target:
+        reward += BOX_OFF_TARGET_REWARD
+    if after.is_solved:
+        reward += SOLVED_REWARD
+    return after, reward, _info(before, after)
+
+
+def _info(before: Board, after: Board) -> Info:
+    return {
+        "effective": after != before,
+        "moved_box": after.boxes != before.boxes,
+        "num_boxes_on_target": after.num_boxes_on_target,
+    }
 
 
 @lru_cache(_POSITIONS)

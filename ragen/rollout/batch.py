@@ -39,12 +39,12 @@ class Batch:
         self._cache = cache
         self._num_retired = 0
 
-    def of_sequences(self, logits_AV: Tensor) -> Tensor:
-        """Logits of each sequence that goes on, from those of the rows."""
+    def rows_of_going(self, device: torch.device) -> Tensor | None:
+        """Row of each sequence that goes on, int64; None: each is in the row of its own place."""
         rows = self.rows_B[self.going]
         if len(rows) == self.num_rows and (rows == np.arange(self.num_rows)).all():
-            return logits_AV
-        return logits_AV.index_select(0, torch.from_numpy(rows).to(logits_AV.device))
+            return None
+        return torch.from_numpy(rows).to(device)
 
     def advance(self, drawn: np.ndarray, has_ended: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Take in what the sequences that go on have drawn: some end, some part.

@@ -3,50 +3,58 @@
 A random number generator would tie a token to its place in the batch; a number of its own ties it to nothing but its
 trajectory and turn.
 
-    logits_BV, uniforms_B -> tokens_B, logprobs_B
+    logits_AV, uniforms_B -> tokens_B, logprobs_B
 
-Tensor suffixes: B rows, V vocabulary.
+Tensor suffixes: A distributions, B draws, V vocabulary.
 """
 
 import torch
 from torch import Tensor
 
 
-def draw_tokens(logits_BV: Tensor, uniforms_B: Tensor, temperature: float, top_p: float) -> tuple[Tensor, Tensor]:
-    """Draw one token a row.
+def draw_tokens(
+    logits_AV: Tensor, uniforms_B: Tensor, temperature: float, top_p: float, rows_B: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw one token for each number.
 
     The token is the first, in ascending id, whose cumulative probability passes `uniform * total`; the cumulative sum
     is in float64, and a token of probability 0 is never drawn.
 
     Args:
-        logits_BV: Of any floating type; the arithmetic is float32, sums float64.
+        logits_AV: Of any floating type; the arithmetic is float32, sums float64.
         uniforms_B: Numbers in [0, 1), float64; not looked at where temperature = 0.
         temperature: Divides the logits. 0: the most probable token, the first of equals.
         top_p: Draw from the smallest set of most probable tokens whose probabilities add up to at least this; of
             tokens equally probable at the edge the smaller ids enter.
+        rows_B: Which logits each token is drawn from. None: those of its own place.
 
     Returns:
         Tokens, int64 [B], and log-probabilities, float32 [B], nats: of the distribution drawn from (temperature and
         top_p included), at temperature 0 of the unscaled one. Logits that are not finite give a log-probability that
         is not finite.
     """
-    logits_BV = logits_BV.float()
+    logits_AV = logits_AV.float()
     if temperature == 0.0:
-        tokens_B = logits_BV.argmax(-1)
-        logprobs_B = logits_BV.log_softmax(-1).gather(-1, tokens_B[:, None])[:, 0]
-        return tokens_B, logprobs_B
-    probs_BV = torch.softmax(logits_BV if temperature == 1.0 else logits_BV / temperature, -1)
+        tokens_A = logits_AV.argmax(-1)
+        logprobs_A = logits_AV.log_softmax(-1).gather(-1, tokens_A[:, None])[:, 0]
+        return _of_draws(tokens_A, rows_B), _of_draws(logprobs_A, rows_B)
+    probs_AV = torch.softmax(logits_AV if temperature == 1.0 else logits_AV / temperature, -1)
     if top_p < 1.0:
-        probs_BV = _nucleus(probs_BV, top_p)
-    cumulative_BV = probs_BV.cumsum(-1, dtype=torch.float64)
+        probs_AV = _nucleus(probs_AV, top_p)
+    cumulative_BV = _of_draws(probs_AV.cumsum(-1, dtype=torch.float64), rows_B)
     total_B1 = cumulative_BV[:, -1:].contiguous()
     # A number just below 1 may round to the total itself, which no cumulative sum passes.
     below_total_B1 = torch.nextafter(total_B1, torch.zeros_like(total_B1))
     targets_B1 = torch.minimum(uniforms_B[:, None] * total_B1, below_total_B1)
     tokens_B1 = torch.searchsorted(cumulative_BV, targets_B1, right=True)
-    tokens_B1.clamp_(max=probs_BV.shape[-1] - 1)  # only logits that are not finite get here
-    logprobs_B1 = (probs_BV.gather(-1, tokens_B1) / total_B1).log()
-    return tokens_B1[:, 0], logprobs_B1[:, 0].float()
+    tokens_B1.clamp_(max=probs_AV.shape[-1] - 1)  # only logits that are not finite get here
+    tokens_B = tokens_B1[:, 0]
+    probs_B = probs_AV.gather(-1, tokens_B1)[:, 0] if rows_B is None else probs_AV[rows_B, tokens_B]
+    return tokens_B, (probs_B / total_B1[:, 0]).log().float()
+
+
+def _of_draws(values_A: Tensor, rows_B: Tensor | None) -> Tensor:
+    return values_A if rows_B is None else values_A.index_select(0, rows_B)
 
 
 def _nucleus(probs_BV: Tensor, top_p: float) -> Tensor:

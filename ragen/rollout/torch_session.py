@@ -140,7 +140,8 @@ class TorchSession:
         for step in range(num_steps):
             going = batch.going
             uniforms = torch.from_numpy(uniforms_KB[step, going]).to(logits.device)
-            tokens, logprobs = draw_tokens(batch.of_sequences(logits), uniforms, *self._distribution)
+            rows = batch.rows_of_going(logits.device)
+            tokens, logprobs = draw_tokens(logits, uniforms, *self._distribution, rows)
             tokens_KB[step, going] = drawn = tokens.cpu().numpy()
             logprobs_KB[step, going] = logprobs.cpu().numpy()
             is_stop = self._is_stop[drawn]

@@ -81,3 +81,14 @@ def test_a_row_does_not_notice_the_others(num_others, uniform):
     together = draw_tokens(rows, uniforms, 1.0, 0.9)
     assert alone[0][0] == together[0][0]
     assert alone[1][0].item() == pytest.approx(together[1][0].item(), abs=1e-6)
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.9), (0.0, 1.0)])
+def test_draws_that_share_a_distribution_equal_those_from_copies_of_it(temperature: float, top_p: float) -> None:
+    logits = torch.randn(3, 11, generator=torch.Generator().manual_seed(0))
+    rows = torch.tensor([2, 0, 2, 1, 2])
+    uniforms = torch.linspace(0, 0.99, len(rows), dtype=torch.float64)
+    shared = draw_tokens(logits, uniforms, temperature, top_p, rows)
+    copied = draw_tokens(logits[rows], uniforms, temperature, top_p)
+    assert torch.equal(shared[0], copied[0])
+    assert torch.equal(shared[1], copied[1])
