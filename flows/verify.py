@@ -267,7 +267,9 @@ class _Verifier:
         from ragen.verify.texts import text_differences
 
         assert turns.manifest is not None
-        key = turns.manifest.inputs["checkpoint"]
+        key = turns.manifest.inputs.get("checkpoint")
+        if key is None:
+            raise ArtifactMissingError("the trajectories were imported, and the tokenizer that made them was not")
         self._provide("checkpoint", key)
         tokenizer = load_tokenizer(self.scratch.store.local_folder("checkpoint", key))
         contexts = ContextBuilder(tokenizer, self.config.agent, self.config.rollout.max_response_tokens)

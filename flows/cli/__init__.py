@@ -18,6 +18,7 @@ for _module in (
     "ablation",
     "store",
     "audit",
+    "imports",
     "catalogue",
 ):  # in the order of `ragen --help`
     importlib.import_module(f"flows.cli.{_module}")

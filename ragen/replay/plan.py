@@ -103,6 +103,11 @@ def plan_replay(
         raise ConfigError(
             f"'{run}' is itself a replay, over the rollouts of '{origin}'; replay that run, with the settings of both"
         )
+    if base.flow == "import":
+        raise ConfigError(
+            f"'{run}' holds imported trajectories, and no checkpoint that an update could start from. For other "
+            "rewards or selections import them under another name: `ragen import NAME FILES --set filter.keep=0.5`"
+        )
     base_config = recorded_config(base.name, base.config, "Replay it with the release that made it")
     config = _changed_config(base_config, overrides or {})
     changed = dict(_differences(base_config.model_dump(mode="json"), config.model_dump(mode="json")))

@@ -1,0 +1,113 @@
+"""`ragen import`: trajectories from elsewhere can be asked and audited; what is none of it is refused and not lost."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from flows.verify import verify_run
+from ragen.errors import ConfigError, DataError, StoreError
+from ragen.replay.plan import plan_replay
+from ragen.store import Store
+from ragen.verify.finding import Verdict
+from schemas.examples import example_turns
+
+KEEP_ALL = ("--set", "filter.strategy=none", "--set", "filter.should_drop_zero_variance=false")
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Path:
+    pq.write_table(example_turns(3), tmp_path / "turns.parquet")
+    return tmp_path / "turns.parquet"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "store"))
+
+
+def run_import(store: Store, *arguments: object) -> Any:
+    return CliRunner().invoke(app, ["import", *map(str, arguments), "--store", store.url])
+
+
+def refusal(store: Store, *arguments: object) -> str:
+    result = run_import(store, *arguments)
+    assert isinstance(result.exception, DataError | StoreError), result.output
+    assert not (Path(store.url) / "runs" / "mine" / "iterations").exists()
+    return str(result.exception)
+
+
+def test_every_form_gives_the_same_artifact(store: Store, parquet: Path, tmp_path: Path) -> None:
+    table = pq.read_table(parquet)
+    pa.feather.write_feather(table, tmp_path / "turns.feather")
+    (tmp_path / "turns.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
+    files = [parquet, tmp_path / "turns.feather", tmp_path / "turns.jsonl"]
+    result = run_import(store, "mine", *files, "--json")
+    assert json.loads(result.stdout.splitlines()[-1]) == {"run": "mine", "iterations": 3, "turns": 3 * table.num_rows}
+    keys = {stages["rollout"]["turns"] for stages in store.runs.iterations("mine").values()}
+    assert len(keys) == 1
+    assert store.read_table("turns", keys.pop()).equals(example_turns(3))
+
+
+def test_an_imported_run_can_be_asked_and_audited(store: Store, parquet: Path) -> None:
+    assert run_import(store, "mine", parquet, *KEEP_ALL).exit_code == 0
+    query = "select count(*) n, bool_and(kept) kept from turns join selection using (group_id)"
+    asked = CliRunner().invoke(app, ["sql", "mine", query, "--json", "--store", store.url])
+    assert json.loads(asked.stdout) == [{"n": example_turns(3).num_rows, "kept": True}]
+    audited = CliRunner().invoke(app, ["audit", "mine", "rewards", "--store", store.url])
+    assert audited.exit_code == 0, audited.output
+
+
+def test_what_cannot_be_told_of_an_imported_run_is_said(store: Store, parquet: Path) -> None:
+    run_import(store, "mine", parquet)
+    found = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
+    assert found["reward", "rewards"] == found["variance_filter", "selection"] == Verdict.SAME
+    assert found["rollout", "texts"] == Verdict.NOT_REPEATABLE
+    with pytest.raises(ConfigError, match="'mine' holds imported trajectories, and no checkpoint"):
+        plan_replay(store, "mine")
+
+
+def test_another_form_is_refused(store: Store, parquet: Path, tmp_path: Path) -> None:
+    (tmp_path / "turns.csv").write_text("a,b\n1,2\n")
+    assert "trajectories are read from .parquet, " in refusal(store, "mine", tmp_path / "turns.csv")
+    (tmp_path / "text.parquet").write_text("no Parquet")
+    assert "text.parquet: is not Parquet: " in refusal(store, "mine", tmp_path / "text.parquet")
+    (tmp_path / "text.jsonl").write_text("no JSON\n")
+    assert "is not JSON lines of dataset 'turns': " in refusal(store, "mine", tmp_path / "text.jsonl")
+    assert "there is no such file" in refusal(store, "mine", tmp_path / "absent.parquet")
+
+
+def test_other_columns_are_named(store: Store, tmp_path: Path) -> None:
+    table = example_turns(3)
+    other = table.rename_columns(["reply" if name == "response" else name for name in table.column_names])
+    pq.write_table(other, tmp_path / "other.parquet")
+    message = refusal(store, "mine", tmp_path / "other.parquet")
+    assert "missing: response; unknown: reply" in message
+    place = table.schema.get_field_index("turn")
+    wrong = table.set_column(place, "turn", pa.array(["first"] * table.num_rows))
+    pq.write_table(wrong, tmp_path / "wrong.parquet")
+    assert "column 'turn' is of type string, expected int32" in refusal(store, "mine", tmp_path / "wrong.parquet")
+
+
+def test_rows_that_break_the_rules_are_kept_in_quarantine(store: Store, parquet: Path, tmp_path: Path) -> None:
+    table = example_turns(3)
+    place = table.schema.get_field_index("turn")
+    wrong = table.set_column(place, table.schema.field("turn"), pa.array([9] * table.num_rows, pa.int32()))
+    pq.write_table(wrong, tmp_path / "wrong.parquet")
+    message = refusal(store, "mine", parquet, tmp_path / "wrong.parquet")
+    assert "column 'turn' counts 0, 1, 2" in message
+    (kept,) = (Path(store.url) / "quarantine").glob("turns-*/data.parquet")
+    assert pq.read_table(kept)["turn"].to_pylist() == [9] * table.num_rows
+
+
+def test_a_name_that_is_taken_is_refused(store: Store, parquet: Path) -> None:
+    run_import(store, "mine", parquet)
+    again = run_import(store, "mine", parquet, "--set", "filter.keep=0.75")
+    assert isinstance(again.exception, StoreError)
+    assert run_import(store, "mine", parquet).exit_code == 0, "the same again is the same run"
