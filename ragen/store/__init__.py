@@ -1,7 +1,11 @@
 """Content-addressed artifacts and named runs, in a local folder or on object storage. Knows nothing of what is stored.
 
 keys          canonical JSON; the key of a stage's work
-location      the one place that touches a file system: read, replace, create once; retries, errors, scrubbed addresses
+location      the one place that touches a file system: read, replace, create once
+object_storage  its remote side: S3, every call bounded in time and repeated where that may help
+failures      what an error of a disk or of a server means, and what to do about it
+redaction     addresses and messages without secrets
+local_cache   copies of remote artifacts on this machine
 artifacts     immutable folders with a manifest: stage, commit once, verify, fetch
 ranges        a remote file of which readers fetch the ranges they want
 datasets      Parquet files of a dataset: streamed, validated, digested

@@ -17,9 +17,9 @@ import logging
 import os
 import re
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -27,7 +27,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
-from ragen.store.location import Location, sync
+from ragen.store import local_cache
+from ragen.store.location import NUM_TRANSFERS, Location, sync
 from ragen.store.ranges import RangeFile
 from schemas.manifest import FORMAT_VERSION, MANIFEST_NAME, FileEntry, Manifest
 
@@ -35,7 +36,7 @@ DROPPED_NAME = "dropped.json"
 """The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_RESERVED = ("tmp", "runs", "quarantine", "ablations")
+_RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps")
 _VERIFIED: set[tuple[str, str, tuple[tuple[int, ...], ...]]] = set()
 """(folder, manifest digest, `_states` of its files) of what this process has written or verified: files are hashed once
 a process, and again when they were touched since."""
@@ -48,17 +49,22 @@ class Artifacts:
 
     def __init__(self, location: Location) -> None:
         self._location = location
+        self._seen: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def has(self, kind: str, key: str) -> bool:
         """Is there an artifact? Damage is not looked for."""
-        try:
-            self._location.read(_manifest_path(kind, key))
-        except FileNotFoundError:
-            return False
-        return True
+        return MANIFEST_NAME in self._names(kind, key)
+
+    def was_made(self, kind: str, key: str) -> bool:
+        """Is there an artifact, or was there one that has been dropped?"""
+        return not {MANIFEST_NAME, DROPPED_NAME}.isdisjoint(self._names(kind, key))
+
+    def was_missed(self, kind: str, key: str) -> bool:
+        """Was there neither when this object last looked, at a remote store? If so, `commit` finds out what is now."""
+        return self._seen.get((kind, key)) == ()
 
     def manifest(self, kind: str, key: str) -> Manifest:
-        """An artifact's manifest.
+        """An artifact's manifest. A remote one is fetched once a process; whether it is still there, `has` says.
 
         Raises:
             ArtifactMissingError: If there is no such artifact.
@@ -66,7 +72,7 @@ class Artifacts:
         """
         path = _manifest_path(kind, key)
         try:
-            text = self._location.read(path)
+            text = self._location.read_lasting(path)
         except FileNotFoundError as error:
             if self.dropped(kind, key) is not None:
                 raise ArtifactMissingError(
@@ -85,7 +91,8 @@ class Artifacts:
         Raises:
             ArtifactDamagedError: If that manifest is not what was written.
         """
-        if self.has(kind, key):
+        names = self._names(kind, key)
+        if MANIFEST_NAME in names or DROPPED_NAME not in names:
             return None
         try:
             text = self._location.read(_path(kind, key, DROPPED_NAME))
@@ -115,8 +122,15 @@ class Artifacts:
             self._location.delete(_path(kind, key, entry.path) for entry in manifest.files)
             self._location.remove_empty(f"{kind}/{key}")
         if self._location.local is None:
-            shutil.rmtree(_cache_folder() / manifest.manifest_digest, ignore_errors=True)
+            local_cache.forget(manifest.manifest_digest)
         return manifest
+
+    def _names(self, kind: str, key: str) -> list[str]:
+        """What is in an artifact's folder now; nothing is read."""
+        names = self._location.names(f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}")
+        if self._location.local is None:
+            self._seen[kind, key] = tuple(name for name in names if name in (MANIFEST_NAME, DROPPED_NAME))
+        return names
 
     def _parsed(self, kind: str, key: str, name: str, text: bytes) -> Manifest:
         try:
@@ -144,7 +158,7 @@ class Artifacts:
         """An empty folder on this machine to write an artifact's files into; removed at the end, if not committed."""
         try:
             if self._location.local is None:
-                folder = Path(tempfile.mkdtemp(prefix="starpo-"))
+                folder = local_cache.scratch_folder()
             else:
                 folder = self._location.local / "tmp" / uuid.uuid4().hex
                 folder.mkdir(parents=True)
@@ -168,9 +182,13 @@ class Artifacts:
         Returns:
             The sealed manifest that is in the store now: ours, or that of a writer who was earlier.
         """
-        if self._location.local is None:
-            return self._commit_remote(folder, manifest, entries)
-        return self._commit_local(folder, self._location.local, manifest, entries)
+        if self._location.local is not None:
+            return self._commit_local(folder, self._location.local, manifest, entries)
+        stored = self._commit_remote(folder, manifest, entries)
+        if _digests(stored.files) == _digests(tuple(entries)):  # else another writer's, with another content
+            copy = local_cache.adopt(folder, stored.manifest_digest)
+            _VERIFIED.add((str(copy), stored.manifest_digest, _states(copy, stored)))
+        return stored
 
     def faults(self, manifest: Manifest) -> list[str]:
         """What differs from what was written: every file is read and hashed where it lies, whatever was read before.
@@ -270,15 +288,14 @@ class Artifacts:
             folder = self._location.local / manifest.kind / manifest.key
             self._verify(folder, manifest)
             return folder
-        folder = _cache_folder() / manifest.manifest_digest
-        if folder.is_dir():
+        copy = local_cache.copy_of(manifest.manifest_digest)
+        if copy is not None:
             try:
-                self._verify(folder, manifest)
-                return folder
+                self._verify(copy, manifest)
+                return copy
             except ArtifactDamagedError:  # the copy is, not the artifact
-                shutil.rmtree(folder)
-        self._fetch(manifest, folder)
-        return folder
+                local_cache.forget(manifest.manifest_digest)
+        return self._fetch(manifest)
 
     def damaged(self, kind: str, key: str, what: str) -> ArtifactDamagedError:
         """The error to raise for an artifact that is not what was written."""
@@ -332,23 +349,26 @@ class Artifacts:
         entries = [entry.model_copy(update={"path": f"{attempt}/{entry.name}"}) for entry in entries]
         manifest = manifest.model_copy(update={"files": tuple(entries)}).sealed()
         prefix = f"{manifest.kind}/{manifest.key}"
-        for entry in entries:
-            self._location.upload(folder / entry.name, f"{prefix}/{entry.path}")
+        with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
+            sent = [pool.submit(self._location.upload, folder / e.name, f"{prefix}/{e.path}") for e in entries]
+            for upload in sent:
+                upload.result()
         if should_check and (faults := self.faults(manifest)):
             self._location.delete(f"{prefix}/{entry.path}" for entry in entries)
             raise StoreError(
                 f"{self._location.name.rstrip('/')}/{prefix} was not kept as it was sent: {faults[0]}; it was removed "
                 "again. Run the same command again: what has arrived is not sent twice"
             )
-        if self._location.create(f"{prefix}/{MANIFEST_NAME}", _text(manifest).encode()):
-            self._location.delete([f"{prefix}/{DROPPED_NAME}"])
+        if self._location.create_lasting(f"{prefix}/{MANIFEST_NAME}", _text(manifest).encode()):
+            if DROPPED_NAME in self._seen.pop((manifest.kind, manifest.key), (DROPPED_NAME,)):
+                self._location.delete([f"{prefix}/{DROPPED_NAME}"])
             return manifest
         winner = self._take_winner(manifest)
-        if winner.files != manifest.files:  # equal after a put whose answer was lost: then the winner is this attempt
-            self._location.delete(f"{prefix}/{entry.path}" for entry in entries)
+        self._location.delete(f"{prefix}/{entry.path}" for entry in entries)
         return winner
 
     def _take_winner(self, ours: Manifest) -> Manifest:
+        self._location.forget(_manifest_path(ours.kind, ours.key))
         winner = self.manifest(ours.kind, ours.key)
         if winner.content_digest != ours.content_digest and winner.is_deterministic and ours.is_deterministic:
             _log.warning(
@@ -375,30 +395,49 @@ class Artifacts:
                 raise self.damaged(manifest.kind, manifest.key, what)
         _VERIFIED.add(verified)
 
-    def _fetch(self, manifest: Manifest, folder: Path) -> None:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix="part-", dir=folder.parent))
+    def _fetch(self, manifest: Manifest) -> Path:
         try:
-            self._download(manifest, part)
+            part = local_cache.scratch_folder()
             try:
-                part.rename(folder)
-            except OSError:
-                if not folder.is_dir():  # else another process has fetched the same bytes meanwhile
-                    raise
-            self._verify(folder, manifest)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+                self._download(manifest, part)
+                copy = local_cache.adopt(part, manifest.manifest_digest)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+        except OSError as error:
+            raise self._location.failure("read", f"{manifest.kind}/{manifest.key}", error) from error
+        self._verify(copy, manifest)
+        return copy
 
     def _download(self, manifest: Manifest, folder: Path) -> None:
         """The artifact's files under their own names in a local folder, verified there."""
-        for entry in manifest.files:
+
+        def download(entry: FileEntry) -> None:
             target = folder / entry.name
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                self._location.download(f"{manifest.kind}/{manifest.key}/{entry.path}", target)
+                self._location.download(f"{manifest.kind}/{manifest.key}/{entry.path}", target, entry.size_bytes)
             except FileNotFoundError as error:
+                self._check_current(manifest)
                 raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
+
+        with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
+            for done in [pool.submit(download, entry) for entry in manifest.files]:
+                done.result()
         self._verify(folder, manifest)
+
+    def _check_current(self, manifest: Manifest) -> None:
+        """Is this still the artifact's manifest? It may have been remembered while another process deleted it.
+
+        Raises:
+            ArtifactMissingError: If there is none any more.
+            StoreError: If there is another.
+        """
+        self._location.forget(_manifest_path(manifest.kind, manifest.key))
+        if self.manifest(manifest.kind, manifest.key).manifest_digest != manifest.manifest_digest:
+            raise StoreError(
+                f"the artifact {manifest.kind}/{manifest.key} in {self._location.name} was made anew by another "
+                "process while this one used it; run the same command again"
+            )
 
 
 def checked_name(name: str, what: str) -> str:
@@ -421,6 +460,10 @@ def _manifest_path(kind: str, key: str) -> str:
 
 def _path(kind: str, key: str, name: str) -> str:
     return f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}/{name}"
+
+
+def _digests(entries: tuple[FileEntry, ...]) -> list[tuple[str, str]]:
+    return [(entry.name, entry.sha256) for entry in entries]
 
 
 def _differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
@@ -455,7 +498,3 @@ def _states(folder: Path, manifest: Manifest) -> tuple[tuple[int, ...], ...]:
 
 def _text(manifest: Manifest) -> str:
     return manifest.model_dump_json(indent=2) + "\n"
-
-
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "starpo"

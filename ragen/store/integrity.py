@@ -15,6 +15,8 @@ from ragen.store.inventory import ArtifactId
 from ragen.store.location import NUM_TRANSFERS, Location
 from ragen.store.reachability import Reachability, Roots, run_names
 from ragen.store.runs import Runs
+from ragen.store.sweeps import FOLDER as SWEEPS
+from ragen.store.sweeps import named_cells, sweep_names
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,12 @@ def _readable_roots(location: Location) -> tuple[Roots, list[Damage]]:
             roots[name] = runs.iterations(name)
         except ArtifactDamagedError as error:
             damages.append(Damage(f"runs/{name}", str(error).splitlines()[0], [name]))
+    for name in sweep_names(location):
+        place = f"{SWEEPS}/{name}"
+        try:
+            roots[place] = {0: named_cells(location, name)}
+        except ArtifactDamagedError as error:
+            damages.append(Damage(place, str(error).splitlines()[0], [place]))
     return roots, damages
 
 

@@ -35,6 +35,8 @@ POLL_S = 1.0
 """How often it is looked at meanwhile."""
 
 _SAME_START_S = 5.0  # of one process, as told by two: clocks are set now and then
+_HELD: set[tuple[str, str]] = set()
+"""(store, path) of the leases that this process holds. One of its own that is not here could not be removed."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ class Lease:
 
     def __enter__(self) -> "Lease":
         self._number = self._take()
+        _HELD.add((self._location.name, _path(self._run, self._number)))
         self._location.delete(_path(self._run, n) for n in _numbers(self._location, self._run) if n < self._number)
         self._beats = threading.Thread(target=self._beat, name=f"lease of {self._run}", daemon=True)
         self._beats.start()
@@ -98,6 +101,7 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._beats is not None
+        _HELD.discard((self._location.name, _path(self._run, self._number)))
         self._stop.set()
         self._beats.join()
         if self.is_lost:
@@ -127,7 +131,7 @@ class Lease:
             holder = _parse(data)
             if data != seen:
                 if holder is not None and (holder.is_local or _parse(seen) is not None):
-                    self._refuse_if_alive(holder)
+                    self._refuse_if_alive(holder, newest)
                 seen, since = data, time.monotonic()
                 if holder is not None and not holder.is_local:
                     _log.warning(
@@ -148,8 +152,11 @@ class Lease:
         except FileNotFoundError:  # given back this moment
             return b""
 
-    def _refuse_if_alive(self, holder: Holder) -> None:
+    def _refuse_if_alive(self, holder: Holder, number: int) -> None:
         if holder.is_local and not holder.is_alive:
+            return
+        is_mine = holder.is_local and holder.process == os.getpid()
+        if is_mine and (self._location.name, _path(self._run, number)) not in _HELD:
             return
         who = f"process {holder.process} on this machine" if holder.is_local else "a process on another machine"
         raise StoreError(

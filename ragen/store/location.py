@@ -1,15 +1,13 @@
-"""Where a store is: the one place that touches a file system, local or remote, through fsspec.
+"""Where a store is: the one place that touches a file system, local or, through `ObjectStorage`, remote.
 
 It offers what artifacts need and no more: read a file, replace a file in one step, create a file once, move files
-between here and there. Every failure becomes a `StoreError` that says what was tried, where, and what to do. Remote
-calls have short time-outs and are repeated a few times; credentials never enter a message.
+between here and there. Every failure becomes a `StoreError` that says what was tried, where, and what to do.
 """
 
 import errno
 import hashlib
 import os
-import re
-import time
+import shutil
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,32 +16,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import fsspec
-
 from ragen.errors import StoreError
+from ragen.store.object_storage import ObjectStorage
+from ragen.store.redaction import check_address, without_secrets
 
-CONNECT_TIMEOUT_S = 5
-"""Seconds to reach a server."""
-READ_TIMEOUT_S = 20
-"""Seconds a server may be silent."""
-NUM_ATTEMPTS = 3
-"""Tries of a remote call, the first included."""
-BACKOFF_S = 0.25
-"""Pause before the second try; doubled before each further one."""
 NUM_REQUESTS = 16
 """Small files asked for at once: on object storage they cost waiting, not work."""
 NUM_TRANSFERS = 8
 """Files read or written whole at once."""
 
 _BLOCK_BYTES = 8 * 2**20
-_S3_OPTIONS = {
-    "config_kwargs": {
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "read_timeout": READ_TIMEOUT_S,
-        "retries": {"total_max_attempts": 1},  # repeated here instead, where the whole wait is bounded
-    }
-}
-_LASTING_ERRORS = (PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 T = TypeVar("T")
 
@@ -71,29 +53,22 @@ class Location:
     """
 
     def __init__(self, url: str) -> None:
-        self.name = _without_credentials(url)
-        if self.name != url:
-            raise StoreError(
-                f"the store's address {self.name} carries credentials, which would end up in logs; take them out and "
-                "put them into the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or ~/.aws/credentials"
-            )
+        self.name = check_address(url)
         protocol = urlsplit(url).scheme if "://" in url else "file"
         self.local = Path(url.removeprefix("file://")).expanduser().absolute() if protocol == "file" else None
-        if protocol == "s3" and not urlsplit(url).netloc:
+        if protocol in ("s3", "s3a") and not urlsplit(url).netloc:
             raise StoreError(f"the store's address {self.name} names no bucket; expected s3://bucket/prefix")
-        options = _S3_OPTIONS if protocol == "s3" else {}
+        if self.local is not None:
+            return
         try:
-            self._fs, root = fsspec.core.url_to_fs(
-                str(self.local or url), use_listings_cache=False, skip_instance_cache=True, **options
-            )
+            self._remote = ObjectStorage(url, self.name)
+        except StoreError:
+            raise
         except (ValueError, ImportError) as error:
             raise StoreError(
                 f"the store's address {self.name} is of no known kind ({error}); "
                 "expected a folder, or an address such as s3://bucket/prefix"
             ) from error
-        self._root = root.rstrip("/")
-        if protocol == "s3":
-            self._fs.retries = 1
 
     def read(self, path: str) -> bytes:
         """The bytes of a file.
@@ -102,42 +77,70 @@ class Location:
             FileNotFoundError: If there is no such file (but a StoreError if there is no such bucket).
             StoreError: If it cannot be read.
         """
-        return self._attempt("read", path, lambda place: self._fs.cat_file(place))
+        if self.local is None:
+            return self._remote.read(path)
+        return self._locally("read", path, Path.read_bytes)
+
+    def read_lasting(self, path: str) -> bytes:
+        """The bytes of a file that never changes, such as a manifest. A remote one is fetched once a process.
+
+        That it is still there is not known from this. See `forget`.
+        """
+        return self.read(path) if self.local is not None else self._remote.read_lasting(path)
+
+    def forget(self, path: str) -> None:
+        """Have `read_lasting` ask for a file again."""
+        if self.local is None:
+            self._remote.forget(path)
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a small file in one step: readers see the old bytes or the new ones, never a part."""
         if self.local is None:
-            self._attempt("write", path, lambda place: self._fs.pipe_file(place, data))
+            self._remote.replace(path, data)
         else:
-            self._attempt("write", path, lambda place: _replace_local(Path(place), data))
+            self._locally("write", path, lambda place: _replace_local(place, data))
 
     def create(self, path: str, data: bytes) -> bool:
         """Write a small file unless it exists; of several writers at once one wins.
 
+        Args:
+            path: The file.
+            data: What to write: this writer's alone. On object storage, where an answer may be lost, a file with
+                these bytes was written by this call.
+
         Returns:
             False: it existed.
         """
-        return self._attempt("write", path, lambda place: self._create(place, data))
+        if self.local is None:
+            return self._remote.create(path, data)
+        return self._locally("write", path, lambda place: _create_local(place, data))
+
+    def create_lasting(self, path: str, data: bytes) -> bool:
+        """The same for a file that never changes; `read_lasting` knows it then."""
+        is_created = self.create(path, data)
+        if is_created and self.local is None:
+            self._remote.remember(path, data)
+        return is_created
 
     def names(self, folder: str) -> list[str]:
         """Sorted names of what is directly in a folder; empty where there is none."""
         try:
-            entries = self._attempt("list", folder, lambda place: self._fs.ls(place, detail=False))
+            if self.local is None:
+                return sorted(self._remote.names(folder))
+            return self._locally("list", folder, lambda place: sorted(os.listdir(place)))  # noqa: PTH208
         except FileNotFoundError:
             return []
-        return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
     def files(self, folder: str) -> list[StoredFile]:
         """All files in a folder and below it, by path; empty where there is none. Links are not followed."""
         try:
             if self.local is not None:
-                return self._attempt("list", folder, lambda place: _local_files(Path(place), Path(self._root)))
-            found = self._attempt("list", folder, lambda place: self._fs.find(place, detail=True))
+                root = self.local
+                return self._locally("list", folder, lambda place: _local_files(place, root))
+            found = self._remote.files(folder)
         except FileNotFoundError:
             return []
-        start = len(self._root.lstrip("/")) + 1
-        paths = {name.lstrip("/")[start:]: info for name, info in found.items()}
-        return sorted(StoredFile(path, info["size"], _modified(info)) for path, info in paths.items())
+        return sorted(StoredFile(path, info["size"], _modified(info)) for path, info in found.items())
 
     def modified(self, folder: str) -> datetime | None:
         """When a local folder's list of names last changed, in UTC; None: there is none, or storage has no folders."""
@@ -154,7 +157,9 @@ class Location:
         Raises:
             FileNotFoundError: If there is no such file.
         """
-        return self._attempt("read", path, lambda place: self._fs.cat_file(place, start=start, end=end))
+        if self.local is None:
+            return self._remote.read_range(path, start, end)
+        return self._locally("read", path, lambda place: _local_range(place, start, end))
 
     def digest(self, path: str) -> tuple[str, int]:
         """SHA-256 (64 hex digits) and size in bytes of a file, read whole in bounded memory.
@@ -162,25 +167,34 @@ class Location:
         Raises:
             FileNotFoundError: If there is no such file.
         """
-        return self._attempt("read", path, self._digest)
+        return self._remote.digest(path) if self.local is None else self._locally("read", path, _local_digest)
 
     def upload(self, file: Path, path: str) -> None:
         """Copy a local file here."""
-        self._attempt("write", path, lambda place: self._fs.put_file(str(file), place))
+        if self.local is None:
+            self._remote.upload(file, path)
+        else:
+            self._locally("write", path, lambda place: _copy_local(file, place))
 
-    def download(self, path: str, file: Path) -> None:
-        """Copy a file from here.
+    def download(self, path: str, file: Path, size_bytes: int) -> None:
+        """Copy a file of this size from here.
 
         Raises:
             FileNotFoundError: If there is no such file.
         """
-        self._attempt("read", path, lambda place: self._fs.get_file(place, str(file)))
+        if self.local is None:
+            self._remote.download(path, file, size_bytes)
+        else:
+            self._locally("read", path, lambda place: _copy_local(place, file))
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove files; those that do not exist are passed over."""
         for path in paths:
             try:
-                self._attempt("delete", path, lambda place: self._fs.rm_file(place))
+                if self.local is None:
+                    self._remote.delete(path)
+                else:
+                    self._locally("delete", path, Path.unlink)
             except FileNotFoundError:
                 continue
 
@@ -211,64 +225,33 @@ class Location:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                     raise self.failure("delete", folder, error) from error
 
-    def failure(self, verb: str, path: str, error: Exception) -> StoreError:
-        """The error to raise where something at `path` could not be done."""
-        place = f"{self.name.rstrip('/')}/{path}"
-        detail = _without_credentials(f"{type(error).__name__}: {error}")
-        return StoreError(f"cannot {verb} {place}: {detail}\n{self._advice(error)}")
+    def failure(self, verb: str, path: str, error: OSError) -> StoreError:
+        """The error to raise where something at `path`, or on this machine on its behalf, could not be done."""
+        if self.local is None:
+            return self._remote.failure(verb, path, error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "The disk is full: free some space, or set the store to another folder."
+        else:
+            advice = (
+                f"Check that {self.local} is a folder that you may read and write, or set the store to another one."
+            )
+        detail = without_secrets(f"{type(error).__name__}: {error}")
+        return StoreError(f"cannot {verb} {self.name.rstrip('/')}/{path}: {detail}\n{advice}")
 
-    def _digest(self, place: str) -> tuple[str, int]:
-        sha256, size_bytes = hashlib.sha256(), 0
-        with self._fs.open(place, "rb", block_size=_BLOCK_BYTES) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                sha256.update(block)
-                size_bytes += len(block)
-        return sha256.hexdigest(), size_bytes
+    def _locally(self, verb: str, path: str, call: Callable[[Path], T]) -> T:
+        """Call with the place of `path` on this machine.
 
-    def _create(self, place: str, data: bytes) -> bool:
+        Raises:
+            FileNotFoundError: If there is none.
+            StoreError: For everything else that the disk refuses.
+        """
+        assert self.local is not None
         try:
-            if self.local is None:
-                self._fs.pipe_file(place, data, mode="create")
-            else:
-                _create_local(Path(place), data)
-        except OSError as error:
-            # Ceph's gateway answers a failed condition in words that s3fs does not know, hence EINVAL.
-            if (isinstance(error, FileExistsError) or error.errno == errno.EINVAL) and self._fs.isfile(place):
-                return False
+            return call(self.local / path)
+        except FileNotFoundError:
             raise
-        return True
-
-    def _attempt(self, verb: str, path: str, call: Callable[[str], T]) -> T:
-        """Call with the absolute place of `path`; repeat what may pass; translate what does not."""
-        place = f"{self._root}/{path}" if path else self._root
-        for attempt in range(1, NUM_ATTEMPTS + 1):
-            try:
-                return call(place)
-            except FileNotFoundError as error:
-                if "specified bucket does not exist" in str(error):
-                    raise self.failure(verb, path, error) from error
-                raise
-            except Exception as error:  # botocore's and aiohttp's errors share no base but this one
-                if not _is_storage_error(error):
-                    raise
-                if attempt == NUM_ATTEMPTS or self.local is not None or not _is_transient(error):
-                    raise self.failure(verb, path, error) from error
-                time.sleep(BACKOFF_S * 2 ** (attempt - 1))
-        raise AssertionError("unreachable")
-
-    def _advice(self, error: Exception) -> str:
-        if self.local is not None:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                return "The disk is full: free some space, or set the store to another folder."
-            return f"Check that {self.local} is a folder that you may read and write, or set the store to another one."
-        if isinstance(error, FileNotFoundError):
-            return "Create the bucket first (aws s3 mb s3://NAME), or correct the store's address."
-        if isinstance(error, PermissionError) or "credentials" in str(error).lower():
-            return "Check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_PROFILE) and their rights."
-        return (
-            f"Given up after {NUM_ATTEMPTS} tries: check that the server runs and can be reached (AWS_ENDPOINT_URL for "
-            "one that is not Amazon's); nothing was lost, run the same command again."
-        )
+        except OSError as error:
+            raise self.failure(verb, path, error) from error
 
 
 def sync(path: Path) -> None:
@@ -280,15 +263,18 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _create_local(path: Path, data: bytes) -> None:
-    """Create a file whole or not at all; FileExistsError where there is one."""
+def _create_local(path: Path, data: bytes) -> bool:
+    """Create a file whole or not at all; False where there is one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         whole.write_bytes(data)
         os.link(whole, path)
+    except FileExistsError:
+        return False
     finally:
         whole.unlink(missing_ok=True)
+    return True
 
 
 def _replace_local(path: Path, data: bytes) -> None:
@@ -299,6 +285,26 @@ def _replace_local(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _local_range(path: Path, start: int, end: int) -> bytes:
+    with path.open("rb") as stream:
+        stream.seek(start)
+        return stream.read(end - start)
+
+
+def _local_digest(path: Path) -> tuple[str, int]:
+    sha256, size_bytes = hashlib.sha256(), 0
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            sha256.update(block)
+            size_bytes += len(block)
+    return sha256.hexdigest(), size_bytes
+
+
+def _copy_local(file: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, target)
 
 
 def _local_files(folder: Path, root: Path) -> list[StoredFile]:
@@ -323,24 +329,3 @@ def _modified(info: dict[str, Any]) -> datetime:
     if isinstance(found, datetime):
         return found if found.tzinfo else found.replace(tzinfo=UTC)
     return datetime.fromtimestamp(found, UTC) if isinstance(found, int | float) else datetime.now(UTC)
-
-
-def _is_storage_error(error: Exception) -> bool:
-    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in (
-        "botocore",
-        "aiobotocore",
-        "aiohttp",
-        "fsspec",
-        "s3fs",
-    )
-
-
-def _is_transient(error: Exception) -> bool:
-    """May another try succeed? Unknown errors of a server may; wrong names, rights and credentials may not."""
-    return not isinstance(error, _LASTING_ERRORS) and "Credentials" not in type(error).__name__
-
-
-def _without_credentials(text: str) -> str:
-    """Blank what could be a secret in an address: `user:password@`, and the query."""
-    text = re.sub(r"(?<=://)[^/\s@]*@", "***@", text)
-    return re.sub(r"(://[^\s?\"']*)\?[^\s\"']*", r"\1?***", text)

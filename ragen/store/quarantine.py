@@ -3,6 +3,8 @@
 <store>/quarantine/<kind>-<key>-<n>/    data.parquet   failure_cases.parquet   reason.txt
 """
 
+import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -31,7 +33,8 @@ def quarantine(
     Returns:
         The error to raise.
     """
-    folder = _claimed_folder(location, f"{violation.kind}-{key}", f"{violation.message}\n".encode())
+    reason = f"{violation.message}\n\nKept aside on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC ({uuid.uuid4().hex})\n"
+    folder = _claimed_folder(location, f"{violation.kind}-{key}", reason.encode())
     cases = scratch / CASES_NAME
     pq.write_table(violation.failure_cases, cases)
     for number, file in enumerate(data):

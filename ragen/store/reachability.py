@@ -1,7 +1,9 @@
 """Which artifacts a run needs: those its records name and, through their manifests' inputs, all they were made from.
 
     runs/<run>/iterations/*.json -> keys -> manifests -> inputs -> keys -> ... -> Reach
+    sweeps/<sweep>/cells.json    -^
 
+A sweep's cells are needed as a run's stages are; it stands among the runs as `sweeps/<sweep>`, which is no run's name.
 A key stands for one piece of work, so all artifacts of a reached key are reached. An artifact may be absent that was
 dropped, or a checkpoint whose update left its other artifacts: it can be made again. Any other gap is a fault, and so
 is a manifest that was changed: what lies behind it is not known.
@@ -16,6 +18,8 @@ from ragen.store.artifacts import Artifacts, checked_name
 from ragen.store.inventory import ArtifactId, Inventory, take_inventory
 from ragen.store.location import NUM_REQUESTS, Location
 from ragen.store.runs import Runs, StageKeys
+from ragen.store.sweeps import FOLDER as SWEEPS
+from ragen.store.sweeps import named_cells, sweep_names
 from schemas.datasets import DATASETS
 from schemas.manifest import Manifest
 
@@ -160,7 +164,8 @@ def read_roots(location: Location) -> Roots:
     """
     runs, names = Runs(location), run_names(location)
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
-        return dict(zip(names, pool.map(runs.iterations, names), strict=True))
+        roots = dict(zip(names, pool.map(runs.iterations, names), strict=True))
+    return roots | {f"{SWEEPS}/{name}": {0: named_cells(location, name)} for name in sweep_names(location)}
 
 
 def named_keys(roots: Roots) -> set[str]:

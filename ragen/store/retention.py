@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from ragen.errors import StoreError
 from ragen.store.inventory import ArtifactId, StoredFolder
 from ragen.store.location import NUM_REQUESTS, Location
-from ragen.store.reachability import Fault, Reach, Reachability, describe, named_keys, read_roots
+from ragen.store.reachability import Fault, Reach, Reachability, describe, named_keys, read_roots, run_names
 from ragen.store.runs import Runs
 from schemas.manifest import MANIFEST_NAME, Manifest
 
@@ -122,7 +122,7 @@ def find_garbage(
         quarantined=[folder for folder in quarantine if folder not in expired],
         faults=_unique(reaches),
         dropped=sorted({artifact for reach in reaches for artifact in reach.dropped}),
-        running=[run for run in store.roots if Runs(location).is_running(run)],
+        running=[run for run in run_names(location) if Runs(location).is_running(run)],
         min_age=min_age,
     )
 

@@ -29,6 +29,8 @@ RunStatus = Literal["running", "completed", "failed"]
 
 _MAX_SHOWN = 5
 _WRITING = threading.Lock()  # of the process: every task opens a Store of its own
+_NEWEST: "dict[tuple[str, str], tuple[str, StageKeys]]" = {}
+"""(store, run) -> the iteration's file of a remote run that this process noted a stage in last, and what it holds."""
 
 M = TypeVar("M", bound="_Record")
 
@@ -142,6 +144,7 @@ class Runs:
         Raises:
             StoreError: On entering, if another process does.
         """
+        _NEWEST.pop((self._location.name, run), None)  # others may have written since
         return Lease(self._location, checked_name(run, "run name"))
 
     def is_running(self, run: str) -> bool:
@@ -234,9 +237,14 @@ class Runs:
         """Note which artifacts a stage of an iteration made: kind -> key. Noting the same again changes nothing."""
         path = f"runs/{checked_name(run, 'run name')}/iterations/{iteration:05d}.json"
         with _WRITING:
-            stages = self._stages(path)
+            known, stages = _NEWEST.get((self._location.name, run), ("", {}))
+            if known != path:
+                stages = self._stages(path)
             if stages.get(stage) != dict(keys):
-                self._location.replace(path, _json({**stages, stage: dict(keys)}))
+                stages = {**stages, stage: dict(keys)}
+                self._location.replace(path, _json(stages))
+            if self._location.local is None:
+                _NEWEST[self._location.name, run] = path, stages
 
     def iterations(self, run: str) -> dict[int, StageKeys]:
         """Iteration -> stage -> {kind: key}, in ascending order; empty where nothing was recorded."""

@@ -76,7 +76,7 @@ class Store:
 
     def was_made(self, kind: str, key: str) -> bool:
         """Is this artifact there, or was it and has been dropped? Either way its work need not be done again."""
-        return self.has(kind, key) or self.dropped(kind, key) is not None
+        return self._artifacts.was_made(kind, key)
 
     def drop(self, kind: str, key: str) -> Manifest:
         """Delete an artifact that can be made again, and keep its manifest (`dropped.json`).
@@ -125,7 +125,7 @@ class Store:
             StoreError: If the store cannot be written.
         """
         _known_dataset(kind)
-        if self.has(kind, key):
+        if self._has_now(kind, key):
             return self.manifest(kind, key)
         with self._artifacts.stage() as folder:
             file = folder / datasets.PART_NAME
@@ -169,7 +169,7 @@ class Store:
         checked_name(kind, "kind")
         if kind in DATASETS:
             raise StoreError(f"'{kind}' is a dataset: store it as a table, so that it is validated")
-        if self.has(kind, key):
+        if self._has_now(kind, key):
             return self.manifest(kind, key)
         files = _files(Path(folder))
         with self._artifacts.stage() as staged:
@@ -259,6 +259,10 @@ class Store:
             ArtifactDamagedError: If its files or its manifest are not what was written.
         """
         return str(self._artifacts.local_folder(self.manifest(kind, key)))
+
+    def _has_now(self, kind: str, key: str) -> bool:
+        """Is it there? What this object has just found missing is not asked for again: two writers find out later."""
+        return not self._artifacts.was_missed(kind, key) and self.has(kind, key)
 
     def _verified_files(self, manifest: Manifest) -> list[Path]:
         """The dataset's files on this machine; bytes, schema version, rows and rules checked once a process."""

@@ -1,16 +1,20 @@
 """Real servers for the tests that need one: on loopback, on a free port, started and stopped here."""
 
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import IO
 
 import pytest
 
+_ROOT = Path(__file__).parents[2]
 _MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 
 
@@ -49,6 +53,39 @@ def endpoint(s3_server: Callable[..., AbstractContextManager[str]]) -> Iterator[
     """Address of moto's server, which knows no bucket yet."""
     with s3_server() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def ceph() -> Iterator[dict[str, str]]:
+    """Ceph's gateway: the variables that its clients need. Skipped where it is not installed."""
+    program = [sys.executable, str(_ROOT / "infra/s3/ceph.py")]
+    with tempfile.TemporaryDirectory(prefix="ceph-") as run:
+        where = ["--folder", os.environ.get("CEPH_FOLDER", str(_ROOT / "var/ceph")), "--run", run]
+        started = subprocess.run([*program, "start", *where], capture_output=True, text=True)
+        if "run `install` first" in started.stderr:
+            pytest.skip("Ceph is not installed (python infra/s3/ceph.py install)")
+        assert started.returncode == 0, started.stderr
+        try:
+            yield dict(line.removeprefix("export ").split("=", 1) for line in started.stdout.splitlines())
+        finally:
+            subprocess.run([*program, "stop", *where], check=True, capture_output=True)
+
+
+@pytest.fixture
+def s3_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An account in the environment, and none beside it; copies of what is fetched go into the test's own folder."""
+    account = {
+        "AWS_ACCESS_KEY_ID": "an-access-key-of-tests",
+        "AWS_SECRET_ACCESS_KEY": "a-secret-that-must-not-be-shown",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    for name, value in account.items():
+        monkeypatch.setenv(name, value)
+    return account
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from ragen.store.integrity import verify_store
 from ragen.store.location import Location
 from ragen.store.retention import delete_garbage, find_garbage
 from ragen.store.usage import measure
+from tests.integration.faults import Fault, FaultyProxy, always
 
 pytestmark = pytest.mark.integration
 
@@ -113,12 +114,12 @@ def test_a_key_that_may_not_write(
     """The server's refusal as S3 gives it; moto lets everyone write."""
     source = Location(str(tmp_path / "store"))
     make_run(Store(source.name), "mine", 1)
-    target = Location(f"s3://{bucket.name}/b")
-
-    def denied(*_: object, **__: object) -> None:
-        raise PermissionError("Access Denied")
-
-    monkeypatch.setattr(target._fs, "pipe_file", denied)
-    with pytest.raises(StoreError, match=r"cannot write s3://.*/b/runs/mine/.*Access Denied\nCheck the credentials"):
-        copy_run(source, "mine", target)
+    with FaultyProxy(
+        os.environ["AWS_ENDPOINT_URL"], always(Fault.DENIED, lambda method, path: method == "PUT")
+    ) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        with pytest.raises(
+            StoreError, match=r"cannot write s3://.*/b/.*403 AccessDenied.*\nCheck the credentials' rights"
+        ):
+            copy_run(source, "mine", Location(f"s3://{bucket.name}/b"))
     assert not list(bucket.objects.filter(Prefix="b/"))

@@ -222,3 +222,18 @@ def test_runs_without_a_lease_are_judged_by_their_state(store: Store, monkeypatc
 def test_it_does_not_name_the_machine(store: Store) -> None:
     with store.runs.hold("mine"):
         assert platform.node() not in Location(store.url).read("runs/mine/leases/000001.json").decode()
+
+
+def test_a_lease_that_could_not_be_given_back_does_not_lock_its_own_process_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store was out of reach at the end; the same process may try again."""
+
+    def unreachable(*_: object) -> None:
+        raise StoreError("out of reach")
+
+    with pytest.MonkeyPatch.context() as broken, store.runs.hold("mine") as lease:
+        broken.setattr(lease._location, "delete", unreachable)
+        lease.__exit__(None, None, None)
+    with store.runs.hold("mine") as again:
+        again.check()

@@ -1,0 +1,71 @@
+"""Credentials of the store from a Prefect block, for those who keep them in Prefect and not in the environment.
+
+    RAGEN_STORE_BLOCK=secret/NAME             a Secret block with JSON: {"AWS_ACCESS_KEY_ID": ..., ...}
+    RAGEN_STORE_BLOCK=aws-credentials/NAME    of the package prefect-aws; minio-credentials/NAME likewise
+
+They become variables of this process, as the standard AWS chain expects them, and of the processes that it starts; the
+library below knows nothing of blocks. Nothing is written anywhere.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ragen.errors import StoreError
+
+VARIABLE = "RAGEN_STORE_BLOCK"
+"""Names the block, as `type/name`."""
+
+_FIELDS = {
+    "AWS_ACCESS_KEY_ID": ("aws_access_key_id", "minio_root_user"),
+    "AWS_SECRET_ACCESS_KEY": ("aws_secret_access_key", "minio_root_password"),
+    "AWS_SESSION_TOKEN": ("aws_session_token",),
+    "AWS_PROFILE": ("profile_name",),
+    "AWS_DEFAULT_REGION": ("region_name",),
+}
+
+
+def load_credentials() -> None:
+    """Put what the block of `RAGEN_STORE_BLOCK` holds into the environment; nothing where that is not set.
+
+    Raises:
+        StoreError: If there is no such block, Prefect's server cannot be asked, or the block holds no credentials.
+    """
+    name = os.environ.get(VARIABLE)
+    if name:
+        os.environ.update(_variables(name, _load(name)))
+
+
+def _load(name: str) -> Any:
+    from prefect.blocks.core import Block
+
+    try:
+        return Block.load(name, _sync=True)  # type: ignore[call-arg]
+    except Exception as error:  # of the server, of the network, of a type whose package is missing
+        raise StoreError(
+            f"{VARIABLE} is '{name}', and that block cannot be loaded ({type(error).__name__}). Expected secret/NAME, "
+            "or aws-credentials/NAME with the package prefect-aws; `prefect block ls` lists those of the server "
+            "that PREFECT_API_URL names"
+        ) from None  # the error may show what the block holds
+
+
+def _variables(name: str, block: Any) -> dict[str, str]:
+    held = block.get() if hasattr(block, "get") else None
+    if isinstance(held, Mapping):
+        found = {key: value for key, value in held.items() if str(key).startswith("AWS_") and isinstance(value, str)}
+    else:
+        parameters = getattr(block, "aws_client_parameters", None)
+        found = {"AWS_ENDPOINT_URL": _plain(getattr(parameters, "endpoint_url", None))}
+        for variable, fields in _FIELDS.items():
+            found[variable] = next((text for field in fields if (text := _plain(getattr(block, field, None)))), "")
+    found = {variable: value for variable, value in found.items() if value}
+    if not found:
+        raise StoreError(
+            f"{VARIABLE} is '{name}', and that block holds no credentials; expected "
+            '{"AWS_ACCESS_KEY_ID": "...", "AWS_SECRET_ACCESS_KEY": "..."} in a Secret block, or an AwsCredentials block'
+        )
+    return found
+
+
+def _plain(value: Any) -> str:
+    return value.get_secret_value() if hasattr(value, "get_secret_value") else str(value or "")
