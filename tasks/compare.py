@@ -108,10 +108,11 @@ def _compare_gradients(
 
 
 def _weight_changes(store: Store, base: Side, branch: Side) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    from ragen.checkpoints.complete import complete_folder
     from ragen.replay.weights import weight_changes
 
     folders = [
-        (store.local_folder("checkpoint", side.before), store.local_folder("checkpoint", side.update["checkpoint"]))
+        (complete_folder(store, side.before), complete_folder(store, side.update["checkpoint"]))
         for side in (base, branch)
         if side.update
     ]

@@ -12,11 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from flows.console.listing import print_json
+from ragen.checkpoints.complete import complete, complete_folder
 from ragen.checkpoints.derive import Derivation, derive, restore
 from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of
 from ragen.checkpoints.survey import RunCheckpoint, survey
 from ragen.errors import ConfigError
 from ragen.store import Store
+from schemas.manifest import MANIFEST_NAME
 
 _DIGITS = 12
 """Of keys and digests in tables; JSON has all."""
@@ -70,9 +72,9 @@ def print_checkpoint(store: Store, run: str, number: int, output: Path | None, a
     if recipe.updates:
         facts |= _derived(store, recipe, checkpoints, output, should_draw=not as_json)
     else:
-        folder = Path(store.local_folder("checkpoint", key))
+        folder = Path(complete_folder(store, key))
         if output is not None:
-            _copy(folder, [entry.name for entry in store.manifest("checkpoint", key).files], output)
+            _copy(folder, output)
         facts |= {"how": "kept", "digest": checkpoints[number].digest, "folder": str((output or folder).absolute())}
     if as_json:
         print_json(facts)
@@ -109,14 +111,15 @@ def _derived(
 
 def _put(store: Store, derived: Derivation, output: Path | None) -> str:
     if output is not None:
-        folder = Path(derived.folder)
-        _copy(folder, [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()], output)
+        _copy(Path(complete(derived.folder, lambda base: complete_folder(store, base))), output)
         return str(output.absolute())
     restore(store, derived)
-    return store.local_folder("checkpoint", derived.recipe.key)
+    return complete_folder(store, derived.recipe.key)
 
 
-def _copy(folder: Path, names: list[str], output: Path) -> None:
+def _copy(folder: Path, output: Path) -> None:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_NAME)
+    names = [path.relative_to(folder).as_posix() for path in files]
     try:
         for name in names:
             (output / name).parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ragen.checkpoints.complete import complete_folder
 from ragen.checkpoints.recipe import Recipe, iteration_of
 from ragen.checkpoints.stored_update import run_update, update_config
 from ragen.config.update import UpdateConfig
@@ -94,7 +95,7 @@ def derive(
     """
     assert recipe.updates
     try:
-        folder, key = store.local_folder("checkpoint", recipe.start), recipe.start
+        folder, key = complete_folder(store, recipe.start), recipe.start
     except ArtifactDamagedError as error:
         raise ArtifactDamagedError(
             f"checkpoint {recipe.key} would be derived from checkpoint {recipe.start}, the nearest that is kept, but "
@@ -105,7 +106,7 @@ def derive(
         for made in recipe.updates:
             learner = learner_for(update_config(made.settings))
             reference = made.inputs.get("reference")
-            learner.load(folder, key, store.local_folder("checkpoint", reference) if reference else None)
+            learner.load(folder, key, complete_folder(store, reference) if reference else None)
             assert made.seed is not None
             result = run_update(store, learner, made.settings, made.inputs, made.seed)
             key, folder = made.key, str(Path(root, made.key))

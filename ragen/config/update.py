@@ -1,8 +1,8 @@
 """The objective, its optimiser, and the learner that carries it out (PAPER sections 2 and 3)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ragen.registry import ADVANTAGES, LEARNERS, registered
 from ragen.settings import Settings
@@ -45,6 +45,31 @@ class CriticConfig(Settings):
     """Clips how far a value may move from its old one in the loss. None: no clipping."""
     warmup_updates: int = Field(0, ge=0)
     """First iterations in which only the critic learns."""
+
+
+class LoraConfig(Settings):
+    """Low-rank adapters (LoRA, arXiv 2106.09685): the weights stay, and a product of two thin matrices is learnt."""
+
+    rank: int = Field(64, ge=1, le=4096)
+    """Inner dimension of the product."""
+    alpha: float = Field(64.0, gt=0, le=65536)
+    """The product is multiplied by alpha / rank."""
+    targets: list[str] | None = Field(None, min_length=1)
+    """Last names of the linear layers that get an adapter, such as ["q_proj", "v_proj"]. None: all of them but the
+    output layer."""
+    seed: int = Field(0, ge=0)
+    """Seed of the adapters' first weights; with them the policy is still what it was."""
+
+
+class DeepSpeedConfig(Settings):
+    """How learner 'deepspeed' spreads an update over ranks: processes with one GPU, or one CPU thread, each."""
+
+    num_ranks: int = Field(1, ge=1, le=1024)
+    """Processes on this machine; with GPUs at most as many as there are. Sums of gradients depend on it by rounding."""
+    zero_stage: Literal[1, 2, 3] = 2
+    """What is cut up over ranks: optimiser states (1), gradients too (2), weights too (3)."""
+    offload_optimizer: bool = False
+    """Keep optimiser states and float32 weights in the host's memory, and take the step there."""
 
 
 class UpdateConfig(Settings):
@@ -93,15 +118,42 @@ class UpdateConfig(Settings):
     critic: CriticConfig = CriticConfig()
     """The critic, where the estimator needs one."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of forward and backward; weights and optimiser state stay in float32."""
+    """Arithmetic of forward and backward; trained weights and optimiser state stay in float32."""
+    activation_checkpointing: bool = False
+    """Keep only each layer's input for the backward pass, and compute the rest again: less memory, a third more time,
+    the same numbers."""
+    lora: LoraConfig | None = None
+    """Train adapters in place of the weights. None: all weights are trained."""
     learner: Annotated[str, *registered(LEARNERS)] = "torch"
-    """What carries the update out."""
+    """What carries the update out: 'torch' in one process, 'deepspeed' in several."""
+    deepspeed: DeepSpeedConfig = DeepSpeedConfig()
+    """Of learner 'deepspeed'; no effect on others."""
 
     @model_validator(mode="after")
     def _settings_agree(self) -> "UpdateConfig":
         if self.advantage_scale == "group" and self.needs_critic:
             raise ValueError(f"advantage_scale = 'group' has no meaning for the estimator '{self.advantage}'")
+        if self.learner == "deepspeed":
+            optimisers = {"update.optimiser": self.optimiser, "update.critic.optimiser": self.critic.optimiser}
+            for name, optimiser in optimisers.items():
+                if optimiser.type == "muon" and (name == "update.optimiser" or self.needs_critic):
+                    raise ValueError(
+                        f"{name}.type = 'muon' orthogonalises whole matrices, which learner 'deepspeed' cuts up over "
+                        "ranks: set it to 'adamw', or learner = 'torch'"
+                    )
         return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_has_no_effect(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Stage keys are made of this: what is off is not in them, so that updates without it keep their keys."""
+        values: dict[str, Any] = serialise(self)
+        if self.learner != "deepspeed":
+            values.pop("deepspeed", None)
+        if self.lora is None:
+            values.pop("lora", None)
+        if not self.activation_checkpointing:
+            values.pop("activation_checkpointing", None)
+        return values
 
     @property
     def needs_critic(self) -> bool:

@@ -92,6 +92,35 @@ def micro_batches(tokens: ResponseTokens, segments: np.ndarray, token_budget: in
     return [_collate(tokens, segments[chosen]) for chosen in pack(lengths, token_budget)]
 
 
+def shared_micro_batches(
+    tokens: ResponseTokens, segments: np.ndarray, token_budget: int, rank: int, num_ranks: int
+) -> list[MicroBatch]:
+    """Pack one rank's share of some segments; all ranks get equally many micro-batches.
+
+    Segments are dealt by length, longest first, so shares differ little in tokens. Passes over a model that is cut up
+    over ranks must be made by all of them at once: where a rank has fewer micro-batches than another it gets empty
+    ones, of one token and no response, whose losses and gradients are 0.
+
+    Args:
+        tokens: The update's response tokens.
+        segments: Indices of the segments to pack, of all ranks.
+        token_budget: Tokens of a rank's micro-batch, padding included.
+        rank: Whose share.
+        num_ranks: Ranks in all; with 1 this is `micro_batches`.
+    """
+    lengths = np.array([len(tokens.segments[index].token_ids) for index in segments])
+    order = np.argsort(-lengths, kind="stable")
+    num_batches = max(len(pack(lengths[order[r::num_ranks]], token_budget)) for r in range(num_ranks))
+    own = order[rank::num_ranks]
+    batches = micro_batches(tokens, segments[own], token_budget) if len(own) else []
+    return batches + [_empty() for _ in range(num_batches - len(batches))]
+
+
+def _empty() -> MicroBatch:
+    nothing = torch.empty(0, dtype=torch.int64)
+    return MicroBatch(torch.zeros((1, 1), dtype=torch.int64), nothing, nothing, nothing)
+
+
 def _collate(tokens: ResponseTokens, segments: np.ndarray) -> MicroBatch:
     width = max(len(tokens.segments[index].token_ids) for index in segments)
     token_ids_ST = np.zeros((len(segments), width), dtype=np.int64)

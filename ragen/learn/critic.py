@@ -4,7 +4,7 @@ Legend: M response tokens of a micro-batch, N response tokens of the update.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from ragen.learn.batches import MicroBatch
 from ragen.learn.passes import Passes
 from ragen.learn.scoring import hidden_states
+from ragen.learn.team import Alone, Team
 
 
 class Critic(nn.Module):
@@ -26,10 +27,16 @@ class Critic(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     @classmethod
-    def from_policy(cls, policy: PreTrainedModel) -> "Critic":
-        """A new critic: the policy's weights copied, and a head of zeros."""
+    def from_policy(cls, policy: PreTrainedModel, *, is_base_shared: bool = True) -> "Critic":
+        """A new critic: the policy's weights copied, and a head of zeros.
+
+        Args:
+            policy: With its adapters, if it has any: they are copied too.
+            is_base_shared: Share the weights that adapters freeze with the policy, instead of copying them.
+        """
+        frozen = {id(p): p for p in policy.parameters() if is_base_shared and not p.requires_grad}
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws weights before they are set to zero
-            critic = cls(copy.deepcopy(policy.base_model), policy.config.get_text_config().hidden_size)
+            critic = cls(copy.deepcopy(policy.base_model, frozen), policy.config.get_text_config().hidden_size)
         return critic.to(policy.device).eval()
 
     def forward(self, batch: MicroBatch) -> Tensor:
@@ -37,9 +44,26 @@ class Critic(nn.Module):
         return self.head(hidden_states(self.backbone, batch))[:, 0].float()
 
 
-def evaluate(critic: Critic, batches: Sequence[MicroBatch], num_tokens: int, passes: Passes) -> Tensor:
-    """Values before all response tokens of an update, float32 [N] on the CPU."""
+def evaluate(
+    values: Callable[[MicroBatch], Tensor],
+    batches: Sequence[MicroBatch],
+    num_tokens: int,
+    passes: Passes,
+    team: Team | None = None,
+) -> Tensor:
+    """Values before all response tokens of an update.
+
+    Args:
+        values: Of a micro-batch, [M]; a `Critic`, or what stands for it.
+        batches: Those of all members of the team hold every token once.
+        num_tokens: N.
+        passes: How the forward passes are run.
+        team: Who has the other micro-batches. None: nobody, all are here.
+
+    Returns:
+        float32 [N] on the CPU.
+    """
     values_N = torch.zeros(num_tokens)
-    for batch, values_M in zip(batches, passes.run(torch.no_grad()(critic), batches), strict=True):
+    for batch, values_M in zip(batches, passes.run(torch.no_grad()(values), batches), strict=True):
         values_N[batch.token_M.cpu()] = values_M.cpu()
-    return values_N
+    return (team or Alone()).sum(values_N)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from ragen.learn.team import Team
 from ragen.learn.tokens import ResponseTokens
 from ragen.learn.trajectories import Trajectory
 from schemas.datasets import SAMPLES
@@ -46,6 +47,12 @@ class Ledger:
         self._size_N[token_M] += size_M.detach()
         self._visits_N[token_M] += 1
         self._largest_ratio_N[token_M] = torch.maximum(self._largest_ratio_N[token_M], ratio_M.float())
+
+    def gather(self, team: Team) -> None:
+        """Take in what the other members of the team noted of their tokens; once, when all steps are done."""
+        sums = (self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N)
+        self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N = team.sum(torch.stack(sums))
+        self._largest_ratio_N = team.largest(self._largest_ratio_N)
 
     def note_step(self, name: str, value: float) -> None:
         """Note a number of an optimiser step."""

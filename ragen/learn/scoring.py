@@ -7,17 +7,38 @@ Legend: S segments of a micro-batch, T tokens, M response tokens of it, V vocabu
 of the update.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ragen.errors import PolicyError
 from ragen.learn.batches import MicroBatch
 from ragen.learn.passes import Passes
+from ragen.learn.team import Alone, Team
 from ragen.objectives.losses import entropy
+
+Logits = Callable[[MicroBatch], Tensor]
+"""Logits at every position that predicts a response token, float32 [M, V]; `ResponseLogits`, or what stands for it."""
+
+
+class ResponseLogits(nn.Module):
+    """A causal language model that is asked for logits at response positions only."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        """Wrap.
+
+        Args:
+            model: Whose logits are a linear map of its last hidden state (`check_output_layer`).
+        """
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: MicroBatch) -> Tensor:
+        """Logits at every position that predicts a response token, float32 [M, V]."""
+        return self.model.get_output_embeddings()(hidden_states(self.model.base_model, batch)).float()
 
 
 @dataclass(frozen=True)
@@ -33,18 +54,18 @@ class Scores:
     entropy_N: Tensor
 
 
-def response_logprobs(model: PreTrainedModel, batch: MicroBatch, temperature: float) -> Tensor:
+def response_logprobs(logits: Logits, batch: MicroBatch, temperature: float) -> Tensor:
     """Normalised log-probabilities at every position that predicts a response token.
 
     Args:
-        model: A causal language model whose logits are a linear map of its last hidden state (`check_output_layer`).
+        logits: Of a policy.
         batch: Padded on the right; with causal attention that needs no mask.
         temperature: Divides the logits; 0 stands for 1, as for behaviour log-probs.
 
     Returns:
         float32 [M, V]
     """
-    return torch.log_softmax(_logits(model, batch) / (temperature or 1.0), dim=-1)
+    return torch.log_softmax(logits(batch) / (temperature or 1.0), dim=-1)
 
 
 def chosen(logprobs_MV: Tensor, batch: MicroBatch) -> Tensor:
@@ -52,28 +73,35 @@ def chosen(logprobs_MV: Tensor, batch: MicroBatch) -> Tensor:
     return logprobs_MV.gather(1, batch.target_M[:, None])[:, 0]
 
 
-def hidden_states(backbone: torch.nn.Module, batch: MicroBatch) -> Tensor:
+def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
     """Last hidden states at the positions that predict a response token, [M, H]."""
     hidden_STH = backbone(input_ids=batch.token_ids_ST, use_cache=False).last_hidden_state
     return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_M)
 
 
 def score(
-    model: PreTrainedModel, batches: Sequence[MicroBatch], num_tokens: int, temperature: float, passes: Passes
+    logits: Logits,
+    batches: Sequence[MicroBatch],
+    num_tokens: int,
+    temperature: float,
+    passes: Passes,
+    team: Team | None = None,
 ) -> Scores:
     """Score all response tokens of an update.
 
     Args:
-        model: The policy, or a reference.
-        batches: They hold every token once.
+        logits: Of the policy, or of a reference.
+        batches: Those of all members of the team hold every token once.
         num_tokens: N.
         temperature: The rollout's.
         passes: How the forward passes are run.
+        team: Who has the other micro-batches. None: nobody, all are here.
     """
+    team = team or Alone()
 
     @torch.no_grad()
     def of_batch(batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        logprobs_MV = response_logprobs(model, batch, temperature)
+        logprobs_MV = response_logprobs(logits, batch, temperature)
         return chosen(logprobs_MV, batch), entropy(logprobs_MV)
 
     logprobs_N, entropy_N = torch.zeros(num_tokens), torch.zeros(num_tokens)
@@ -81,7 +109,7 @@ def score(
         index_M = batch.token_M.cpu()
         logprobs_N[index_M] = logprobs_M.cpu()
         entropy_N[index_M] = entropy_M.cpu()
-    return Scores(logprobs_N, entropy_N)
+    return Scores(team.sum(logprobs_N), team.sum(entropy_N))
 
 
 @torch.no_grad()
@@ -101,7 +129,3 @@ def check_output_layer(model: PreTrainedModel) -> None:
         f"{type(model).__name__} does not get its logits from its last hidden state by a linear map alone (it caps or "
         "scales them), so its log-probabilities cannot be computed at response positions only; choose another model"
     )
-
-
-def _logits(model: PreTrainedModel, batch: MicroBatch) -> Tensor:
-    return model.get_output_embeddings()(hidden_states(model.base_model, batch)).float()

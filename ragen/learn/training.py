@@ -5,7 +5,7 @@
 Legend: N response tokens of the update, M those of a micro-batch, B trajectories, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,15 @@ from torch import Tensor
 
 from ragen.config.update import UpdateConfig
 from ragen.errors import LearnerError
-from ragen.learn.batches import MicroBatch, deal, micro_batches
-from ragen.learn.checkpoint import Checkpoint
+from ragen.learn.batches import MicroBatch, deal, shared_micro_batches
 from ragen.learn.learner import UpdateContext
 from ragen.learn.ledger import Ledger
-from ragen.learn.optimisers import ModelOptimiser, learning_rate_factor
+from ragen.learn.optimisers import learning_rate_factor
 from ragen.learn.passes import Passes
 from ragen.learn.scoring import chosen, response_logprobs
+from ragen.learn.team import Team
 from ragen.learn.tokens import ResponseTokens
+from ragen.learn.trained_model import TrainedModel
 from ragen.learn.trajectories import Trajectory
 from ragen.objectives.kl import KL_ESTIMATORS
 from ragen.objectives.losses import (
@@ -56,6 +57,14 @@ class Targets:
     value_targets_N: Tensor | None
 
 
+def share(
+    tokens: ResponseTokens, segments: np.ndarray, config: UpdateConfig, passes: Passes, team: Team
+) -> list[MicroBatch]:
+    """This process's micro-batches of some segments of an update, on its device."""
+    batches = shared_micro_batches(tokens, segments, config.micro_batch_tokens, team.rank, team.size)
+    return [batch.to(passes.device) for batch in batches]
+
+
 @dataclass(frozen=True)
 class Training:
     """One update's steps.
@@ -63,24 +72,24 @@ class Training:
     Attributes:
         config: The update's settings.
         context: Where in the run it stands.
-        checkpoint: Whose policy and critic are changed in place.
-        optimisers: 'policy' and, with a critic, 'critic'.
+        models: 'policy' and, with a critic, 'critic'; changed in place.
         trajectories: Those of the update.
         tokens: Their response tokens.
         targets: What the losses are made of.
         ledger: Where what happens is noted.
-        passes: How micro-batches are run.
+        passes: How micro-batches are run, and where.
+        team: Who takes the steps together.
     """
 
     config: UpdateConfig
     context: UpdateContext
-    checkpoint: Checkpoint
-    optimisers: dict[str, ModelOptimiser]
+    models: Mapping[str, TrainedModel]
     trajectories: Sequence[Trajectory]
     tokens: ResponseTokens
     targets: Targets
     ledger: Ledger
     passes: Passes
+    team: Team
 
     def run(self) -> int:
         """Take all steps.
@@ -99,14 +108,13 @@ class Training:
             for hand in deal(len(trainable), self.config.num_minibatches, self.context.seed, epoch):
                 members = trainable[hand]
                 segments = np.flatnonzero(np.isin(self.tokens.segment_trajectory, members))
-                batches = micro_batches(self.tokens, segments, self.config.micro_batch_tokens)
-                batches = [batch.to(self.checkpoint.policy.device) for batch in batches]
+                batches = self._share(segments)
                 own_lengths_B = torch.zeros_like(lengths_B)
                 own_lengths_B[members] = lengths_B[members]
                 if not critic_first:
                     self._step_policy(batches, own_lengths_B)
                     num_steps += 1
-                if self.checkpoint.critic is not None:
+                if "critic" in self.models:
                     self._step_critic(batches, own_lengths_B)
         return num_steps
 
@@ -120,13 +128,12 @@ class Training:
         Raises:
             LearnerError: If a loss is not finite.
         """
-        batches = micro_batches(self.tokens, np.arange(len(self.tokens.segments)), self.config.micro_batch_tokens)
-        optimiser = self.optimisers["policy"]
-        try:
-            self._add_policy_gradients([b.to(self.checkpoint.policy.device) for b in batches], self.tokens.lengths_B)
-            return optimiser.flat_gradient()
-        finally:
-            optimiser.zero_grad()
+        everything = np.arange(len(self.tokens.segments))
+        self._add_policy_gradients(self._share(everything), self.tokens.lengths_B)
+        return self.models["policy"].pop_gradient()
+
+    def _share(self, segments: np.ndarray) -> list[MicroBatch]:
+        return share(self.tokens, segments, self.config, self.passes, self.team)
 
     def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
         self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, lengths_B))
@@ -145,7 +152,7 @@ class Training:
     def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> tuple[Tensor, Tensor]:
         """All weighted terms of each token's loss (surrogate, KL, entropy), and the surrogate's alone. [M], [M]"""
         config, targets, token_M = self.config, self.targets, batch.token_M
-        logprobs_MV = response_logprobs(self.checkpoint.policy, batch, self.context.temperature)
+        logprobs_MV = response_logprobs(self.models["policy"], batch, self.context.temperature)
         logprobs_M = chosen(logprobs_MV, batch)
         old_M, advantages_M = targets.old_logprobs_N[token_M], targets.advantages_N[token_M]
         ratio_M = probability_ratio(logprobs_M, old_M)
@@ -165,8 +172,7 @@ class Training:
         return terms_M * weights_M, surrogate_M * weights_M
 
     def _step_critic(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
-        critic, old_N, targets_N = self.checkpoint.critic, self.targets.values_N, self.targets.value_targets_N
-        assert critic is not None
+        critic, old_N, targets_N = self.models["critic"], self.targets.values_N, self.targets.value_targets_N
         assert old_N is not None
         assert targets_N is not None
         weight = 1 / int(lengths_B.sum())
@@ -187,23 +193,19 @@ class Training:
         Args:
             model: 'policy' or 'critic'.
             terms: Of a micro-batch: weighted terms to take the gradient of, and those to report. [M], [M]
-            batches: Of the mini-batch.
+            batches: This process's, of the mini-batch.
 
         Returns:
-            Sum of the reported terms.
+            Sum of the reported terms over the whole team.
         """
-        optimiser = self.optimisers[model]
 
-        def gradients(batch: MicroBatch) -> tuple[Sequence[Tensor | None], float]:
+        def loss(batch: MicroBatch) -> tuple[Tensor, float]:
             terms_M, reported_M = terms(batch)
             self._check_finite(terms_M.detach(), batch, model)
-            return optimiser.gradients(terms_M.sum()), float(reported_M.detach().sum())
+            return terms_M.sum(), float(reported_M.detach().sum())
 
-        total = 0.0
-        for of_batch, reported in self.passes.run(gradients, batches):
-            optimiser.add(of_batch)
-            total += reported
-        return total
+        total = self.models[model].accumulate(loss, batches, self.passes)
+        return float(self.team.sum(torch.tensor(total, dtype=torch.float64)))
 
     def _check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
         is_bad_M = ~torch.isfinite(terms_M)
@@ -218,13 +220,11 @@ class Training:
 
     def _step(self, model: str) -> float:
         """Take the step of a model's optimiser; returns the gradient's norm before clipping."""
-        optimiser = self.optimisers[model]
-        factor = learning_rate_factor(optimiser.config, self.context.iteration, self.context.num_iterations)
-        norm = optimiser.step(factor)
+        factor = learning_rate_factor(self.models[model].config, self.context.iteration, self.context.num_iterations)
+        norm = self.models[model].step(factor)
         if not np.isfinite(norm):
             raise LearnerError(
                 f"the gradient of the {model} has norm {norm}, although every loss is finite. The stored checkpoint is "
                 "untouched; lower update.optimiser's learning rates and update again"
             )
-        optimiser.zero_grad()
         return norm

@@ -3,6 +3,7 @@
     tokenizer       `make_tokenizer`: the small byte-level BPE of the embedded policy, made locally
     tiny            `make_model`: the embedded policy's architecture with seeded random weights
     demonstrations/ one mediocre player an environment, and the `Demonstration` it returns
+    adapter         LoRA adapters beside a policy's weights, and weights with them merged in
     load            `load_policy`, `load_tokenizer`, `resolve_policy`: any Hugging Face causal LM, by folder or by name
 
 Nothing here is imported before it is used: every module but `demonstrations` needs torch or transformers.

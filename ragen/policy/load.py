@@ -8,6 +8,7 @@ code that comes with a model is never run.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,12 +35,14 @@ from transformers.utils import logging
 
 from ragen.config.policy import PretrainedPolicy
 from ragen.errors import PolicyError
+from ragen.policy.adapter import merge, read_shape
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _WEIGHTS_INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
+_NOWHERE = "-"  # where transformers is sent to look for an adapter, so that it does not put it into the model itself
 _DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", "vocab.txt", "merges.txt")
 
 
@@ -110,13 +113,14 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_policy(
-    folder: str | Path, dtype: str | torch.dtype = torch.float32
+    folder: str | Path, dtype: str | torch.dtype = torch.float32, *, should_merge: bool = True
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a policy from a local folder in Hugging Face's layout.
 
     Args:
         folder: Holds `config.json`, `model.safetensors` (or its shards and their index) and tokenizer files.
         dtype: Of the weights in memory: 'float32', 'bfloat16' or the torch type.
+        should_merge: Merge the LoRA adapter that lies in the folder, if any, into the weights; otherwise leave it out.
 
     Returns:
         The model on the CPU in evaluation mode, and its tokenizer. The global random state is as it was before.
@@ -139,10 +143,13 @@ def load_policy(
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,  # so that they are reported below, with the others, in one line
                 output_loading_info=True,
+                adapter_kwargs={"subfolder": _NOWHERE},
             )  # type: ignore[misc]  # annotated as if output_loading_info did not exist
     except (ValueError, OSError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
         raise PolicyError(f"'{folder}' cannot be loaded as a causal language model: {_first_line(error)}") from error
     _check_weights(folder, loading)
+    if should_merge and read_shape(folder) is not None:
+        model.load_state_dict(merge(model.state_dict(), folder))
     if len(tokenizer) > model.config.vocab_size:
         raise PolicyError(
             f"'{folder}': the tokenizer has {len(tokenizer)} tokens and the model only {model.config.vocab_size}; "
@@ -160,7 +167,13 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing progress bars, of files and of weights, into logs and terminals of others."""
+    """Keep transformers from drawing progress bars, of files and of weights, into logs and terminals of others.
+
+    And DeepSpeed, where it is installed, which accelerate imports when a model is saved: without a GPU it writes a
+    warning on standard output, among what a command prints, unless it is told that there is none.
+    """
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
+from ragen.policy.adapter import Adapter, read_adapter
+
 
 def weight_changes(base: tuple[str, str], branch: tuple[str, str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The changes (after - before) of base and branch, a tensor at a time.
@@ -25,12 +27,16 @@ def weight_changes(base: tuple[str, str], branch: tuple[str, str]) -> Iterator[t
         name; a checkpoint may also name a tied weight twice, and that is counted once.
     """
     with ExitStack() as stack:
-        files = [_tensors(folder, stack) for folder in (*base, *branch)]
-        for name in sorted(set.intersection(*(set(tensors) for tensors in files))):
+        sides = [(_tensors(folder, stack), read_adapter(folder)) for folder in (*base, *branch)]
+        for name in sorted(set.intersection(*(set(tensors) for tensors, _ in sides))):
             before, after, other_before, other_after = (
-                tensors[name].get_tensor(name).to(torch.float32) for tensors in files
+                _merged(name, tensors[name].get_tensor(name).to(torch.float32), adapter) for tensors, adapter in sides
             )
             yield (after - before).numpy(), (other_after - other_before).numpy()
+
+
+def _merged(name: str, weight: torch.Tensor, adapter: Adapter | None) -> torch.Tensor:
+    return weight if adapter is None else adapter.merged(name, weight)
 
 
 def _tensors(folder: str, stack: ExitStack) -> dict[str, Any]:

@@ -85,17 +85,24 @@ def plan_visits(
 def _visits(run: Run, recorded: Mapping[int, StageKeys]) -> Iterator[Visit]:
     known: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
+    is_ahead = run.config.get("rollout", {}).get("staleness", 0) > 0
+    passed: str | None = None  # a rollout beside an update is played by the checkpoint that the update began with
     for iteration, stages in recorded.items():
+        player, passed = passed, None
         for name in sorted(stages, key=lambda name: (_rank(name), name)):
             outputs = stages[name]
             visit = Visit(iteration, name, outputs, {})
             # a replay's rollouts were played by the checkpoints of the run that it replays
             if visit.stage != "rollout" or run.flow != "replay":
                 visit.inputs.update({role: known[role] for role in INPUTS.get(visit.stage, ()) if role in known})
+                if visit.stage == "rollout" and player is not None:
+                    visit.inputs["checkpoint"] = player
             work = (visit.stage, next(iter(outputs.values()), ""))
             if work not in seen:
                 yield visit
             seen.add(work)
+            if visit.stage == "update" and is_ahead:
+                passed = known.get("checkpoint")
             if visit.stage in ("warm_start", "update") and outputs:
                 known["checkpoint"] = next(iter(outputs.values()))  # all that a stage makes has one key
             elif visit.stage in INPUTS:

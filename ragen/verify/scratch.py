@@ -16,6 +16,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from ragen.errors import StarPOError
+from ragen.policy.adapter import base_of
 from ragen.store import Store
 from ragen.store.keys import stage_key
 from ragen.verify.finding import first_line
@@ -98,6 +99,9 @@ class Scratch:
         """
         if not self.has(kind, key):
             self._link(self._original.manifest(kind, key))
+        base = base_of(self._folder_of(kind, key))
+        if base is not None:  # adapters are of use on their base's weights alone
+            self.provide(kind, base)
 
     def keep_as_stand_in(self, kind: str, key: str) -> None:
         """Let what was computed here serve as an input from now on."""

@@ -251,3 +251,26 @@ def test_bytes_that_are_no_text_are_refused(presets):
 
 def test_a_missing_file_is_refused(presets):
     assert _message(presets({})) == "cannot be read (No such file or directory); expected a TOML file"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"rollout.staleness": 1}, "set update.importance_cap"),
+        ({"rollout.staleness": 1, "update.importance_cap": 2.0, "online_k": 2}, "set one of the two, not both"),
+        ({"rollout.staleness": 2, "update.importance_cap": 2.0}, "rollout.staleness"),
+    ],
+)
+def test_staleness_needs_what_corrects_for_it(overrides, said) -> None:
+    from flows.presets import preset
+
+    with pytest.raises(ConfigError, match=said):
+        preset("smoke", overrides)
+
+
+def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:
+    from flows.presets import preset
+
+    assert "staleness" not in preset("smoke").model_dump(mode="json")["rollout"]
+    ahead = preset("smoke", {"rollout.staleness": 1, "update.importance_cap": 2.0})
+    assert ahead.model_dump(mode="json")["rollout"]["staleness"] == 1

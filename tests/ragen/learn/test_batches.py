@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragen.learn.batches import deal, micro_batches, pack
+from ragen.learn.batches import deal, micro_batches, pack, shared_micro_batches
 from ragen.learn.tokens import ResponseTokens
 
 
@@ -51,3 +51,26 @@ def test_micro_batch_predicts_every_response_token_from_the_token_before(make_tr
         following_M = batch.token_ids_ST.flatten()[batch.predictor_M + 1]
         assert torch.equal(following_M, batch.target_M)
         assert batch.target_M.tolist() == expected[batch.token_M].tolist()
+
+
+@given(
+    count=st.integers(1, 12),
+    num_ranks=st.integers(1, 5),
+    budget=st.sampled_from([16, 40, 10_000]),
+)
+def test_ranks_share_all_tokens_and_get_equally_many_micro_batches(make_trajectories, count, num_ranks, budget):
+    tokens = ResponseTokens(make_trajectories(count))
+    segments = np.arange(len(tokens.segments))
+    shares = [shared_micro_batches(tokens, segments, budget, rank, num_ranks) for rank in range(num_ranks)]
+    assert len({len(share) for share in shares}) == 1
+    seen = np.concatenate([batch.token_M.numpy() for share in shares for batch in share])
+    assert sorted(seen.tolist()) == list(range(len(tokens)))
+
+
+def test_one_rank_has_the_micro_batches_of_a_learner_alone(make_trajectories):
+    tokens = ResponseTokens(make_trajectories(7))
+    segments = np.arange(len(tokens.segments))
+    alone, shared = micro_batches(tokens, segments, 40), shared_micro_batches(tokens, segments, 40, 0, 1)
+    assert len(alone) == len(shared) > 1
+    for one, other in zip(alone, shared, strict=True):
+        assert all(torch.equal(getattr(one, n), getattr(other, n)) for n in ("token_ids_ST", "predictor_M", "token_M"))

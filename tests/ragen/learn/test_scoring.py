@@ -11,7 +11,7 @@ from ragen.errors import PolicyError
 from ragen.learn.batches import micro_batches
 from ragen.learn.critic import Critic, evaluate
 from ragen.learn.passes import Passes
-from ragen.learn.scoring import check_output_layer, score
+from ragen.learn.scoring import ResponseLogits, check_output_layer, score
 from ragen.learn.tokens import ResponseTokens
 from ragen.policy.load import load_policy
 
@@ -41,7 +41,7 @@ def plain_logprobs(policy, tokens: ResponseTokens, temperature: float) -> torch.
 def test_scores_equal_a_full_forward_whatever_the_padding(policy, make_trajectories, context_mode, temperature, budget):
     tokens = ResponseTokens(make_trajectories(6, context=context_mode))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), budget)
-    scores = score(policy, batches, len(tokens), temperature, PLAIN)
+    scores = score(ResponseLogits(policy), batches, len(tokens), temperature, PLAIN)
     torch.testing.assert_close(scores.logprobs_N, plain_logprobs(policy, tokens, temperature), atol=2e-6, rtol=0)
     assert ((scores.entropy_N > 0) & (scores.entropy_N <= math.log(policy.config.vocab_size))).all()
 
@@ -53,22 +53,24 @@ def test_padding_is_never_seen(policy, make_trajectories):
     is_padding_ST = torch.arange(lengths[0])[None] >= torch.tensor(lengths)[:, None]
     assert is_padding_ST.any()
     poisoned = dataclasses.replace(batch, token_ids_ST=batch.token_ids_ST.masked_fill(is_padding_ST, 77))
-    one, other = (score(policy, [b], len(tokens), 1.0, PLAIN).logprobs_N for b in (batch, poisoned))
+    one, other = (score(ResponseLogits(policy), [b], len(tokens), 1.0, PLAIN).logprobs_N for b in (batch, poisoned))
     assert torch.equal(one, other)
 
 
 def test_temperature_0_stands_for_1(policy, make_trajectories):
     tokens = ResponseTokens(make_trajectories(2))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
-    greedy, plain = (score(policy, batches, len(tokens), t, PLAIN).logprobs_N for t in (0.0, 1.0))
+    greedy, plain = (score(ResponseLogits(policy), batches, len(tokens), t, PLAIN).logprobs_N for t in (0.0, 1.0))
     assert torch.equal(greedy, plain)
 
 
 def test_bfloat16_is_close(policy, make_trajectories):
     tokens = ResponseTokens(make_trajectories(2))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
-    exact = score(policy, batches, len(tokens), 1.0, PLAIN).logprobs_N
-    coarse = score(policy, batches, len(tokens), 1.0, Passes(torch.device("cpu"), 1, "bfloat16")).logprobs_N
+    exact = score(ResponseLogits(policy), batches, len(tokens), 1.0, PLAIN).logprobs_N
+    coarse = score(
+        ResponseLogits(policy), batches, len(tokens), 1.0, Passes(torch.device("cpu"), 1, "bfloat16")
+    ).logprobs_N
     assert not torch.equal(coarse, exact)
     torch.testing.assert_close(coarse, exact, atol=0.05, rtol=0)
 

@@ -1,0 +1,29 @@
+"""Messages between processes: frames of a kind (1 byte), a length (8 bytes, little-endian), and that many bytes."""
+
+import struct
+from typing import IO
+
+_HEADER = struct.Struct("<cQ")
+
+
+def write_frame(stream: IO[bytes], kind: bytes, payload: bytes) -> None:
+    """Send one message."""
+    stream.write(_HEADER.pack(kind, len(payload)))
+    stream.write(payload)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes]:
+    """Receive one message: its kind and its content.
+
+    Raises:
+        EOFError: If the other side is gone.
+    """
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        raise EOFError
+    kind, size = _HEADER.unpack(header)
+    payload = stream.read(size)
+    if len(payload) < size:
+        raise EOFError
+    return kind, payload
