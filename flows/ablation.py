@@ -2,7 +2,8 @@
 
     grid -> resolve -> (plan: what is finished?) -> starpo, a process a run -> result -> record, plot, Prefect artifacts
 
-A process a run: one that is killed takes no other with it, and each gives its memory back.
+A process a run: one that is killed takes no other with it, and each gives its memory back. Where RAGEN_POOL = ray they
+are tasks on the cluster instead (`flows.runners`).
 """
 
 from collections import deque
@@ -12,21 +13,24 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, cast
 from uuid import UUID
 
-from prefect import flow
+from prefect import flow, task
 from prefect.artifacts import (
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName, FlowRunFilterParentFlowRunId
 from prefect.flow_engine import run_flow_in_subprocess
+from prefect.futures import as_completed
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from flows.ablation_summary import markdown, result_rows
 from flows.plan import RunPlan
+from flows.runners import cell_runner
 from flows.starpo import starpo
 from flows.study import CellRun, Study, is_finished, resolve
 from ragen.ablation.grid import Grid
@@ -92,7 +96,7 @@ def _run_all(store: Store, study: Study, concurrency: int) -> dict[str, str]:
     to_do = [run for run in study.runs if not is_finished(store, run, plans[run.name])]
     total, number = len(study.runs), len(study.runs) - len(to_do)
     log.info("ablation %s: %d runs, %d of them finished before", study.grid.name, total, number)
-    if concurrency > 1:
+    if concurrency > 1 or Runtime().pool == "ray":
         _share_first_checkpoints(store, to_do, plans)
     progress: Any = create_progress_artifact(100.0 * number / total, description=f"ablation {study.grid.name}")
     errors = {}
@@ -120,7 +124,35 @@ def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[
 
 
 def _run_side_by_side(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[CellRun, str | None]]:
-    """Run in processes of their own, so many at a time; yields each run with why it failed, if it did, as it ends."""
+    """Run so many at a time, or on Ray; yields each run with why it failed, if it did, as it ends."""
+    return _run_on_ray(store, runs) if Runtime().pool == "ray" else _run_in_processes(store, runs, concurrency)
+
+
+def _run_on_ray(store: Store, runs: Sequence[CellRun]) -> Iterator[tuple[CellRun, str | None]]:
+    if not runs:
+        return
+    with cell_runner(len(runs)) as runner:
+        futures = {}
+        for run in runs:
+            task = run_cell.with_options(task_run_name=run.name.replace("{", "{{").replace("}", "}}"))
+            futures[runner.submit(task, _parameters(store, run))] = run
+        for future in as_completed(list(futures)):
+            future.wait()  # takes its final state over
+            error = None if future.state.is_completed() else future.state.result(raise_on_failure=False)
+            yield futures[future], None if error is None else f"{type(error).__name__}: {error}"
+
+
+@task(name="cell", cache_policy=NO_CACHE, persist_result=False)
+def run_cell(config: StarPOConfig, preset: str, store: str, run: str) -> None:
+    """A run as a sub-flow of a task, on whichever node Ray finds room for it."""
+    starpo.with_options(flow_run_name=run)(config=config, preset=preset, store=store, run=run)
+
+
+def _parameters(store: Store, run: CellRun) -> dict[str, Any]:
+    return {"config": run.config, "preset": run.label, "store": store.url, "run": run.name}
+
+
+def _run_in_processes(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[CellRun, str | None]]:
     waiting = deque(runs)
     alive: dict[int, tuple[CellRun, SpawnProcess]] = {}
     try:
@@ -129,7 +161,7 @@ def _run_side_by_side(store: Store, runs: Sequence[CellRun], concurrency: int) -
                 run = waiting.popleft()
                 process = run_flow_in_subprocess(
                     starpo.with_options(flow_run_name=run.name),
-                    parameters={"config": run.config, "preset": run.label, "store": store.url, "run": run.name},
+                    parameters=_parameters(store, run),
                 )
                 alive[process.sentinel] = run, process
             for sentinel in wait(list(alive)):

@@ -10,6 +10,7 @@ measured, and says so.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +90,13 @@ class Planner:
         if "metrics" in keys:
             self._measured.append(keys["metrics"] if all(map(self._is_stored, noted)) else None)
         return keys
+
+    @contextmanager
+    def beside(
+        self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any
+    ) -> Iterator[Keys]:
+        """Derive the keys of one stage; there is nothing that could take its time."""
+        yield self.stage(iteration, name, task, *args, **kwargs)
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """An iteration that uses an earlier one's artifacts has none of its own to plan."""

@@ -7,8 +7,8 @@ import hashlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -44,6 +44,11 @@ class Recorder(Protocol):
 
     def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """One stage; returns what it made."""
+
+    def beside(
+        self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any
+    ) -> AbstractContextManager[Keys]:
+        """One stage beside those of the block; what it made is there when the block has ended."""
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """An iteration uses an earlier iteration's artifacts."""
@@ -148,11 +153,30 @@ class RunRecorder:
         """Run one stage and write down what it made."""
         self.progress.say(name, fraction=None)
         keys = task(*args, **kwargs)
-        self._lease.check()
-        self._store.runs.record_stage(self.name, iteration, name, keys)
-        if "metrics" in keys:
-            self._absorb(iteration, keys["metrics"])
+        self._made(iteration, name, keys)
         return keys
+
+    @contextmanager
+    def beside(
+        self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any
+    ) -> Iterator[Keys]:
+        """Run one stage in a thread while the block runs; write down what it made, and fill it in, after the block.
+
+        A block that fails stops what is in play, so that the run ends without waiting for it.
+        """
+        from tasks.warm_processes import stop_playing
+
+        unlimited = task.with_options(timeout_seconds=0)  # type: ignore[attr-defined]  # a thread cannot be interrupted
+        future = unlimited.submit(*args, **kwargs)
+        keys: Keys = {}
+        try:
+            yield keys
+            self.progress.say(name, fraction=None)
+            keys |= future.result()
+        except BaseException:
+            stop_playing()
+            raise
+        self._made(iteration, name, keys)
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Write down that this iteration uses an earlier iteration's artifacts (Online-k)."""
@@ -209,6 +233,12 @@ class RunRecorder:
         """Of the run's folder, as a browser takes it."""
         place = f"{self._store.url}/runs/{self.name}"
         return place if "://" in place else Path(place).resolve().as_uri()
+
+    def _made(self, iteration: int, name: str, keys: Keys) -> None:
+        self._lease.check()
+        self._store.runs.record_stage(self.name, iteration, name, keys)
+        if "metrics" in keys:
+            self._absorb(iteration, keys["metrics"])
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
         table = self._store.read_table("metrics", metrics_key)

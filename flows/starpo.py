@@ -1,13 +1,15 @@
 """The training loop: plain Python over stages. Resuming a run is running it again.
 
 checkpoint -> rollout -> reward -> variance_filter -> update -> checkpoint
-     `-> evaluate                        `-> diagnose
+     `-> evaluate                        `-> diagnose     beside it, with rollout.staleness = 1: the next rollout
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from prefect import flow
 
+from flows.memory_check import check_memory
 from flows.presets import preset as load_preset
 from flows.record import Recorder, RunRecorder
 from ragen.config.load import apply_overrides
@@ -54,6 +56,7 @@ def starpo(
     config = apply_overrides(
         config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}}
     )
+    check_memory(config)
     with RunRecorder.open(store or Runtime().store, run, flow="starpo", preset=preset, config=config) as record:
         train(record, config)
     return record.name
@@ -74,6 +77,8 @@ def train(record: Recorder, config: StarPOConfig) -> None:
         "checkpoint"
     ]
     turns: Keys = {}
+    ahead: Keys = {}  # the next rollout, where it was played beside the last update
+    lag = 0  # updates since the policy that played, when its rollout is first learned from
     checkpoints = [first]
     use = RolloutUse(config)
     num_empty = 0
@@ -81,7 +86,8 @@ def train(record: Recorder, config: StarPOConfig) -> None:
     record.training_begins()
     for iteration in range(config.iterations):
         if use.should_collect():
-            turns = record.stage(iteration, "rollout", rollout, store, iteration, config, checkpoint)
+            lag = 1 if ahead else 0
+            turns = ahead or record.stage(iteration, "rollout", rollout, store, iteration, config, checkpoint)
         else:
             record.reuse(iteration, "rollout", turns)
         data = dict(turns)
@@ -90,6 +96,7 @@ def train(record: Recorder, config: StarPOConfig) -> None:
         record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
         if record.metrics["filter/num_kept"] == 0:
             num_empty += 1
+            ahead = {}
             use.served_nothing()
             record.warn(
                 f"iteration {iteration}: the filter kept no group ({num_empty} in a row), so there is no update"
@@ -102,7 +109,9 @@ def train(record: Recorder, config: StarPOConfig) -> None:
                 )
         else:
             num_empty = 0
-            checkpoint = learn(record, config, iteration, checkpoint, first, data)["checkpoint"]
+            with _next_rollout(record, config, iteration + 1, checkpoint) as ahead:
+                checkpoint = learn(record, config, iteration, checkpoint, first, data)["checkpoint"]
+            record.note(iteration, {"update/staleness": lag + use.num_updates})
             stale = use.served(record.metrics)
             if stale:
                 used = f"after {use.num_updates} of {config.online_k} updates on this one"
@@ -112,6 +121,18 @@ def train(record: Recorder, config: StarPOConfig) -> None:
         record.retain(checkpoints)
         record.iteration_done(iteration)
         _evaluate_if_due(record, config, iteration + 1, checkpoint)
+
+
+def _next_rollout(
+    record: Recorder, config: StarPOConfig, iteration: int, checkpoint: str
+) -> AbstractContextManager[Keys]:
+    """The rollout of an iteration, played during the update before it by the checkpoint which that begins with.
+
+    Nothing where the settings want it played afterwards, or the run ends.
+    """
+    if config.rollout.staleness == 0 or iteration == config.iterations:
+        return nullcontext({})
+    return record.beside(iteration, "rollout", rollout, record.store_url, iteration, config, checkpoint)
 
 
 def learn(record: Recorder, config: StarPOConfig, iteration: int, checkpoint: str, reference: str, data: Keys) -> Keys:

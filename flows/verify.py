@@ -8,8 +8,9 @@ digest for digest; where it did not, the next update begins from the stored one.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -110,6 +111,7 @@ class _Verifier:
     scratch: Scratch
     config: StarPOConfig
     with_warm_start: bool
+    _passed: deque[str] = field(default_factory=deque)
 
     def verify(self, visit: Visit) -> list[Finding]:
         """All that is found about one stage: its results first, then what they hold."""
@@ -155,7 +157,9 @@ class _Verifier:
             self.scratch.discard(kind, key)
         passed = visit.inputs.get("checkpoint")
         if visit.stage == "update" and passed is not None and passed != visit.inputs.get("reference"):
-            self.scratch.release("checkpoint", passed)
+            self._passed.append(passed)
+            if len(self._passed) > self.config.rollout.staleness:  # a rollout ahead still needs the one before
+                self.scratch.release("checkpoint", self._passed.popleft())
 
     def _remedy(self, kind: str, key: str, artifact: Stored, computed: Keys) -> str:
         """Put what was computed again in place of a damaged artifact, and say so."""

@@ -62,11 +62,14 @@ ADVANTAGES: dict[str, str] = {
 
 ENGINES: dict[str, str] = {
     "torch": "ragen.rollout.torch_engine:TorchEngine",
+    "vllm": "ragen.rollout.vllm_engine:VLLMEngine",
+    "openai": "ragen.rollout.openai_engine:OpenAIEngine",
 }
 """Classes that implement `ragen.rollout.engine.RolloutEngine`."""
 
 LEARNERS: dict[str, str] = {
     "torch": "ragen.learn.torch_learner:TorchLearner",
+    "deepspeed": "ragen.learn.deepspeed_learner:DeepSpeedLearner",
 }
 """Classes that implement `ragen.learn.learner.Learner`."""
 

@@ -22,8 +22,13 @@ def evaluate(
     rollout: RolloutConfig,
     evaluation: EvaluationConfig,
     checkpoint: str,
+    seed: int = 0,
 ) -> Keys:
-    """Play the panel of this environment. The same stage during training and offline."""
+    """Play the panel of this environment. The same stage during training and offline.
+
+    Seed n plays every prompt with its n-th batch of members: the same initial states, other chance in sampling and
+    dynamics. Training plays seed 0, which is not in the key, so that what it has measured is found.
+    """
     store = Store(store_url)
     settings = {
         "cell": cell,
@@ -33,13 +38,23 @@ def evaluate(
         "evaluation": evaluation.model_dump(mode="json", exclude={"every", "variants"}),
         "rollout": rollout.model_dump(
             mode="json",
-            include={"max_response_tokens", "max_context_tokens", "group_size", "shard_groups", "engine", "top_p"},
+            include={
+                "max_response_tokens",
+                "max_context_tokens",
+                "group_size",
+                "shard_groups",
+                "engine",
+                "top_p",
+                "vllm",
+                "openai",
+            },
         ),
         "panel": make_panel(environment, evaluation.num_prompts, evaluation.panel_seed).digest,
+        **({"seed": seed} if seed else {}),
     }
     work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, evaluation.panel_seed)
     if not work.is_stored("episodes", "metrics"):
-        _play(work, environment, agent, rollout, evaluation)
+        _play(work, environment, agent, rollout, evaluation, seed)
     return {"episodes": work.key, "metrics": work.key}
 
 
@@ -49,12 +64,14 @@ def _play(
     agent: AgentConfig,
     rollout: RolloutConfig,
     evaluation: EvaluationConfig,
+    seed: int,
 ) -> None:
     from ragen.diagnostics.metrics import metrics_table
     from ragen.evaluate.episodes import fold_episodes
     from ragen.evaluate.summary import summarise
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
+    from ragen.rollout.usage import take_usage
     from tasks.warm_processes import checkpoint_folder, is_deterministic, shard_player
 
     cell, iteration = work.settings["cell"], work.settings["iteration"]
@@ -63,7 +80,12 @@ def _play(
     # Shards of equal size, none with more trajectories than a rollout's.
     num_trajectories = len(groups) * evaluation.samples_per_prompt
     num_shards = -(-num_trajectories // (rollout.shard_groups * rollout.group_size))
-    shards = make_episodes(groups, evaluation.samples_per_prompt, shard_groups=-(-len(groups) // num_shards))
+    shards = make_episodes(
+        groups,
+        evaluation.samples_per_prompt,
+        shard_groups=-(-len(groups) // num_shards),
+        batch=seed,
+    )
     sampling = SamplingConfig(
         temperature=evaluation.temperature, top_p=rollout.top_p, max_response_tokens=rollout.max_response_tokens
     )
@@ -76,10 +98,11 @@ def _play(
         sampling=sampling,
         max_context_tokens=rollout.max_context_tokens,
         deadline_s=rollout.deadline_s,
+        store_url=work.store.url,
     )
-    turns = play_shards(shard_player(rollout.engine, len(shards)), job, shards)
+    turns, usage = take_usage(play_shards(shard_player(rollout, len(shards)), job, shards))
     episodes = fold_episodes(turns, cell, evaluation.temperature)
-    values = summarise(episodes)
-    stored = {"is_deterministic": is_deterministic(rollout.engine), "headline": values}
+    values = summarise(episodes) | {f"evaluation/{cell}/engine_{name}": value for name, value in usage.items()}
+    stored = {"is_deterministic": is_deterministic(rollout), "headline": values}
     work.put_table("metrics", metrics_table(iteration, f"{STAGE.name}:{cell}", values), **stored)
     work.put_table("episodes", episodes, **stored)

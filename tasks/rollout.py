@@ -1,6 +1,7 @@
 """checkpoint -> turns."""
 
 from ragen.config.starpo import StarPOConfig
+from ragen.errors import ConfigError
 from ragen.evaluate.panel import Panel, make_panel
 from ragen.store import Store
 from schemas.manifest import Stage
@@ -14,12 +15,20 @@ def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: st
     """Play the iteration's groups with this checkpoint.
 
     Initial states of the evaluation panel are never played: their digests are excluded by hash.
+
+    Raises:
+        ConfigError: If the engine only evaluates.
     """
+    if config.rollout.engine == "openai":
+        raise ConfigError(
+            "rollout.engine = 'openai' cannot be trained on: what it says has no log-probs of the policy that said it, "
+            "and its model is the server's, not the checkpoint. It can be evaluated: ragen evaluate (docs/vllm.md)"
+        )
     store = Store(store_url)
     settings = {
         "environment": config.environment.model_dump(mode="json"),
         "agent": config.agent.model_dump(mode="json"),
-        "rollout": config.rollout.model_dump(mode="json"),
+        "rollout": config.rollout.model_dump(mode="json", exclude={"staleness"}),  # which says who plays: an input
         "iteration": iteration,
         "excluded_panel": training_panel(config).digest,
     }
@@ -39,7 +48,8 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     from ragen.envs.initial_states import fresh_env_seed
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
-    from tasks.warm_processes import checkpoint_folder, is_deterministic, shard_player
+    from ragen.rollout.usage import take_usage
+    from tasks.warm_processes import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 
     settings = config.rollout
     excluded = frozenset(training_panel(config).state_digests)
@@ -59,8 +69,16 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
         sampling=settings.sampling,
         max_context_tokens=settings.max_context_tokens,
         deadline_s=settings.deadline_s,
+        store_url=work.store.url,
     )
     shards = make_episodes(groups, settings.group_size, settings.shard_groups)
-    turns = play_shards(shard_player(settings.engine, len(shards)), job, shards)
-    headline = rollout_metrics(turns)
-    work.put_table("turns", turns, headline=headline, is_deterministic=is_deterministic(settings.engine))
+    num_lost = num_lost_workers()
+    turns, usage = take_usage(play_shards(shard_player(settings, len(shards)), job, shards))
+    told = {"usage": usage, "lost_workers": num_lost_workers() - num_lost}
+    work.put_table(
+        "turns",
+        turns,
+        headline=rollout_metrics(turns),
+        provenance={name: value for name, value in told.items() if value},
+        is_deterministic=is_deterministic(settings),
+    )

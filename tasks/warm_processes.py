@@ -4,41 +4,80 @@ Stages are functions of stored inputs; this only spares them the loading. `load`
 at the checkpoint asked for.
 """
 
+import sys
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 
+from ragen.checkpoints.complete import complete_folder
 from ragen.checkpoints.derive import derive, restore
 from ragen.checkpoints.recipe import find_recipe
+from ragen.config.ray_runtime import RayRuntime
+from ragen.config.rollout import RolloutConfig
 from ragen.config.runtime import Runtime
 from ragen.config.update import UpdateConfig
 from ragen.learn.learner import Learner
-from ragen.registry import ENGINES, LEARNERS, load
+from ragen.registry import LEARNERS, load
 from ragen.rollout.engine import RolloutEngine
+from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.local_player import LocalPlayer
+from ragen.rollout.pool import Pool
 from ragen.rollout.shards import ShardPlayer
+from ragen.rollout.vllm_python import vllm_python
 from ragen.rollout.worker_pool import WorkerPool
 from ragen.store import Store
 
+if TYPE_CHECKING:
+    from ragen.rollout.ray_pool import RayPool
 
-def shard_player(engine: str, num_shards: int) -> ShardPlayer:
-    """Who plays a rollout: worker processes where several shards can share the CPU's cores, else this process."""
-    num_workers = min(Runtime().threads, num_shards)
-    if num_workers > 1 and not torch.cuda.is_available():
-        return _workers(engine, Runtime().threads)
-    return LocalPlayer(_engine(engine))
+_pools: list[Pool] = []
 
 
-def is_deterministic(engine: str) -> bool:
-    """Does this engine give the same bytes again on this machine?"""
-    return _engine(engine).is_deterministic
+def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
+    """Who plays a rollout.
+
+    Ray actors where RAGEN_POOL asks for them; worker processes where several shards can share the CPU's cores, or an
+    update computes in this process meanwhile (`rollout.staleness`); else this process. Without Ray, vLLM is played in
+    processes of the environment that has it, or here if that is this one.
+    """
+    spec, num_threads, is_apart = EngineSpec.of(rollout), Runtime().threads, rollout.staleness > 0
+    if _is_on_ray(rollout):
+        return _actors(spec)
+    if rollout.engine == "vllm":
+        python, num_engines = vllm_python(), rollout.vllm.num_engines
+        if python != sys.executable or num_engines > 1 or is_apart:
+            return _workers(spec, num_engines, python)
+        return LocalPlayer(_engine(spec))
+    num_workers = 1 if spec.is_continuous or torch.cuda.is_available() else min(num_threads, num_shards)
+    if num_workers > 1 or is_apart:
+        return _workers(spec, num_threads if num_workers > 1 else 1, sys.executable)
+    return LocalPlayer(_engine(spec))
+
+
+def is_deterministic(rollout: RolloutConfig) -> bool:
+    """Does this engine give the same bytes again where it plays?"""
+    if _is_on_ray(rollout):
+        return _actors(EngineSpec.of(rollout)).is_deterministic
+    return _engine(EngineSpec.of(rollout)).is_deterministic
+
+
+def num_lost_workers() -> int:
+    """Worker processes and actors that died or hung so far, and were replaced."""
+    return sum(pool.num_lost for pool in _pools)
+
+
+def stop_playing() -> None:
+    """Make what is in play fail soon: what it was for has failed."""
+    for pool in _pools:
+        pool.stop()
 
 
 def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: str | None) -> Learner:
     """The process's learner for this configuration, at this checkpoint."""
     folder = checkpoint_folder(store, checkpoint)
     learner = learner_for(config)
-    learner.load(folder, checkpoint, store.local_folder("checkpoint", reference) if reference else None)
+    learner.load(folder, checkpoint, checkpoint_folder(store, reference) if reference else None)
     return learner
 
 
@@ -52,7 +91,7 @@ def checkpoint_folder(store: Store, checkpoint: str) -> str:
     if store.dropped("checkpoint", checkpoint) is not None:
         with derive(store, find_recipe(store, checkpoint), learner_for) as derivation:
             restore(store, derivation)
-    return store.local_folder("checkpoint", checkpoint)
+    return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
 
 
 @cache
@@ -63,12 +102,26 @@ def learner_for(config: UpdateConfig) -> Learner:
 
 
 @cache
-def _workers(engine: str, num_workers: int) -> WorkerPool:
-    return WorkerPool(engine, num_workers)
+def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
+    pool = WorkerPool(spec, num_workers, python)
+    _pools.append(pool)
+    return pool
+
+
+def _is_on_ray(rollout: RolloutConfig) -> bool:
+    return Runtime().pool == "ray" and rollout.engine != "openai"  # which only waits for a server
 
 
 @cache
-def _engine(name: str) -> RolloutEngine:
+def _actors(spec: EngineSpec) -> "RayPool":
+    from ragen.rollout.ray_pool import RayPool
+
+    pool = RayPool(spec, RayRuntime(), Runtime().threads)
+    _pools.append(pool)
+    return pool
+
+
+@cache
+def _engine(spec: EngineSpec) -> RolloutEngine:
     # One thread: shards are the unit of parallel work, and their rows must not depend on who plays them.
-    engine: RolloutEngine = load(ENGINES, name)(num_threads=1)
-    return engine
+    return spec.make(num_threads=1)

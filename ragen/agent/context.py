@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from transformers import PreTrainedTokenizerBase
 
@@ -92,11 +92,17 @@ class Context:
         self._turns: deque[_Turn] = deque(maxlen=builder.agent.window_turns)  # in sight; of 'full', the last is enough
         self._num_turns = 0
         self._token_ids: list[int] = []
+        self._user_texts: list[str] = []
 
     @property
     def token_ids(self) -> list[int]:
         """A copy of the context since its last start: what the model sees. [num_tokens]"""
         return list(self._token_ids)
+
+    @property
+    def user_texts(self) -> list[str]:
+        """The user messages of the context since its last start, for those that render messages themselves."""
+        return list(self._user_texts)
 
     def observe(
         self, observation: str, *, actions_left: int, reward: float | None, had_invalid_action: bool
@@ -122,6 +128,7 @@ class Context:
         if previous_ids is not None and agent.context == "full":
             added = pieces.after_response(previous_ids) + self._builder.message_ids(self._turns[-1].later_text)
             self._token_ids += added
+            self._user_texts.append(self._turns[-1].later_text)
             return TurnPrompt(added, is_context_start=False)
 
         added = [*pieces.opening_ids, *self._builder.message_ids(self._turns[0].first_text)]
@@ -130,6 +137,7 @@ class Context:
             added += before.response_ids + pieces.after_response(before.response_ids)
             added += self._builder.message_ids(turn.later_text)
         self._token_ids = list(added)
+        self._user_texts = [self._turns[0].first_text, *(turn.later_text for turn in islice(self._turns, 1, None))]
         return TurnPrompt(added, is_context_start=True)
 
     def respond(self, response_ids: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ question are hashed to name the damaged one. With `should_verify` all of them ar
 byte (and downloads remote files into the cache); only then is a changed byte sure to be noticed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -22,6 +22,7 @@ import pyarrow.fs
 
 from ragen.audit.database import Database
 from ragen.audit.named import NamedArtifact, named_artifacts
+from ragen.audit.staleness import staleness
 from ragen.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import Store
@@ -63,7 +64,8 @@ class _StoredViews:
         """An Arrow dataset, or table, with the view's columns."""
         if view in DATASET_VIEWS:
             self._loaded.append(view)
-            return _dataset(view, self._parts(view))
+            uses = {run: staleness(self._store, run) for run in self._runs} if view == "turns" else {}
+            return _dataset(view, self._parts(view), uses)
         return self._runs_table if view == "runs" else self._artifacts_table
 
     def explain(self, said: str) -> Exception:
@@ -138,8 +140,10 @@ class _StoredViews:
             return dropped, True
 
 
-def _dataset(view: str, parts: list[tuple[NamedArtifact, list[Part]]]) -> ds.Dataset | pa.Table:
-    """One fragment a file; run, iteration, artifact and is_reused, which are not in it, hold for all its rows."""
+def _dataset(
+    view: str, parts: list[tuple[NamedArtifact, list[Part]]], uses: Mapping[str, Mapping[int, int]]
+) -> ds.Dataset | pa.Table:
+    """One fragment a file; run, iteration, staleness, artifact, is_reused are not in it, and hold for all its rows."""
     schema = DATASET_VIEWS[view]
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
     here = pyarrow.fs.LocalFileSystem()
@@ -151,6 +155,9 @@ def _dataset(view: str, parts: list[tuple[NamedArtifact, list[Part]]]) -> ds.Dat
             & (ds.field("artifact") == artifact.key)
             & (ds.field("is_reused") == artifact.is_reused)
         )
+        stale = uses.get(artifact.run, {}).get(artifact.iteration)
+        if stale is not None:
+            facts &= ds.field("staleness") == pa.scalar(stale, pa.int32())
         for file in files:
             if isinstance(file, Path):
                 fragments.append(parquet.make_fragment(str(file), here, facts))

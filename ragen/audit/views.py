@@ -16,11 +16,24 @@ from schemas.datasets import DATASETS, STATUSES
 
 _FRONT = [pa.field("run", pa.string()), pa.field("iteration", pa.int32())]
 _BACK = [pa.field("artifact", pa.string()), pa.field("is_reused", pa.bool_())]
+_USE = {
+    "turns": [
+        pa.field(
+            "staleness",
+            pa.int32(),
+            metadata={
+                "meaning": "updates by which the policy that played the turn was behind the one that this iteration's "
+                "update began with; null in a replay, whose turns another run's policy played"
+            },
+        )
+    ]
+}
+"""What a view says besides of an iteration's use of the artifact; see `ragen.audit.staleness`."""
 
 
 def _dataset_view(kind: str) -> pa.Schema:
     own = [pa.field(f.name, f.type, metadata=f.metadata) for f in DATASETS[kind].schema if f.name != "iteration"]
-    return pa.schema([*_FRONT, *own, *_BACK])
+    return pa.schema([*_FRONT, *own, *_USE.get(kind, []), *_BACK])
 
 
 DATASET_VIEWS: dict[str, pa.Schema] = {kind: _dataset_view(kind) for kind in DATASETS}

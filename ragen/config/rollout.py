@@ -1,9 +1,11 @@
 """Sampling, the sizes of groups and shards, and the engine."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from ragen.config.openai_engine import OpenAIEngineConfig
+from ragen.config.vllm_engine import VLLMEngineConfig
 from ragen.registry import ENGINES, registered
 from ragen.settings import Settings
 
@@ -32,13 +34,49 @@ class RolloutConfig(SamplingConfig):
     """Prompt and response together; a trajectory that would pass it ends with status 'truncated'."""
     deadline_s: float | None = Field(None, gt=0)
     """Wall-clock limit of a shard; trajectories unfinished by then end with status 'timeout'. None: no limit."""
+    staleness: int = Field(0, ge=0, le=1)
+    """Updates by which the policy that plays is behind the one that learns. 1: the next rollout is played during the
+    update, by the checkpoint that the update began with; needs update.importance_cap. 0: one after the other."""
     engine: Annotated[str, *registered(ENGINES)] = "torch"
-    """What generates."""
+    """What generates: 'torch' in one process or in workers, 'vllm' where it is installed; 'openai' only evaluates."""
+    vllm: VLLMEngineConfig = VLLMEngineConfig()
+    """Of engine 'vllm'; no effect on others."""
+    openai: OpenAIEngineConfig = OpenAIEngineConfig()
+    """Of engine 'openai'; no effect on others."""
 
     @property
     def sampling(self) -> SamplingConfig:
         """How tokens are drawn, alone."""
         return SamplingConfig(**{name: getattr(self, name) for name in SamplingConfig.model_fields})
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """What the engine is told when it is made, besides its number of threads; as JSON has it."""
+        tables: dict[str, VLLMEngineConfig | OpenAIEngineConfig] = {"vllm": self.vllm, "openai": self.openai}
+        if self.engine not in tables:
+            return {}
+        options = tables[self.engine].model_dump(mode="json")
+        return {**options, "max_context_tokens": self.max_context_tokens} if self.engine == "vllm" else options
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_has_no_effect(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Stage keys are made of this: without the tables of other engines, rollouts keep the keys they had."""
+        values: dict[str, Any] = serialise(self)
+        for name, default in (("vllm", VLLMEngineConfig()), ("openai", OpenAIEngineConfig())):
+            if name != self.engine and getattr(self, name) == default:
+                values.pop(name, None)
+        if self.staleness == 0:
+            values.pop("staleness", None)
+        return values
+
+    @model_validator(mode="after")
+    def _openai_knows_its_server(self) -> "RolloutConfig":
+        if self.engine == "openai" and not (self.openai.base_url and self.openai.model):
+            raise ValueError(
+                "engine = 'openai' needs openai.base_url, such as 'http://127.0.0.1:8000/v1', and openai.model, the "
+                "name under which that server knows the model"
+            )
+        return self
 
     @model_validator(mode="after")
     def _groups_can_vary(self) -> "RolloutConfig":

@@ -21,10 +21,19 @@ class Runtime(BaseSettings):
 
     store: str = "var/store"
     """The artifact store: a folder, or any fsspec URL such as s3://bucket/prefix."""
+    cache_gb: float = Field(default=50.0, gt=0)
+    """Gigabytes that this machine's copies of a remote store's artifacts (~/.cache/starpo) may take up."""
     state_dir: str = "var"
     """Folder of what the local server, its logs and wandb's offline runs leave behind."""
     threads: int = Field(default_factory=_available_cores, ge=1)
     """CPU threads of rollouts and updates. On one machine type, the same number gives the same bytes."""
+    vllm_python: str | None = None
+    """Interpreter of the environment that has vLLM. None: this one if it has it, else the one that `make vllm` made."""
+    should_check_memory: bool = True
+    """Refuse a run whose estimated memory this machine does not have (`ragen plan`)."""
+    pool: Literal["processes", "ray"] = "processes"
+    """Who plays rollouts, and cells of sweeps and ablations: processes of this machine, or actors and tasks of a Ray
+    cluster (`ragen.config.ray_runtime`). The same shard gives the same rows, so it is no setting of a run."""
     wandb_mode: Literal["online", "offline", "disabled"] = "offline"
     """Where wandb metrics go. 'online' needs an account; a run never waits for the network."""
     wandb_project: str = "starpo"

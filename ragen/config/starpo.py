@@ -69,4 +69,14 @@ class StarPOConfig(Settings):
             )
         if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
             raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
+        if self.rollout.staleness > 0 and self.update.importance_cap is None:
+            raise ValueError(
+                "rollout.staleness = 1 trains on what the policy before sampled: set update.importance_cap, which "
+                "truncates the weights that correct for it (2 is a common value)"
+            )
+        if self.rollout.staleness > 0 and self.online_k > 1:
+            raise ValueError(
+                "rollout.staleness = 1 plays the next rollout during the update before it, and whether online_k = "
+                f"{self.online_k} needs one then is known only after that update; set one of the two, not both"
+            )
         return self

@@ -9,6 +9,15 @@ torch_engine  batched generation in this process, KV cache kept across turns; ma
                 sampling        tokens by inverse transform sampling
                 decoder         what is asked of a model: fused_decoder (Qwen2, Llama), module_decoder (any other)
                 weights         safetensors without the model around them
+vllm_engine   continuous batching on vLLM, in its own environment or this one; made of
+                vllm_session    one shard's requests in flight
+                vllm_weights    weights put over the present ones, inside vLLM's workers
+                vllm_probe      are they the checkpoint's?
+                vllm_python     where vLLM is
+openai_engine a server that speaks OpenAI's protocol, for evaluation; openai_session, openai_errors
+engine_spec   which engine, told how: the one place where engines are made
+stream        one way to drive sessions that answer in rounds and those that stream
+usage         what responses took, on its way to the stage's records
 episode       one episode from reset to end, its limits, forfeits and errors
 loop          a shard of groups, turn by turn, as rows of `turns`
 shards        splits an iteration into shards and plays them side by side

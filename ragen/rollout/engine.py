@@ -6,9 +6,9 @@ earlier call of the same `sequence_id`, prompt and response together, are a pref
 context was started anew.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,12 +25,14 @@ class Request:
         uniforms: Numbers in [0, 1) that choose the tokens, one each, by inverse transform sampling in ascending order
             of token id. float64 [max_response_tokens]. Engines that cannot take them (vLLM) use `seed`.
         seed: Sampling seed of this response.
+        messages: Gives the same context as messages, `{"role": ..., "content": ...}`, for servers that take no ids.
     """
 
     sequence_id: str
     prompt_ids: Sequence[int]
     uniforms: np.ndarray
     seed: int
+    messages: Callable[[], list[dict[str, str]]] = list
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Response:
 
 
 class RolloutSession(Protocol):
-    """The state an engine keeps for the trajectories of one shard. Not shared between threads."""
+    """The state an engine keeps for the trajectories of one shard, answered together. Not shared between threads."""
 
     def generate(self, requests: Sequence[Request]) -> list[Response]:
         """Answer all requests, in their order. The result does not depend on other sessions."""
@@ -59,11 +61,35 @@ class RolloutSession(Protocol):
         """Free what was kept."""
 
 
+@runtime_checkable
+class StreamingSession(Protocol):
+    """A session whose trajectories do not wait for each other: each response is handed over when it has ended."""
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Put requests among those in flight; at most one of a `sequence_id` at a time."""
+
+    def finished(self) -> list[tuple[str, Response]]:
+        """Generate for a while.
+
+        Returns:
+            (sequence_id, response) of those that have ended since the last call, in any order; it may be none. Only
+            called while requests are in flight.
+        """
+
+    def usage(self) -> dict[str, float]:
+        """What the session's responses took so far, by name; sums over sessions make sense."""
+
+    def close(self) -> None:
+        """Free what was kept; requests in flight are abandoned."""
+
+
 class RolloutEngine(Protocol):
     """A loaded policy that can generate."""
 
     is_deterministic: bool
     """Does the same shard give the same bytes on the same machine?"""
+    is_continuous: bool
+    """Are its sessions streaming ones? Then it is best given everything at once."""
 
     def load(self, folder: str, checkpoint_key: str) -> None:
         """Be at this checkpoint: a no-op when already there.
@@ -76,5 +102,5 @@ class RolloutEngine(Protocol):
             PolicyError: If the folder is not a policy.
         """
 
-    def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> RolloutSession:
+    def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> RolloutSession | StreamingSession:
         """Begin a shard. Sessions may be used side by side, one thread each."""

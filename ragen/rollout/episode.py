@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragen.agent.context import Context, ContextBuilder
-from ragen.agent.parser import ParsedResponse, parse
+from ragen.agent.parser import ParsedResponse, parse, prefilled_tag
 from ragen.envs.base import Environment
 from ragen.rollout.engine import Response
 
@@ -93,6 +93,7 @@ class LiveEpisode:
         self.turn = 0
         self._environment = environment
         self._agent = contexts.agent
+        self._opening = prefilled_tag(contexts.agent)
         self._actions_left = contexts.agent.max_actions
         self._observation = ""
         self.initial_digest = self._digest = _UNKNOWN_DIGEST
@@ -123,6 +124,15 @@ class LiveEpisode:
         )
         self._prompt_ids = added.prompt_ids
         return self._context.token_ids
+
+    def messages(self) -> list[dict[str, str]]:
+        """The present turn's prompt as messages: what the user said, and between that what the agent answered."""
+        said = self._context.user_texts
+        answers = [row["response"] for row in self.rows[len(self.rows) + 1 - len(said) :]]
+        messages = [{"role": "user", "content": said[0]}]
+        for answer, text in zip(answers, said[1:], strict=True):
+            messages += [{"role": "assistant", "content": self._opening + answer}, {"role": "user", "content": text}]
+        return messages
 
     def respond(self, response: Response, text: str) -> None:
         """Carry out the response to the present prompt, record the turn, and go to the next or end.

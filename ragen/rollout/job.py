@@ -23,6 +23,7 @@ class RolloutJob:
         sampling: How tokens are drawn.
         max_context_tokens: Prompt and response together.
         deadline_s: Wall-clock limit of a shard, from when it begins; None: no limit.
+        store_url: The store that has the checkpoint, for who plays on another machine; None: nobody does.
     """
 
     folder: str
@@ -32,6 +33,7 @@ class RolloutJob:
     sampling: SamplingConfig
     max_context_tokens: int
     deadline_s: float | None = None
+    store_url: str | None = None
 
     def to_json(self) -> str:
         """As text, for `from_json`."""

@@ -11,10 +11,12 @@ from ragen.agent.context import ContextBuilder
 from ragen.config.agent import AgentConfig
 from ragen.errors import EngineError
 from ragen.policy.load import load_tokenizer
-from ragen.rollout.engine import Request, Response, RolloutEngine, RolloutSession
+from ragen.rollout.engine import Request, Response, RolloutEngine, StreamingSession
 from ragen.rollout.episode import Episode
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.loop import play
+from ragen.rollout.stream import as_stream
+from ragen.rollout.usage import with_usage
 
 
 class LocalPlayer:
@@ -23,6 +25,7 @@ class LocalPlayer:
     def __init__(self, engine: RolloutEngine, num_workers: int = 1) -> None:
         """Take an engine into use; `play` brings it to the job's checkpoint."""
         self.num_workers = num_workers
+        self.is_continuous = engine.is_continuous
         self._engine = engine
         self._stop = Event()
 
@@ -30,9 +33,9 @@ class LocalPlayer:
         """See `ShardPlayer.play`."""
         self._engine.load(job.folder, job.checkpoint_key)
         tokenizer, contexts = _contexts(job.folder, job.agent, job.sampling.max_response_tokens)
-        session = _StoppableSession(self._engine.session(job.sampling, contexts.stop_token_ids), self._stop)
+        session = _Stoppable(as_stream(self._engine.session(job.sampling, contexts.stop_token_ids)), self._stop)
         try:
-            return play(
+            turns = play(
                 session,
                 contexts,
                 tokenizer,
@@ -43,6 +46,7 @@ class LocalPlayer:
                 episodes,
                 job.deadline_s,
             )
+            return with_usage(turns, session.usage())
         finally:
             session.close()
 
@@ -59,17 +63,23 @@ def _contexts(
     return tokenizer, ContextBuilder(tokenizer, agent, max_response_tokens)
 
 
-class _StoppableSession:
-    """A session that refuses to generate once the rollout is being stopped."""
+class _Stoppable:
+    """A session that goes no further once the rollout is being stopped."""
 
-    def __init__(self, session: RolloutSession, stop: Event) -> None:
+    def __init__(self, session: StreamingSession, stop: Event) -> None:
         self._session = session
         self._stop = stop
 
-    def generate(self, requests: Sequence[Request]) -> list[Response]:
+    def submit(self, requests: Sequence[Request]) -> None:
+        self._session.submit(requests)
+
+    def finished(self) -> list[tuple[str, Response]]:
         if self._stop.is_set():
             raise EngineError("another shard has failed, so this one was stopped")
-        return self._session.generate(requests)
+        return self._session.finished()
+
+    def usage(self) -> dict[str, float]:
+        return self._session.usage()
 
     def close(self) -> None:
         self._session.close()

@@ -1,9 +1,11 @@
 """The rollout loop: a shard of episodes played side by side, turn by turn.
 
-    episodes -> prompts -> session.generate -> parse, step -> rows of `turns`
+    episodes -> prompts -> submit -> (engine) -> finished -> parse, step -> rows of `turns`
+                   ^--------------------------------------------'
 
-Every turn all live episodes are answered in one call of the engine. An episode that ends leaves; the others do not
-notice, because tokens depend on nothing but an episode's own seeds and context.
+An episode whose response has ended takes its step and asks for its next turn at once; with an engine that answers in
+rounds that is one call a turn for all live episodes. An episode that ends leaves; the others do not notice, because
+tokens depend on nothing but an episode's own seeds and context.
 """
 
 import json
@@ -19,8 +21,9 @@ from ragen.config.rollout import SamplingConfig
 from ragen.envs import make
 from ragen.envs.base import EnvironmentSettings
 from ragen.errors import ConfigError, EngineError
-from ragen.rollout.engine import Request, Response, RolloutSession
+from ragen.rollout.engine import Request, Response, RolloutSession, StreamingSession
 from ragen.rollout.episode import Episode, LiveEpisode, Row
+from ragen.rollout.stream import as_stream
 from ragen.seeding import derive_seed, token_uniforms
 from schemas.datasets import TURNS
 
@@ -28,7 +31,7 @@ __all__ = ["Episode", "play"]
 
 
 def play(
-    session: RolloutSession,
+    session: RolloutSession | StreamingSession,
     contexts: ContextBuilder,
     tokenizer: PreTrainedTokenizerBase,
     settings: EnvironmentSettings,
@@ -41,7 +44,8 @@ def play(
     """Play episodes to their ends.
 
     An episode whose context has no room for a longest response ends with a turn of status 'truncated'; those that live
-    when the deadline has passed end with one of status 'timeout' (a call of the engine is not interrupted).
+    when the deadline has passed end with one of status 'timeout' (a call of `generate` or `finished` is not
+    interrupted).
 
     Args:
         session: Answers prompts; not closed here.
@@ -65,17 +69,26 @@ def play(
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
     all_episodes = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
     _share_initial_digests(all_episodes)
-    while live := [episode for episode in all_episodes if not episode.is_over]:
-        if stop_at is not None and time.monotonic() >= stop_at:
-            for episode in live:
+    stream = as_stream(session)
+    waiting: dict[str, LiveEpisode] = {}
+    asking = all_episodes
+    while True:
+        is_late = stop_at is not None and time.monotonic() >= stop_at
+        asking = [episode for episode in asking if not episode.is_over]
+        if is_late:
+            for episode in [*asking, *waiting.values()]:
                 episode.end_without_response("timeout", {"error": f"deadline of {deadline_s} s passed"})
             break
-        asked, requests = _ask(live, sampling, max_context_tokens)
-        if not requests:
+        asked, requests = _ask(asking, sampling, max_context_tokens)
+        waiting |= {episode.episode.trajectory_id: episode for episode in asked}
+        if requests:
+            stream.submit(requests)
+        if not waiting:
             break
-        responses = _answer(session, requests)
-        texts = _texts(tokenizer, responses, contexts.stop_token_ids)
-        for episode, response, text in zip(asked, responses, texts, strict=True):
+        finished = stream.finished()
+        texts = _texts(tokenizer, finished, contexts.stop_token_ids)
+        asking = [waiting.pop(sequence_id) for sequence_id, _ in finished]
+        for episode, (_, response), text in zip(asking, finished, texts, strict=True):
             episode.respond(response, text)
     rows = [row for episode in all_episodes for row in episode.rows]
     if rows and all(row["turn"] == 0 and row["status"] == "truncated" for row in rows):
@@ -113,28 +126,30 @@ def _ask(
                 prompt_ids=prompt_ids,
                 uniforms=token_uniforms(seed, episode.turn, sampling.max_response_tokens),
                 seed=derive_seed(seed, "turn", episode.turn),
+                messages=episode.messages,
             )
         )
     return asked, requests
 
 
-def _answer(session: RolloutSession, requests: list[Request]) -> list[Response]:
-    responses = session.generate(requests)
-    if len(responses) != len(requests):
-        raise EngineError(f"the engine gave {len(responses)} responses to {len(requests)} requests")
-    for request, response in zip(requests, responses, strict=True):
-        if len(response.token_ids) != len(response.logprobs):
+def _texts(
+    tokenizer: PreTrainedTokenizerBase, finished: list[tuple[str, Response]], stop_token_ids: tuple[int, ...]
+) -> list[str]:
+    spoken = []
+    for sequence_id, response in finished:
+        ids = response.token_ids
+        if len(ids) != len(response.logprobs):
             raise EngineError(
-                f"the engine gave {len(response.logprobs)} log-probs for {len(response.token_ids)} tokens of "
-                f"{request.sequence_id}; every sampled token needs one"
+                f"the engine gave {len(response.logprobs)} log-probs for {len(ids)} tokens of {sequence_id}; every "
+                "sampled token needs one"
             )
-    return responses
-
-
-def _texts(tokenizer: PreTrainedTokenizerBase, responses: list[Response], stop_token_ids: tuple[int, ...]) -> list[str]:
-    spoken = [r.token_ids[:-1] if r.token_ids and r.token_ids[-1] in stop_token_ids else r.token_ids for r in responses]
+        spoken.append(ids[:-1] if ids and ids[-1] in stop_token_ids else ids)
+    if not spoken:  # which some releases of transformers take for one empty text
+        return []
     # Special tokens inside a response stay visible: they break its form, as they should. Text is stored as spoken,
     # so spaces before punctuation are not tidied away.
+    if tokenizer.is_fast:  # the same, without looking at every id
+        return tokenizer.backend_tokenizer.decode_batch(spoken, skip_special_tokens=False)
     return tokenizer.batch_decode(spoken, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 

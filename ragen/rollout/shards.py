@@ -15,6 +15,7 @@ from ragen import seeding
 from ragen.errors import ConfigError, EngineError
 from ragen.rollout.episode import Episode
 from ragen.rollout.job import RolloutJob
+from ragen.rollout.usage import take_usage, total, with_usage
 from schemas.datasets import TURNS
 
 
@@ -23,6 +24,8 @@ class ShardPlayer(Protocol):
 
     num_workers: int
     """Shards that it plays side by side."""
+    is_continuous: bool
+    """Does its engine batch whatever is in flight? Then `play_shards` gives each worker one shard of all its groups."""
 
     def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
         """Play one shard to its end; returns dataset `turns`. May be called by many threads at once.
@@ -35,13 +38,16 @@ class ShardPlayer(Protocol):
         """Make the shards in play fail soon; nobody waits for them any more."""
 
 
-def make_episodes(groups: Sequence[tuple[str, int]], group_size: int, shard_groups: int) -> list[list[Episode]]:
+def make_episodes(
+    groups: Sequence[tuple[str, int]], group_size: int, shard_groups: int, batch: int = 0
+) -> list[list[Episode]]:
     """Seed the members of every group and deal whole groups to shards, in order.
 
     Args:
         groups: (group_id, env_seed) of each group.
         group_size: N, members of a group.
         shard_groups: Groups of a shard; the last shard may have fewer.
+        batch: The members of batch b have the chance that members b * N, b * N + 1, ... of larger groups would have.
 
     Returns:
         Shards of episodes, members of a group one after another. Seeds depend on a group's `env_seed` and the member
@@ -53,8 +59,8 @@ def make_episodes(groups: Sequence[tuple[str, int]], group_size: int, shard_grou
                 group_id=group_id,
                 member=member,
                 env_seed=env_seed,
-                dynamics_seed=seeding.dynamics_seed(env_seed, member),
-                sampling_seed=seeding.sampling_seed(env_seed, member),
+                dynamics_seed=seeding.dynamics_seed(env_seed, batch * group_size + member),
+                sampling_seed=seeding.sampling_seed(env_seed, batch * group_size + member),
             )
             for member in range(group_size)
         ]
@@ -72,7 +78,7 @@ def play_shards(
     shards: Sequence[Sequence[Episode]],
     on_shard: Callable[[int, int], None] | None = None,
 ) -> pa.Table:
-    """Play shards side by side.
+    """Play shards side by side. A continuous player is given as few, larger ones as it has workers.
 
     Args:
         player: Who plays them.
@@ -81,12 +87,15 @@ def play_shards(
         on_shard: Called in this thread after each shard with the number of shards done and of all.
 
     Returns:
-        Dataset `turns`, rows in shard order whatever order they end in. No shards: no rows.
+        Dataset `turns`, rows in shard order whatever order they end in, with what they took (`ragen.rollout.usage`).
+        No shards: no rows.
 
     Raises:
         ConfigError: If no episode of a shard has room for even its first response.
         EngineError: If a shard fails; the others are stopped. The message names the shard.
     """
+    if player.is_continuous:
+        shards = _dealt(shards, player.num_workers)
     with ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard") as pool:
         futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
         tables = [TURNS.schema.empty_table() for _ in shards]
@@ -110,4 +119,14 @@ def play_shards(
             player.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return pa.concat_tables([TURNS.schema.empty_table(), *tables])
+    turns, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
+    return with_usage(pa.concat_tables([TURNS.schema.empty_table(), *turns]), total(usages))
+
+
+def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:
+    """The same episodes in the same order, in at most `num_workers` shards."""
+    size = -(-len(shards) // num_workers)
+    return [
+        [episode for shard in shards[first : first + size] for episode in shard]
+        for first in range(0, len(shards), size or 1)
+    ]

@@ -28,7 +28,10 @@ class TorchEngine:
 
     Attributes:
         is_deterministic: On the CPU the same shard gives the same bytes, on one machine type and thread count.
+        is_continuous: No: its sessions answer a shard's trajectories together.
     """
+
+    is_continuous = False
 
     def __init__(
         self,

@@ -7,10 +7,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ragen.errors import PolicyError
+from ragen.policy.adapter import merge
 
 
-def read_weights(folder: str | Path) -> dict[str, Tensor]:
-    """Read `model.safetensors`, or the shards `model-*.safetensors`.
+def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, Tensor]:
+    """Read `model.safetensors`, or the shards `model-*.safetensors`; a LoRA adapter beside them is merged in.
+
+    Args:
+        folder: A policy in Hugging Face's layout.
+        should_merge: false: leave the adapter out.
 
     Returns:
         Tensors by name, on the CPU.
@@ -29,4 +34,4 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
             weights.update(load_file(file))
         except (SafetensorError, OSError) as error:
             raise PolicyError(f"the weights '{file}' cannot be read: {error}; write or fetch them again") from error
-    return weights
+    return merge(weights, folder) if should_merge else weights

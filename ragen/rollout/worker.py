@@ -1,5 +1,6 @@
-"""A process that plays shards with an engine of its own on one CPU thread: `python -m ragen.rollout.worker ENGINE`.
+"""A process that plays shards with an engine of its own on one CPU thread.
 
+    python -m ragen.rollout.worker ENGINE OPTIONS    the engine's name, and its options as JSON
     request: job and episodes as JSON -> LocalPlayer -> answer: `turns` as an Arrow stream, or an error as JSON
 
 Messages are frames on standard input and output: a kind (1 byte), a length (8 bytes, little-endian), that many bytes.
@@ -17,6 +18,7 @@ from typing import IO
 import pyarrow as pa
 
 from ragen.errors import StarPOError
+from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.episode import Episode
 from ragen.rollout.job import RolloutJob
 
@@ -52,26 +54,33 @@ def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:
     return json.dumps({"job": job.to_json(), "episodes": [asdict(episode) for episode in episodes]}).encode()
 
 
-def serve(engine_name: str, requests: IO[bytes], answers: IO[bytes]) -> None:
+def unpack_request(payload: bytes) -> tuple[RolloutJob, list[Episode]]:
+    """What `pack_request` packed."""
+    request = json.loads(payload)
+    return RolloutJob.from_json(request["job"]), [Episode(**episode) for episode in request["episodes"]]
+
+
+def failure(error: Exception) -> bytes:
+    """An error as it is sent back: one of the library's keeps its type, of another the name is told."""
+    kind = type(error).__name__
+    message = str(error) if isinstance(error, StarPOError) else f"{kind}: {error}"
+    return json.dumps({"type": kind, "message": message}).encode()
+
+
+def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
     """Play what is asked until the requests end."""
-    from ragen.registry import ENGINES, load
     from ragen.rollout.local_player import LocalPlayer
 
-    player = LocalPlayer(load(ENGINES, engine_name)(num_threads=1))
+    player = LocalPlayer(spec.make(num_threads=1))
     while True:
         try:
             _, payload = read_frame(requests)
         except EOFError:
             return
         try:
-            request = json.loads(payload)
-            episodes = [Episode(**episode) for episode in request["episodes"]]
-            rows = player.play(RolloutJob.from_json(request["job"]), episodes)
+            rows = player.play(*unpack_request(payload))
         except Exception as error:
-            # Errors of the library keep their type; of others the name is told.
-            kind = type(error).__name__
-            message = str(error) if isinstance(error, StarPOError) else f"{kind}: {error}"
-            write_frame(answers, FAILURE, json.dumps({"type": kind, "message": message}).encode())
+            write_frame(answers, FAILURE, failure(error))
         else:
             write_frame(answers, ROWS, _as_stream(rows))
 
@@ -86,4 +95,4 @@ def _as_stream(rows: pa.Table) -> pa.Buffer:
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not end up among the answers
-    serve(sys.argv[1], sys.stdin.buffer, answers)
+    serve(EngineSpec(*sys.argv[1:]), sys.stdin.buffer, answers)

@@ -96,6 +96,7 @@ class ScriptedEngine:
     """Hands out scripted sessions."""
 
     is_deterministic = True
+    is_continuous = False
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, script: Script) -> None:
         self.sessions: list[ScriptedSession] = []

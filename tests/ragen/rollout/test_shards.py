@@ -57,6 +57,14 @@ def test_seeds_do_not_depend_on_what_was_played_before_or_beside():
     assert together == alone
 
 
+def test_batches_play_the_same_initial_states_with_the_chance_of_further_members():
+    (large,) = make_episodes(GROUPS[:1], group_size=6, shard_groups=1)
+    batches = [make_episodes(GROUPS[:1], group_size=2, shard_groups=1, batch=batch)[0] for batch in range(3)]
+    seeds = [(e.env_seed, e.dynamics_seed, e.sampling_seed) for episodes in batches for e in episodes]
+    assert seeds == [(e.env_seed, e.dynamics_seed, e.sampling_seed) for e in large]
+    assert [[e.member for e in episodes] for episodes in batches] == [[0, 1]] * 3
+
+
 @pytest.mark.parametrize("num_workers", [1, 2, 8])
 def test_rows_do_not_depend_on_workers_or_on_who_is_first(tokenizer_folder, corridor, scripted_engine, num_workers):
     shards = make_episodes(GROUPS, 2, 1)

@@ -1,0 +1,64 @@
+"""Where the cells of sweeps and ablations run: on Ray where it is configured, else on this machine.
+
+RAGEN_POOL -> cell_runner -> runner.submit(task, parameters), a task a cell -> future
+
+Cells alone: a Ray task costs about 150 ms of Prefect's bookkeeping, which a stage of a small run must not pay.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
+
+from ragen.config.ray_runtime import RayRuntime
+from ragen.config.runtime import Runtime
+from ragen.errors import MissingPackageError
+
+
+@contextmanager
+def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
+    """A started task runner for cells.
+
+    Args:
+        concurrency: Cells at a time on this machine: one by one in this process, more in processes of their own. On
+            Ray, what each cell asks for (RAGEN_RAY_CELL_CPUS, _GPUS, _RESOURCES) and the cluster has decides.
+
+    Raises:
+        MissingPackageError: If Ray is configured, and it or prefect-ray is not installed.
+        EngineError: If the Ray cluster cannot be joined.
+        ConfigError: If it does not have what a single cell asks for.
+    """
+    if Runtime().pool == "ray":
+        with _on_ray(RayRuntime()) as runner:
+            yield runner
+        return
+    with ThreadPoolTaskRunner(max_workers=1) if concurrency == 1 else ProcessPoolTaskRunner(concurrency) as runner:
+        yield runner
+
+
+@contextmanager
+def _on_ray(settings: RayRuntime) -> Iterator[TaskRunner[Any]]:
+    from ragen.rollout.ray_cluster import check_room, connect
+
+    ray = connect(num_cpus=Runtime().threads)
+    try:
+        from prefect_ray import RayTaskRunner
+        from prefect_ray.context import remote_options
+    except ImportError as error:
+        raise MissingPackageError(
+            "cells run on Ray (RAGEN_POOL = ray) by prefect-ray, which is not installed here: pip install 'starpo[ray]'"
+        ) from error
+    asked = settings.cell
+    if not settings.autoscales:
+        check_room(ray.nodes(), asked, 1, "cell (RAGEN_RAY_CELL_CPUS, _GPUS, _RESOURCES)")
+    num_threads = max(1, int(settings.cell_cpus))
+    options = {
+        "num_cpus": asked.pop("CPU", 0),
+        "num_gpus": asked.pop("GPU", 0),
+        "resources": asked,
+        # a cell plays in its own process, with what it holds: actors of its own would wait for what nobody gives back
+        "runtime_env": {"env_vars": {"RAGEN_POOL": "processes", "RAGEN_THREADS": str(num_threads)}},
+    }
+    with remote_options(**options), RayTaskRunner() as runner:
+        yield runner

@@ -1,0 +1,47 @@
+"""`ragen evaluate`: what it refuses before anything is asked."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from ragen.errors import ConfigError, StarPOError, StoreError
+from ragen.store import Store
+
+
+def refusal(*arguments: str) -> StarPOError:
+    """The error that `flows.cli.main` prints as one message, with exit code 1."""
+    result = CliRunner().invoke(app, ["evaluate", *arguments])
+    assert isinstance(result.exception, StarPOError), result.output
+    return result.exception
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A store with a run that has no checkpoint yet."""
+    from flows.presets import preset
+
+    opened = Store(str(tmp_path / "store"))
+    opened.runs.create("young", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    return opened.url
+
+
+def test_what_the_run_was_asked_stays(store: str) -> None:
+    error = refusal("young", "--store", store, "--set", "rollout.temperature=0.1")
+    assert isinstance(error, ConfigError)
+    assert "override rollout.temperature" in str(error)
+    assert "rollout.engine" in str(error)
+
+
+def test_unknown_run(store: str) -> None:
+    assert isinstance(refusal("yong", "--store", store), StoreError)
+
+
+def test_run_without_a_checkpoint(store: str) -> None:
+    assert "run young has no checkpoint yet" in str(refusal("young", "--store", store))
+
+
+def test_server_without_an_address(store: str) -> None:
+    error = refusal("young", "--store", store, "--set", "rollout.engine=openai")
+    assert "needs openai.base_url" in str(error)

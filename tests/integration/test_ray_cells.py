@@ -1,0 +1,87 @@
+"""Cells of ablations and sweeps as tasks on a real Ray, through prefect-ray."""
+
+import os
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+
+from flows.ablation import CellsFailedError, ablation
+from flows.runners import cell_runner
+from flows.study import resolve
+from ragen.ablation.grid import Grid
+from ragen.errors import ConfigError
+from ragen.store import Store
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.usefixtures("prefect_server"),
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(find_spec("prefect_ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')"),
+]
+
+
+@pytest.fixture(autouse=True)
+def on_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGEN_POOL", "ray")
+    monkeypatch.setenv("RAGEN_THREADS", "2")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shut_down() -> Iterator[None]:
+    yield
+    import ray
+
+    ray.shutdown()
+
+
+@task(cache_policy=NO_CACHE)
+def settings_of_a_cell() -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name in ("RAGEN_POOL", "RAGEN_THREADS")} | {"process": str(os.getpid())}
+
+
+def test_a_cell_is_a_process_of_the_cluster_that_plays_in_itself() -> None:
+    @flow
+    def cells() -> dict[str, str | None]:
+        with cell_runner(1) as runner:
+            return runner.submit(settings_of_a_cell, {}).result()
+
+    found = cells()
+    assert found.pop("process") != str(os.getpid())
+    assert found == {"RAGEN_POOL": "processes", "RAGEN_THREADS": "1"}
+
+
+def test_what_no_node_has_is_said_before_anything_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGEN_RAY_CELL_GPUS", "4")
+    found = r"room for 0 of 1 cell .*RAGEN_RAY_CELL_CPUS.* CPU 1, GPU 4 on one node"
+    with pytest.raises(ConfigError, match=found), cell_runner(1):
+        pytest.fail("it should not start")
+
+
+def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One good cell, and one without a warm start in which nothing is kept: it is named, the other comes to its end."""
+    grid = Grid(
+        name="on-ray",
+        preset="smoke",
+        seeds=[0],
+        axes={"policy.warm_start_steps": [120, 0]},
+        overrides={"filter.max_empty_iterations": 1, "iterations": 1},
+    )
+    digests = []
+    for pool in ("ray", "processes"):
+        monkeypatch.setenv("RAGEN_POOL", pool)
+        store = Store(str(tmp_path / pool))
+        with pytest.raises(CellsFailedError, match=r"1 of 2 runs .*\n.*NothingKeptError: the filter kept no group"):
+            ablation(grid, store=store.url, allow_few_seeds=True)
+        run = resolve(grid, store, allow_few_seeds=True).runs[0].name
+        assert store.runs.state(run).status == "completed"
+        recorded = store.runs.iterations(run)
+        digests.append(
+            {key: store.manifest(kind, key).content_digest for i in recorded.values() for k in i.values()
+             for kind, key in k.items()}
+        )  # fmt: skip
+    assert digests[0] == digests[1]

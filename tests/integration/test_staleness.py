@@ -1,0 +1,174 @@
+"""`rollout.staleness = 1` through the real flow: who plays, the same digests after a kill, plan, verify, replay."""
+
+import shutil
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from flows.plan import plan_run
+from flows.presets import preset
+from flows.replay import replay
+from flows.starpo import starpo
+from flows.verify import verify_run
+from ragen.audit.staleness import staleness
+from ragen.audit.stored import open_database
+from ragen.config.load import recorded_config
+from ragen.errors import EngineError
+from ragen.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+AHEAD = {"rollout.staleness": 1, "update.importance_cap": 2.0, "iterations": 3, "rollout.shard_groups": 2}
+
+
+def train(folder: Path, **overrides: object) -> tuple[Store, str]:
+    run = starpo(preset("smoke", {**AHEAD, **overrides}), preset="smoke", store=str(folder))
+    return Store(str(folder)), run
+
+
+def digests(store: Store, run: str) -> dict[tuple[int, str, str], str]:
+    return {
+        (iteration, stage, kind): store.manifest(kind, key).content_digest
+        for iteration, stages in store.runs.iterations(run).items()
+        for stage, keys in stages.items()
+        for kind, key in keys.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, str]:
+    return train(tmp_path_factory.mktemp("store"))
+
+
+def test_every_rollout_but_the_first_is_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
+    store, run = finished
+    records = store.runs.iterations(run)
+    before = [records[0]["warm_start"]["checkpoint"], *(records[i]["update"]["checkpoint"] for i in range(3))]
+    played_by = [store.manifest("turns", records[i]["rollout"]["turns"]).inputs["checkpoint"] for i in range(3)]
+    trained = [store.manifest("samples", records[i]["update"]["samples"]).inputs["checkpoint"] for i in range(3)]
+    assert trained == before[:3]
+    assert played_by == [before[0], before[0], before[1]]
+
+
+def test_staleness_is_told_of_every_turn(finished: tuple[Store, str]) -> None:
+    store, run = finished
+    assert staleness(store, run) == {0: 0, 1: 1, 2: 1}
+    with open_database(store, [run]) as database:
+        rows = database.query("select distinct iteration, staleness from turns order by all").to_pylist()
+    assert [(row["iteration"], row["staleness"]) for row in rows] == [(0, 0), (1, 1), (2, 1)]
+
+
+def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
+    """On its own rollout the policy's log-probs are the sampler's; on that of the policy before they are not."""
+    store, run = finished
+    gaps = []
+    for stages in list(store.runs.iterations(run).values())[:3]:
+        table = store.read_table("metrics", stages["update"]["metrics"])
+        values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+        gaps.append(values["update/old_behaviour_gap_max"])
+    assert gaps[0] < 1e-4
+    assert min(gaps[1:]) > 0.01
+
+
+def test_the_plan_knows_every_stage(finished: tuple[Store, str]) -> None:
+    store, run = finished
+    config = recorded_config(run, store.runs.get(run).config, "")
+    plan = plan_run(store, run, config)
+    assert plan.new == []
+    assert plan.assumed == {}
+    assert len([stage for stage in plan.stages if stage.name == "rollout"]) == 3
+
+
+def test_it_can_be_verified(finished: tuple[Store, str]) -> None:
+    verification = verify_run(*finished)
+    assert verification.is_faultless
+    checked = [finding for finding in verification.findings if finding.stage == "rollout" and finding.check == "turns"]
+    assert [str(finding.verdict) for finding in checked] == ["same"] * 3
+
+
+def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
+    """With nothing changed: every stage is found, none is made again."""
+    store, run = finished
+    name = replay(run, store=store.url)
+    updates = [[stages.get("update") for stages in store.runs.iterations(r).values()][:3] for r in (run, name)]
+    assert updates[0] == updates[1]
+
+
+def test_its_first_rollout_is_shared_with_a_run_that_does_not_look_ahead(finished: tuple[Store, str]) -> None:
+    """How a rollout is spread over time is not part of its key; who plays it is."""
+    store, run = finished
+    _, other = train(Path(store.url), **{"rollout.staleness": 0, "iterations": 2})
+    ours, theirs = store.runs.iterations(run), store.runs.iterations(other)
+    assert ours[0]["rollout"] == theirs[0]["rollout"]
+    assert ours[1]["rollout"] != theirs[1]["rollout"]
+    assert staleness(store, other) == {0: 0, 1: 0}
+
+
+def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
+    finished: tuple[Store, str], tmp_path: Path
+) -> None:
+    """Only the first and the newest checkpoint stay; the rollout ahead has had its player all the same."""
+    store, run = train(tmp_path, checkpoint_every=100)
+    ours = digests(*finished)
+    assert store.dropped("checkpoint", store.runs.iteration(run, 0)["update"]["checkpoint"]) is not None
+    theirs = {
+        (iteration, stage, kind): store.manifest(kind, key).content_digest
+        for iteration, stages in store.runs.iterations(run).items()
+        for stage, keys in stages.items()
+        for kind, key in keys.items()
+        if kind != "checkpoint"
+    }
+    assert theirs == {place: digest for place, digest in ours.items() if place[2] != "checkpoint"}
+    assert verify_run(store, run).is_faultless
+
+
+@pytest.mark.parametrize("missing", ["turns", "update"])
+def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
+    finished: tuple[Store, str], tmp_path: Path, missing: str
+) -> None:
+    """As after a kill while an update and the next rollout were under way: one may be stored without the other."""
+    original, run = finished
+    shutil.copytree(original.url, tmp_path, dirs_exist_ok=True)
+    records = original.runs.iterations(run)
+    lost = {"turns": records[1]["rollout"], "update": records[0]["update"]}[missing]
+    for iteration in (1, 2, 3):
+        (tmp_path / "runs" / run / "iterations" / f"{iteration:05d}.json").unlink()
+    for kind, key in lost.items():
+        (tmp_path / kind / key / "manifest.json").unlink()
+    store, again = train(tmp_path)
+    assert again == run
+    assert digests(store, run) == digests(original, run)
+
+
+def test_an_update_that_fails_stops_the_rollout_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends with the update's error, without waiting for the other: here a rollout that would never end."""
+    from ragen.rollout import worker_pool
+    from tasks import update as update_stage
+
+    playing, stopped = threading.Event(), threading.Event()
+    play = worker_pool._Worker.play
+
+    def hang(worker, job, episodes):
+        if not playing.is_set() and "update" in failing:
+            worker._process.send_signal(signal.SIGSTOP)
+            playing.set()
+        try:
+            return play(worker, job, episodes)
+        except worker_pool.WorkerLostError:
+            stopped.set()
+            raise
+
+    failing: list[str] = []
+
+    def fail(*_: object) -> None:
+        failing.append("update")
+        assert playing.wait(60)
+        raise EngineError("the update failed")
+
+    monkeypatch.setattr(worker_pool._Worker, "play", hang)
+    monkeypatch.setattr(update_stage, "_train", fail)
+    with pytest.raises(EngineError, match="the update failed"):
+        train(tmp_path)
+    assert stopped.wait(30)

@@ -1,0 +1,252 @@
+"""Engine 'vllm' and engine 'openai' with a real vLLM on the CPU, in the environment that `make vllm` makes.
+
+Most of it runs in that environment's interpreter, which is where the engine lives; skipped where there is none.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ragen.config.agent import AgentConfig
+from ragen.config.policy import TinyPolicy
+from ragen.config.rollout import RolloutConfig, SamplingConfig
+from ragen.envs.frozen_lake import FrozenLakeSettings
+from ragen.errors import EngineError, MissingPackageError
+from ragen.policy.load import load_policy
+from ragen.policy.tiny import make_model
+from ragen.policy.tokenizer import make_tokenizer
+from ragen.rollout.engine_spec import EngineSpec
+from ragen.rollout.job import RolloutJob
+from ragen.rollout.local_player import LocalPlayer
+from ragen.rollout.openai_engine import OpenAIEngine
+from ragen.rollout.shards import make_episodes, play_shards
+from ragen.rollout.torch_engine import TorchEngine
+from ragen.rollout.usage import take_usage
+from ragen.rollout.vllm_python import vllm_python
+from ragen.rollout.worker_pool import WorkerPool
+from schemas.validate import validate
+
+pytestmark = [pytest.mark.vllm, pytest.mark.integration]
+
+SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(4)], group_size=4, shard_groups=2)
+AGENT = AgentConfig(prompt="state", max_turns=5, max_actions=10, max_actions_per_turn=2)
+ROLLOUT = RolloutConfig(engine="vllm", max_context_tokens=512, max_response_tokens=12)
+
+
+@pytest.fixture(scope="module")
+def python():
+    try:
+        return vllm_python()
+    except MissingPackageError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two policies of one architecture with tied embeddings, as two checkpoints of a run have them."""
+    import torch
+
+    folders, tokenizer = [], make_tokenizer()
+    for number in range(2):
+        folder = str(tmp_path_factory.mktemp(f"policy{number}"))
+        model = make_model(TinyPolicy(num_layers=2), tokenizer)
+        generator = torch.Generator().manual_seed(number)
+        for weight in model.parameters():
+            weight.data += 0.05 * torch.randn(weight.shape, generator=generator)
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        folders.append(folder)
+    return folders
+
+
+@pytest.fixture(scope="module")
+def job(folders):
+    return RolloutJob(folders[0], "key", FrozenLakeSettings(), AGENT, ROLLOUT.sampling, ROLLOUT.max_context_tokens)
+
+
+@pytest.fixture(scope="module")
+def pool(python):
+    return WorkerPool(EngineSpec.of(ROLLOUT), 1, python)
+
+
+@pytest.fixture(scope="module")
+def facts(python, folders, tmp_path_factory):
+    """What `vllm_facts.py` found in vLLM's own environment."""
+    program = str(Path(__file__).parent / "vllm_facts.py")
+    result = tmp_path_factory.mktemp("facts") / "facts.json"
+    done = subprocess.run([python, program, *folders, str(result)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(result.read_text())
+
+
+def worst_gap(turns, folder, temperature=1.0):
+    """Largest difference between the stored log-probs and those of transformers, nats a token."""
+    import torch
+
+    model, _ = load_policy(folder)
+    context, worst = [], 0.0
+    for row in turns.to_pylist():
+        context = row["prompt_ids"] if row["is_context_start"] else context + row["prompt_ids"]
+        if not row["response_ids"]:
+            continue
+        start, context = len(context), context + row["response_ids"]
+        with torch.inference_mode():
+            logprobs = (model(input_ids=torch.tensor([context])).logits[0] / temperature).log_softmax(-1)
+        theirs = logprobs[start - 1 : -1].gather(-1, torch.tensor(row["response_ids"])[:, None])[:, 0]
+        worst = max(worst, (theirs - torch.tensor(row["behaviour_logprobs"])).abs().max().item())
+    return worst
+
+
+def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
+    turns, usage = take_usage(play_shards(pool, job, SHARDS))
+    validate(turns, "turns")
+    here = play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
+    firsts = [t.filter(t.column("turn").to_numpy() == 0) for t in (turns, here)]
+    for column in ("trajectory_id", "env_seed", "initial_state_digest", "prompt_ids"):
+        assert firsts[0][column].to_pylist() == firsts[1][column].to_pylist()
+    ids = turns["trajectory_id"].to_pylist()
+    assert list(dict.fromkeys(ids)) == [episode.trajectory_id for shard in SHARDS for episode in shard]
+    assert worst_gap(turns, folders[0]) < 1e-4
+    assert usage["response_tokens"] == sum(map(len, turns["response_ids"].to_pylist()))
+    assert usage["cached_prompt_tokens"] > 0
+
+
+def test_next_checkpoint_is_played_without_a_new_process(job, pool, folders):
+    before = {worker.pid for worker in workers()}
+    turns, _ = take_usage(play_shards(pool, replace(job, folder=folders[1], checkpoint_key="k1"), SHARDS))
+    assert worst_gap(turns, folders[1]) < 1e-4
+    assert worst_gap(turns, folders[0]) > 0.01
+    assert {worker.pid for worker in workers()} == before
+
+
+def workers():
+    return [child for child in psutil.Process().children() if "ragen.rollout.worker" in child.cmdline()]
+
+
+def test_worker_that_died_is_replaced(job, pool):
+    play_shards(pool, job, SHARDS)
+    (victim,) = workers()
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.wait(10)
+    turns, _ = take_usage(play_shards(pool, job, SHARDS))
+    validate(turns, "turns")
+    assert len(workers()) == 1
+
+
+def test_missing_interpreter_is_said(monkeypatch):
+    monkeypatch.setenv("RAGEN_VLLM_PYTHON", "/nowhere/python")
+    with pytest.raises(MissingPackageError, match=r"no '/nowhere/python' \(RAGEN_VLLM_PYTHON\).*make vllm"):
+        vllm_python()
+
+
+def test_interpreter_without_vllm_is_said(job, monkeypatch):
+    with pytest.raises(EngineError, match="engine 'vllm' needs vLLM, which this environment does not have"):
+        play_shards(WorkerPool(EngineSpec.of(ROLLOUT), 1), job, SHARDS)
+
+
+@pytest.mark.parametrize("name", ["temperature 1", "temperature 0.7", "temperature 0", "top_p 0.6"])
+def test_logprobs_are_of_the_distribution_that_was_drawn_from(facts, name):
+    assert facts["gaps"][name] < 1e-4
+
+
+def test_update_reaches_the_tied_output_layer(facts):
+    assert facts["probe_gap"] < 1e-4
+    assert facts["probe_gap_after_update"] < 1e-4
+
+
+def test_update_without_the_output_layer_stops_the_run(facts):
+    assert "differ from the checkpoint's own by up to" in facts["untied"]
+    assert facts["gap_after_repair"] < 1e-4
+
+
+def test_damaged_weights_stop_the_run(facts):
+    assert "differ from the checkpoint's own by up to" in facts["damaged"]
+
+
+def test_long_prompts_with_seeds_do_not_crash(facts):
+    assert facts["num_long_prompts_answered"] == 12
+
+
+def test_seeds_decide_the_tokens(facts):
+    assert facts["same_seeds_same_tokens"]
+    assert facts["other_seeds_other_tokens"]
+
+
+def test_no_episode_waits_for_the_slowest(facts):
+    """Second turns were asked for before all first turns had ended."""
+    first_ends = [step for step, turn, what in facts["trace"] if what == "end" and turn == 0]
+    second_begins = [step for step, turn, what in facts["trace"] if what == "begin" and turn == 1]
+    assert min(second_begins) < max(first_ends)
+
+
+def test_policy_that_vllm_cannot_hold_is_an_error_of_ours(facts):
+    assert "vLLM" in facts["unsupported"]
+    assert facts["gap_after_unsupported"] < 1e-4
+
+
+def test_adapter_is_served_and_exchanged(facts):
+    assert facts["adapter"]["effect"] > 0.05
+    assert facts["adapter"]["merged_gap"] < 1e-4
+    assert facts["adapter"]["served_gaps"][0] < 1e-4
+    assert facts["adapter"]["served_gaps"][1] < 1e-4
+
+
+def test_openai_engine_with_vllms_own_server(python, folders, tmp_path, monkeypatch):
+    """Greedy play through HTTP says what greedy play here says; text and ids agree."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", folders[0], "--served-model-name", "tiny"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--max-model-len", "512"]
+    command += ["--enforce-eager", "--generation-config", "vllm", "--block-size", "32"]
+    command += ["--kv-cache-memory-bytes", str(2**28)]
+    environment = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "OMP_NUM_THREADS": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
+    log = tmp_path / "server.log"
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **environment})
+    try:
+        wait_for(f"http://127.0.0.1:{port}/health", server, log)
+        sampling = SamplingConfig(temperature=0.0, max_response_tokens=12)
+        job = RolloutJob(folders[0], "key", FrozenLakeSettings(), AGENT, sampling, 512)
+        here = play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
+        for protocol in ("vllm", "completions", "chat"):
+            options = {"base_url": f"http://127.0.0.1:{port}/v1", "model": "tiny", "protocol": protocol}
+            there, usage = take_usage(play_shards(LocalPlayer(OpenAIEngine(**options)), job, SHARDS))
+            assert usage["requests"] == there.num_rows
+            assert there["trajectory_id"].to_pylist()[0] == "g0-0"
+            if protocol == "vllm":
+                assert there["response_ids"].to_pylist() == here["response_ids"].to_pylist()
+                assert there["state_digest"].to_pylist() == here["state_digest"].to_pylist()
+                assert usage["response_tokens"] == sum(map(len, there["response_ids"].to_pylist()))
+        with pytest.raises(EngineError, match=r"has no model 'tini' .* it has tiny"):
+            OpenAIEngine(base_url=f"http://127.0.0.1:{port}/v1", model="tini").load(folders[0], "key")
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def wait_for(url, process, log):
+    deadline = time.monotonic() + 180
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        except OSError:
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(0.3)
