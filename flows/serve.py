@@ -1,7 +1,8 @@
 """The deployments, served by one long-lived process: `python -m flows.serve [READY_FILE]`.
 
 Each preset is a deployment of the flow `starpo`; the warm starts of those with a tiny policy are deployments of
-`warm-start`; `replay/updates` replays a run; each grid is a deployment of `ablation`, and `ablation/custom` takes any.
+`warm-start`; `replay/updates` replays a run; each grid is a deployment of `ablation`, and `ablation/custom` takes any;
+each sweep is a deployment of `eval-sweep` with a schedule that is to be resumed, and `eval-sweep/custom` takes any.
 Every run is started in a process of its own.
 """
 
@@ -12,12 +13,15 @@ from pathlib import Path
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.runner import Runner
+from prefect.schedules import Cron
 
 from flows.ablation import ablation
 from flows.audit import audit
-from flows.presets import grids, names, preset
+from flows.eval_sweep import eval_sweep
+from flows.presets import grids, names, preset, sweeps
 from flows.replay import replay
 from flows.starpo import starpo
+from flows.store_credentials import load_credentials
 from flows.warm_start import warm_start
 
 
@@ -56,6 +60,24 @@ def deployments() -> list[RunnerDeployment]:
                 name=name, parameters=parameters, tags=["ablation"], entrypoint_type=EntrypointType.MODULE_PATH
             )
         )
+    for name in sweeps.names():
+        made.append(
+            eval_sweep.to_deployment(  # type: ignore[arg-type]
+                name=name,
+                parameters={"sweep": sweeps.sweep(name).model_dump(mode="json")},
+                schedule=Cron("37 * * * *", active=False),  # it would take cores from the runs of a single machine
+                tags=["eval-sweep"],
+                concurrency_limit=ConcurrencyLimitConfig(
+                    limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW
+                ),
+                entrypoint_type=EntrypointType.MODULE_PATH,
+            )
+        )
+    made.append(
+        eval_sweep.to_deployment(  # type: ignore[arg-type]
+            name="custom", tags=["eval-sweep"], entrypoint_type=EntrypointType.MODULE_PATH
+        )
+    )
     made.append(
         audit.to_deployment(  # type: ignore[arg-type]
             name="hourly",
@@ -75,6 +97,7 @@ def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
         ready_file: Touched when the deployments can be run.
         limit: Flow runs at a time.
     """
+    load_credentials()  # runs inherit them
     runner = Runner(name="starpo", limit=limit, pause_on_shutdown=False)
     for deployment in deployments():
         runner.add_deployment(deployment)

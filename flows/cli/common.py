@@ -27,9 +27,11 @@ RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` 
 
 def open_store(url: str | None) -> "Store":
     """The store of this address, or the configured one."""
+    from flows.store_credentials import load_credentials
     from ragen.config.runtime import Runtime
     from ragen.store import Store
 
+    load_credentials()
     return Store(url or Runtime().store)
 
 

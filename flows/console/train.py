@@ -11,6 +11,7 @@ from rich.console import Console
 from flows import server
 from flows.console.follow import Outcome, follow_run
 from flows.console.listing import evaluation_curve, success_line
+from flows.memory_check import check_memory
 from flows.presets import names, preset
 from flows.record import default_run_name
 from ragen.config.runtime import Runtime
@@ -32,6 +33,8 @@ def train_preset(
         raise ConfigError(f"no preset '{name}'; presets: {', '.join(names())}")
     short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
+    if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
+        check_memory(config)
     runtime, console = Runtime(), Console()
     opened, run_name = Store(store or runtime.store), run or default_run_name(name, config)
     if run is not None:  # a name of the user's own must not belong to a run with other settings

@@ -82,6 +82,47 @@ def cluster_bootstrap_interval(
     return float(low), float(high)
 
 
+def success_interval(
+    num_successes: Sequence[int] | np.ndarray,
+    num_trials: Sequence[int] | np.ndarray,
+    seed: int,
+    confidence: float = 0.95,
+) -> Interval:
+    """Interval of a success rate over prompts: Wilson's where every prompt has one episode, else from resampling them.
+
+    Args:
+        num_successes: Of each prompt. [prompts]
+        num_trials: Episodes of each prompt, at least 1. [prompts] No prompt: the interval is (0, 1).
+        seed: Of the resampling.
+        confidence: Between 0 and 1.
+
+    Raises:
+        ValueError: As `cluster_bootstrap_interval`.
+    """
+    trials = np.asarray(num_trials)
+    if trials.size and trials.max() == 1:
+        return wilson_interval(int(np.sum(num_successes)), len(trials), confidence)
+    return cluster_bootstrap_interval(num_successes, num_trials, seed, confidence)
+
+
+def mean_interval(shares: Sequence[float], intervals: Sequence[Interval]) -> Interval:
+    """Interval of the mean of independent shares from their own intervals (Zou and Donner 2008, MOVER).
+
+        low  = mean - sqrt(sum_e (p_e - low_e)^2) / E
+        high = mean + sqrt(sum_e (high_e - p_e)^2) / E
+
+    with E shares p_e. Unlike a normal interval it is as lopsided as they are, and it has a width at shares of 0 and 1.
+
+    Args:
+        shares: At least one. [E]
+        intervals: Of each share, of one confidence, which is that of the result. [E]
+    """
+    mean = math.fsum(shares) / len(shares)
+    below = math.hypot(*(share - low for share, (low, _) in zip(shares, intervals, strict=True)))
+    above = math.hypot(*(high - share for share, (_, high) in zip(shares, intervals, strict=True)))
+    return max(0.0, mean - below / len(shares)), min(1.0, mean + above / len(shares))
+
+
 def pass_at_k(num_trials: Sequence[int] | np.ndarray, num_successes: Sequence[int] | np.ndarray, k: int) -> float:
     """The probability that at least one of k episodes of a prompt succeeds, unbiased (Chen et al. 2021, Eq. 1).
 

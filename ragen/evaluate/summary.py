@@ -3,7 +3,7 @@
 import polars as pl
 import pyarrow as pa
 
-from ragen.evaluate.intervals import cluster_bootstrap_interval, pass_at_k, wilson_interval
+from ragen.evaluate.intervals import pass_at_k, success_interval
 from ragen.seeding import derive_seed
 from schemas.datasets import ERROR_STATUSES
 
@@ -39,10 +39,7 @@ def _cell_metrics(cell: str, episodes: pl.DataFrame) -> dict[str, float]:
         return counts
     prompts = valid.group_by("env_seed", maintain_order=True).agg(trials=pl.len(), successes=pl.col("success").sum())
     successes, trials = prompts["successes"].to_numpy(), prompts["trials"].to_numpy()
-    if trials.max() == 1:
-        low, high = wilson_interval(int(successes.sum()), len(trials))
-    else:
-        low, high = cluster_bootstrap_interval(successes, trials, seed=derive_seed("evaluation", cell, "bootstrap"))
+    low, high = success_interval(successes, trials, seed=derive_seed("evaluation", cell, "bootstrap"))
     powers = [1 << n for n in range(int(trials.min()).bit_length())]
     num_turns = int(valid["num_turns"].sum())
     return counts | {

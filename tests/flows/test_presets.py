@@ -4,6 +4,10 @@ import pytest
 
 from flows.presets import FRAGMENTS, names, preset
 from ragen.errors import ConfigError
+from ragen.sizing.architecture import architecture_of
+from ragen.sizing.device import GIB, Machine, device
+from ragen.sizing.estimate import estimate
+from ragen.sizing.fit import misfits
 
 
 @pytest.mark.parametrize("name", names())
@@ -40,6 +44,50 @@ def test_paper_settings() -> None:
     assert (config.agent.max_turns, config.agent.max_actions_per_turn, config.agent.max_actions) == (5, 5, 10)
     assert (config.rollout.max_response_tokens, config.reward.format_penalty) == (400, -0.1)
     assert (config.evaluation.num_prompts, config.evaluation.temperature) == (256, 0.5)
+    assert config.iterations == 200
+    assert config.policy.name_or_path == "Qwen/Qwen2.5-0.5B-Instruct"
+    assert (config.update.optimiser.learning_rate, config.update.critic.optimiser.learning_rate) == (1e-6, 1e-5)
+    assert (config.update.optimiser.beta1, config.update.optimiser.beta2) == (0.9, 0.999)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
+def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str) -> None:
+    config = preset(name)
+    share = config.filter.keep if config.filter.strategy == "top_fraction" else 1.0
+    kept = share * config.rollout.num_groups * config.rollout.group_size
+    assert kept / config.update.num_minibatches == 32
+
+
+@pytest.mark.parametrize("environment", ["sokoban", "bandit", "frozen-lake"])
+def test_the_paper_has_both_algorithms_for_every_environment(environment: str) -> None:
+    robust, vanilla = preset(f"{environment}-paper"), preset(f"{environment}-paper-starpo")
+    assert (robust.filter.strategy, robust.filter.keep, robust.update.kl_coefficient) == ("top_fraction", 0.25, 0.0)
+    assert (vanilla.filter.strategy, vanilla.update.kl_coefficient) == ("none", 0.001)
+    assert (robust.update.clip_high, vanilla.update.clip_high) == (0.28, 0.2)
+    assert robust.environment == vanilla.environment
+    assert robust.update.needs_critic
+    assert vanilla.update.needs_critic
+
+
+def test_the_3b_preset_trains_adapters_with_ten_times_the_learning_rates() -> None:
+    config, full = preset("sokoban-paper-3b-lora"), preset("sokoban-paper")
+    assert config.update.lora is not None
+    assert (config.update.lora.rank, config.update.lora.alpha, config.update.lora.targets) == (64, 64.0, None)
+    assert config.rollout.vllm.max_lora_rank == 64
+    assert config.update.optimiser.learning_rate == pytest.approx(10 * full.update.optimiser.learning_rate)
+    assert config.update.critic.optimiser.learning_rate == pytest.approx(
+        10 * full.update.critic.optimiser.learning_rate
+    )
+    assert config.environment == full.environment
+    assert config.filter == full.filter
+
+
+@pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
+def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
+    config = preset(name)
+    found = estimate(config, architecture_of(config.policy), Machine(device("a100-80gb"), 1))
+    assert misfits(found) == []
+    assert sum(found.storage.values()) < 120 * GIB
 
 
 def test_unknown_preset_lists_those_there_are() -> None:

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragen.evaluate.intervals import cluster_bootstrap_interval, pass_at_k, wilson_interval
+from ragen.evaluate.intervals import (
+    cluster_bootstrap_interval,
+    mean_interval,
+    pass_at_k,
+    success_interval,
+    wilson_interval,
+)
 
 
 def test_wilson_by_hand():
@@ -95,3 +101,29 @@ def test_pass_at_k_of_many_samples_does_not_overflow():
 def test_pass_at_k_needs_k_episodes_of_every_prompt(trials, k):
     with pytest.raises(ValueError, match="needs at least one prompt"):
         pass_at_k(trials, [0] * len(trials), k)
+
+
+def test_interval_of_a_mean_by_hand() -> None:
+    """p = 0.5 +- 0.3 and 0.7 +- 0.4: mean 0.6 +- sqrt(0.09 + 0.16) / 2 = 0.25."""
+    assert mean_interval([0.5, 0.7], [(0.2, 0.8), (0.3, 1.1)]) == pytest.approx((0.35, 0.85))
+
+
+def test_interval_of_one_share_is_its_own() -> None:
+    assert mean_interval([0.25], [(0.1, 0.5)]) == pytest.approx((0.1, 0.5))
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(20, 40)), min_size=1, max_size=6))
+def test_interval_of_a_mean_holds_it_and_is_no_wider_than_the_widest(counts: list[tuple[int, int]]) -> None:
+    shares = [successes / trials for successes, trials in counts]
+    intervals = [wilson_interval(*count) for count in counts]
+    low, high = mean_interval(shares, intervals)
+    mean = sum(shares) / len(shares)
+    assert 0 <= low <= mean + 1e-12
+    assert mean - 1e-12 <= high <= 1
+    assert high - low <= max(upper - lower for lower, upper in intervals) + 1e-12
+
+
+def test_one_episode_a_prompt_has_wilsons_interval_and_several_are_resampled() -> None:
+    assert success_interval([1, 0, 1], [1, 1, 1], seed=0) == wilson_interval(2, 3)
+    assert success_interval([2, 0, 1], [2, 2, 2], seed=0) == cluster_bootstrap_interval([2, 0, 1], [2, 2, 2], seed=0)
+    assert success_interval([], [], seed=0) == (0.0, 1.0)

@@ -1,0 +1,201 @@
+"""What `ragen plan` prints: what a run will need, part by part, and whether it fits."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from flows.console.listing import print_json
+from ragen.config.runtime import Runtime
+from ragen.config.starpo import StarPOConfig
+from ragen.sizing.architecture import Architecture, architecture_of
+from ragen.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
+from ragen.sizing.estimate import Estimate, estimate
+from ragen.sizing.fit import misfits, remedies
+from ragen.sizing.memory import Part
+from ragen.sizing.storage import checkpoint_bytes, num_kept_checkpoints
+from ragen.sizing.throughput import RESPONSE_SHARE
+
+_DEFAULT_GPU = "a100-80gb"
+
+
+def print_plan(
+    name: str,
+    config: StarPOConfig,
+    *,
+    gpu: str | None,
+    number: int | None,
+    gpu_memory: str | None,
+    response_share: float | None,
+    decoded_tokens_s: float | None,
+    trained_tokens_s: float | None,
+    as_json: bool,
+) -> None:
+    """Print what a run needs.
+
+    Args:
+        name: What its settings are called.
+        config: Its settings.
+        gpu: A device of the table. None: this machine; where it has no GPU and memory of one is given, an A100.
+        number: How many. None: as many as the run asks for, or this machine's.
+        gpu_memory: Memory of one, where it is not the table's.
+        response_share: Mean response as a share of the longest.
+        decoded_tokens_s: Tokens a second of rollouts.
+        trained_tokens_s: Tokens a second of training.
+        as_json: Print JSON.
+
+    Raises:
+        PolicyError: If the policy's sizes are not known.
+        ConfigError: If there is no such device, or an amount of memory is none.
+    """
+    architecture = architecture_of(config.policy)
+    machine, is_this = _machine(config, gpu, number, gpu_memory)
+    found = estimate(
+        config,
+        architecture,
+        machine,
+        response_share=response_share or RESPONSE_SHARE,
+        decoded_tokens_s=decoded_tokens_s,
+        trained_tokens_s=trained_tokens_s,
+    )
+    host = host_memory() if is_this else None
+    reasons = misfits(found, host)
+    helpful = [overrides for overrides, _ in remedies(config, architecture, machine, host)] if reasons else []
+    if as_json:
+        print_json(_facts(name, config, found, reasons, helpful))
+        return
+    _print_tables(name, config, found, is_this)
+    console = Console()
+    if not reasons:
+        console.print("It fits.", style="green")
+        return
+    console.print(Text(f"It does not fit: {'; '.join(reasons)}.", style="red"), soft_wrap=True)
+    for overrides in helpful:
+        flags = " ".join(f"{path}={value}" for path, value in overrides.items())
+        console.print(f"would fit with {flags}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:
+    """What to plan for, and is it this machine?"""
+    here = this_machine(Runtime().threads)
+    if gpu is None and gpu_memory is None and number is None:
+        return here, True
+    chosen = here.device if gpu is None and not here.device.is_cpu else device(gpu or _DEFAULT_GPU)
+    memory = None if gpu_memory is None else parse_bytes(gpu_memory)
+    if chosen.is_cpu:
+        cores = number or here.number
+        return Machine(device("cpu", memory or host_memory()), cores), False
+    if memory is not None:
+        chosen = replace(chosen, memory_bytes=memory)
+    return Machine(chosen, number or _asked_gpus(config)), False
+
+
+def _asked_gpus(config: StarPOConfig) -> int:
+    ranks = config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1
+    vllm = config.rollout.vllm
+    return max(ranks, vllm.num_engines * vllm.tensor_parallel_size if config.rollout.engine == "vllm" else 1)
+
+
+def _facts(
+    name: str, config: StarPOConfig, found: Estimate, reasons: list[str], helpful: list[dict[str, Any]]
+) -> dict[str, Any]:
+    architecture, memory = found.architecture, found.memory
+    return {
+        "preset": name,
+        "policy": _policy_name(config),
+        "parameters": architecture.num_parameters,
+        "trained_parameters": found.num_trained,
+        "architecture": asdict(architecture),
+        "machine": {
+            "device": found.machine.device.name,
+            "number": found.machine.number,
+            "memory_bytes": found.machine.device.memory_bytes,
+        },
+        "gpus_needed": found.num_gpus,
+        "peak_bytes": memory.peak_bytes,
+        "memory": {
+            phase: [asdict(part) for part in getattr(memory, phase)] for phase in ("always", "rollout", "update")
+        },
+        "host_memory": [asdict(part) for part in found.host],
+        "tokens_an_iteration": {
+            **asdict(found.tokens),
+            "decoded": found.tokens.decoded,
+            "trained": found.tokens.trained,
+        },
+        "seconds_an_iteration": asdict(found.seconds),
+        "iterations": config.iterations,
+        "storage_bytes": {
+            **found.storage,
+            "a_checkpoint": checkpoint_bytes(config, architecture),
+            "checkpoints_kept": num_kept_checkpoints(config),
+        },
+        "fits": not reasons,
+        "reasons": reasons,
+        "would_fit_with": helpful,
+    }
+
+
+def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: bool) -> None:
+    console, device_, memory = Console(), found.machine.device, found.memory
+    where = "this machine" if is_this else f"{found.machine.number} x {device_.name}"
+    table = Table(title=f"{name}: memory {_where(found)}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("when")
+    table.add_column("what")
+    table.add_column("GiB", justify="right", no_wrap=True)
+    table.add_column("how", overflow="fold")
+    phases = {"always": memory.always, "in a rollout": memory.rollout, "in an update": memory.update}
+    for phase, parts in {**phases, "in the host's memory": found.host}.items():
+        for part in parts:
+            _add(table, phase, part)
+    table.add_section()
+    table.add_row(
+        "", Text("peak", style="bold"), f"{memory.peak_bytes / GIB:.2f}", f"of {_gib(device_.memory_bytes)} on {where}"
+    )
+    console.print(table)
+    tokens, seconds, storage = found.tokens, found.seconds, found.storage
+    total = config.iterations * (seconds.rollout + seconds.update)
+    lines = {
+        "policy": f"{_policy_name(config)}: {_count(found.architecture)}; "
+        + ", ".join(f"{name} trains {number:,}" for name, number in found.num_trained.items()),
+        "GPUs": f"{found.num_gpus}, shared by engine and learner" if found.num_gpus else "none: all on the CPU",
+        "tokens": f"an iteration: {tokens.num_trajectories} trajectories of about {tokens.prompt:.0f} prompt and "
+        f"{tokens.response:.0f} response tokens; {tokens.trained:,.0f} trained on; longest context "
+        f"{tokens.longest_context:,}",
+        "time": f"an iteration: rollout {_seconds(seconds.rollout)}, update {_seconds(seconds.update)}; "
+        f"{config.iterations} iterations: {_seconds(total)}; evaluations, environments and storage not counted",
+        "by": f"{seconds.decoded_tokens_s:,.0f} tokens/s decoded, {seconds.trained_tokens_s:,.0f} tokens/s trained "
+        f"({seconds.assumption})",
+        "storage": f"{_gib(sum(storage.values()))}: {num_kept_checkpoints(config)} checkpoints kept, "
+        f"{_gib(checkpoint_bytes(config, found.architecture))} each; datasets {_gib(storage['datasets'])}",
+    }
+    for label, text in lines.items():
+        console.print(Text(f"{label:<8} {text}"), soft_wrap=True)
+
+
+def _add(table: Table, phase: str, part: Part) -> None:
+    table.add_row(phase, part.name, f"{part.size_bytes / GIB:.2f}", Text(part.formula))
+
+
+def _where(found: Estimate) -> str:
+    return "of the machine" if found.machine.device.is_cpu else "of one GPU"
+
+
+def _policy_name(config: StarPOConfig) -> str:
+    return config.policy.name_or_path if config.policy.type == "pretrained" else "the embedded policy"
+
+
+def _count(architecture: Architecture) -> str:
+    return f"{architecture.num_parameters:,} parameters"
+
+
+def _gib(size_bytes: float) -> str:
+    return f"{size_bytes / GIB:.2f} GiB" if size_bytes < 100 * GIB else f"{size_bytes / GIB:.0f} GiB"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,29 @@
+"""Does a run fit this machine? Asked before anything is started, of `ragen train` and of every deployment's process."""
+
+import os
+
+from ragen.config.runtime import Runtime
+from ragen.config.starpo import StarPOConfig
+from ragen.errors import PolicyError
+from ragen.sizing.architecture import architecture_of
+from ragen.sizing.device import host_memory, this_machine
+from ragen.sizing.fit import check_fits
+
+
+def check_memory(config: StarPOConfig) -> None:
+    """Refuse a run that this machine has not the memory for.
+
+    Nothing is refused where RAGEN_SHOULD_CHECK_MEMORY is false, where a Ray cluster does the work (RAY_ADDRESS), whose
+    memory is not known here, or where the policy's sizes are not known.
+
+    Raises:
+        DoesNotFitError: With what it needs, what there is, and what to change.
+    """
+    runtime = Runtime()
+    if not runtime.should_check_memory or "RAY_ADDRESS" in os.environ:
+        return
+    try:
+        architecture = architecture_of(config.policy)
+    except PolicyError:  # whatever is wrong with it, loading it says so better
+        return
+    check_fits(config, architecture, this_machine(runtime.threads), host_memory())

@@ -1,0 +1,124 @@
+"""A sweep with everything in it checked and named: its cells, their keys, and which of them are stored.
+
+sweep, store -> plan_sweep -> SweepPlan -> flows.eval_sweep, or a dry run
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from flows.audit import due_runs
+from ragen.errors import ConfigError, StoreError
+from ragen.store import Store
+from ragen.sweep.cells import SweepCell, expand
+from ragen.sweep.outcomes import read_outcome
+from ragen.sweep.result import SweepResult, summarise
+from ragen.sweep.sweep import Sweep
+from tasks.evaluate import evaluate
+from tasks.stage import Keys, planning
+
+KINDS = ("episodes", "metrics")
+"""Of a cell's artifacts."""
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell, its work named.
+
+    Attributes:
+        cell: The cell.
+        key: Of its artifacts.
+        is_stored: Has it been evaluated before, by whatever run or sweep?
+    """
+
+    cell: SweepCell
+    key: str
+    is_stored: bool
+
+    @property
+    def keys(self) -> Keys:
+        """Kind -> key, as the stage returns them."""
+        return dict.fromkeys(KINDS, self.key)
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A sweep, planned.
+
+    Attributes:
+        sweep: What was asked for.
+        cells: What that comes to now.
+        waiting: Run -> what was asked for and is not there yet.
+    """
+
+    sweep: Sweep
+    cells: list[PlannedCell]
+    waiting: dict[str, str]
+
+    @property
+    def missing(self) -> list[PlannedCell]:
+        """Those that are to be evaluated."""
+        return [planned for planned in self.cells if not planned.is_stored]
+
+    @cached_property
+    def runs(self) -> list[str]:
+        """Whose checkpoints are evaluated."""
+        return list(dict.fromkeys(planned.cell.run for planned in self.cells))
+
+    def dropped(self, store: Store) -> list[str]:
+        """Checkpoints that were not kept and that missing cells need; they are derived first."""
+        keys = dict.fromkeys(planned.cell.checkpoint for planned in self.missing)
+        return [key for key in keys if store.dropped("checkpoint", key) is not None]
+
+    def result(self, store: Store, errors: Mapping[str, str]) -> SweepResult:
+        """Read what the cells measured, and summarise it.
+
+        Args:
+            store: Where they are.
+            errors: Label of a cell -> why it failed.
+        """
+        outcomes, unread = {}, dict(errors)
+        for planned in self.cells:
+            label = planned.cell.label
+            if label not in errors:
+                try:
+                    outcomes[label] = read_outcome(store, planned.key, planned.cell.environment)
+                except StoreError as error:
+                    unread[label] = f"what it measured cannot be read: {error}"
+        cells, keys = [planned.cell for planned in self.cells], [planned.key for planned in self.cells]
+        return summarise(self.sweep, cells, keys, outcomes, unread, self.waiting)
+
+
+def plan_sweep(store: Store, sweep: Sweep) -> SweepPlan:
+    """Check a sweep, and find out which of its cells are stored. Nothing is written.
+
+    Raises:
+        ConfigError: If something is wrong with it, or there is no run to sweep over.
+        StoreError: If it names a run that is not there.
+    """
+    due = [] if sweep.runs else [run for run in due_runs(store) if store.runs.get(run).flow == "starpo"]
+    if not sweep.runs and not due:
+        raise ConfigError(f"there is no run to sweep over in {store.url}; start one, or name a run")
+    expansion = expand(sweep, store, due)
+    return SweepPlan(sweep, [_planned(store, cell) for cell in expansion.cells], expansion.waiting)
+
+
+def stage_parameters(store_url: str, cell: SweepCell) -> dict[str, object]:
+    """What the stage `evaluate` takes, for this cell."""
+    return {
+        "store_url": store_url,
+        "iteration": cell.iteration,
+        "cell": cell.environment,
+        "environment": cell.settings,
+        "agent": cell.agent,
+        "rollout": cell.rollout,
+        "evaluation": cell.evaluation,
+        "checkpoint": cell.checkpoint,
+        "seed": cell.seed,
+    }
+
+
+def _planned(store: Store, cell: SweepCell) -> PlannedCell:
+    with planning():
+        key = evaluate.fn(**stage_parameters(store.url, cell))["episodes"]
+    return PlannedCell(cell, key, all(store.was_made(kind, key) for kind in KINDS))

@@ -1,0 +1,186 @@
+"""`ragen eval-sweep` without a server: what it plans, lists, shows and refuses before any work."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.console.eval_sweep import asked_sweep, print_plan, print_result, print_sweeps
+from flows.eval_sweep_summary import leaderboard_rows, markdown
+from flows.presets import preset, sweeps
+from flows.serve import deployments
+from flows.sweep_plan import plan_sweep
+from ragen.errors import ConfigError, StoreError
+from ragen.store import Store
+from ragen.sweep.heat_map import draw_sweep
+from ragen.sweep.records import Sweeps
+from ragen.sweep.result import SweepResult
+from ragen.sweep.sweep import Sweep
+
+NOTHING = dict.fromkeys(
+    ("runs", "iterations", "environments", "temperatures", "seeds", "num_prompts", "samples_per_prompt")
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with a run of the preset `smoke` after its two iterations."""
+    store = Store(str(tmp_path / "store"))
+    store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": "0" * 32})
+    for iteration in range(2):
+        store.runs.record_stage("mine", iteration, "update", {"checkpoint": f"{iteration + 1:032x}"})
+    return store
+
+
+def ask(**given: object) -> Sweep:
+    return asked_sweep(None, None, **{**NOTHING, **given})  # type: ignore[arg-type]
+
+
+def ragen(store: Store, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "flows.cli", "eval-sweep", *arguments, "--store", store.url]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"})
+
+
+def test_a_command_line_is_a_sweep() -> None:
+    sweep = ask(runs=["a", "b"], iterations="10, 20", environments="sokoban, Bandit", temperatures="0,0.5", seeds="0,1")
+    assert (sweep.runs, sweep.iterations, sweep.environments) == (["a", "b"], [10, 20], ["sokoban", "Bandit"])
+    assert (sweep.temperatures, sweep.seeds) == ([0.0, 0.5], [0, 1])
+    assert sweep.name.startswith("sweep-")
+    assert ask(runs=["a"], iterations="every:5").iterations == "every:5"
+
+
+def test_the_same_command_continues_the_same_sweep() -> None:
+    assert ask(runs=["a"], seeds="0,1").name == ask(runs=["a"], seeds="0,1").name
+    assert ask(runs=["a"], seeds="0,1").name != ask(runs=["a"], seeds="0,2").name
+
+
+def test_what_is_given_changes_a_shipped_sweep() -> None:
+    shipped = sweeps.sweep("late-checkpoints")
+    assert asked_sweep("late-checkpoints", None, **NOTHING) == shipped  # type: ignore[arg-type]
+    changed = asked_sweep("late-checkpoints", "mine", **{**NOTHING, "runs": ["a"]})  # type: ignore[arg-type]
+    assert (changed.name, changed.runs, changed.temperatures) == ("mine", ["a"], shipped.temperatures)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"temperatures": "warm"}, "--temperatures warm: expected numbers with commas between them, such as 0,1"),
+        ({"seeds": "0;1"}, "--seeds 0;1: expected whole numbers with commas"),
+        ({"iterations": "newest"}, "expected 'last', 'all', 'every:10'"),
+        ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_read(given: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        ask(runs=["a"], **given)
+
+
+def test_an_unknown_sweep_suggests_those_that_are_near() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'late-checkpoint' is neither a sweep nor a TOML file \(did you mean 'late-"
+    ):
+        sweeps.sweep("late-checkpoint")
+
+
+def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(Path(store.url).rglob("*"))
+    print_plan(store, Sweep(name="s", runs=["mine"], iterations="all", seeds=[0, 1]), as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert (said["cells"], said["stored"], said["missing"]) == (6, 0, 6)
+    assert said["missing_cells"][0] == "mine@0 sokoban T=0.5 seed=0"
+    assert sorted(Path(store.url).rglob("*")) == before
+
+
+def test_a_dry_run_says_the_same_to_people(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(store, Sweep(name="s", runs=["mine"], iterations="all"), as_json=False)
+    assert "3 cells: 0 are stored, 3 missing" in capsys.readouterr().out
+
+
+def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
+    """The stage as the training loop calls it, and as the sweep does."""
+    from tasks.evaluate import evaluate
+    from tasks.stage import planning
+
+    config = preset("smoke")
+    with planning():
+        keys = evaluate.fn(
+            store.url, 2, "sokoban", config.environment, config.agent, config.rollout, config.evaluation, f"{2:032x}"
+        )
+    zero, one = plan_sweep(store, Sweep(name="s", runs=["mine"], seeds=[0, 1])).cells
+    assert zero.keys == keys
+    assert one.key != zero.key
+
+
+def test_without_a_run_the_newest_is_swept(store: Store, tmp_path: Path) -> None:
+    assert plan_sweep(store, Sweep(name="s")).runs == ["mine"]
+    with pytest.raises(ConfigError, match="there is no run to sweep over"):
+        plan_sweep(Store(str(tmp_path / "empty")), Sweep(name="s"))
+
+
+def test_every_sweep_is_a_deployment_with_a_schedule_and_one_takes_any() -> None:
+    made = {f"{made.flow_name}/{made.name}": made for made in deployments()}
+    assert made["eval-sweep/custom"].parameters == {}
+    for name in sweeps.names():
+        deployment = made[f"eval-sweep/{name}"]
+        assert deployment.parameters == {"sweep": sweeps.sweep(name).model_dump(mode="json")}
+        (schedule,) = deployment.schedules
+        assert schedule.schedule.cron == "37 * * * *"
+        assert deployment.concurrency_limit == 1
+
+
+@pytest.fixture
+def result(store: Store) -> SweepResult:
+    plan = plan_sweep(store, Sweep(name="s", runs=["mine"], iterations="all"))
+    return plan.result(store, {planned.cell.label: "EngineError: <b>lost|</b>\nagain" for planned in plan.cells})
+
+
+def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pytest.CaptureFixture[str]) -> None:
+    Sweeps(store.url).save(result, draw_sweep(result))
+    print_result(store, "s", as_json=True)
+    assert SweepResult.model_validate_json(capsys.readouterr().out) == result
+    print_result(store, "s", as_json=False)
+    shown = capsys.readouterr().out
+    assert "mine@0 sokoban T=0.5 seed=0" in shown
+    assert "success.svg" in shown
+    print_sweeps(store, as_json=True)
+    listed = {row["sweep"]: row["result"] for row in json.loads(capsys.readouterr().out)}
+    assert listed == {"late-checkpoints": False, "s": True}
+
+
+def test_an_unknown_result_suggests_those_that_are_near(store: Store, result: SweepResult) -> None:
+    Sweeps(store.url).save(result.model_copy(update={"name": "nightly"}), "")
+    with pytest.raises(StoreError, match=r"there is no result of a sweep 'nightli' .* \(did you mean 'nightly'\?\)"):
+        Sweeps(store.url).get("nightli")
+
+
+def test_a_damaged_result_says_what_to_do(store: Store, result: SweepResult) -> None:
+    Sweeps(store.url).save(result, "")
+    (Path(store.url) / "sweeps" / "s" / "result.json").write_text('{"name": "s"}')
+    with pytest.raises(StoreError, match=r"result.json cannot be read .* run the sweep again: its cells are stored"):
+        Sweeps(store.url).get("s")
+
+
+def test_errors_stay_in_their_cells_of_a_page(result: SweepResult) -> None:
+    page = markdown(result, "/store/sweeps/s")
+    assert "<b>" not in page
+    assert "EngineError: &lt;b>lost\\|&lt;/b> again" in page
+    assert leaderboard_rows(result)[0]["success"] == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
+        ((), 2, "name a run (`ragen runs` lists them), or a sweep with --grid"),
+        (("mine", "--dry-run", "--json"), 0, '"missing": 1'),
+    ],
+)
+def test_the_command(store: Store, arguments: tuple[str, ...], code: int, said: str) -> None:
+    answer = ragen(store, *arguments)
+    assert answer.returncode == code
+    assert said in answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr

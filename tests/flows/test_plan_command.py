@@ -1,0 +1,109 @@
+"""`ragen plan`, and `ragen train` of what does not fit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.console.plan import print_plan
+from flows.console.train import train_preset
+from flows.memory_check import check_memory
+from flows.presets import preset
+from ragen.sizing import device as devices
+from ragen.sizing.device import GIB
+from ragen.sizing.fit import DoesNotFitError
+
+NOTHING = {
+    "gpu": None, "number": None, "gpu_memory": None, "response_share": None, "decoded_tokens_s": None,
+    "trained_tokens_s": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine has one GPU of 12 GB."""
+    monkeypatch.setattr(devices, "_gpu_memories", lambda: [12.0 * GIB])
+
+
+def planned(name: str, capsys: pytest.CaptureFixture[str], overrides: dict[str, object] | None = None, **given: object):
+    print_plan(name, preset(name, overrides), **{**NOTHING, **given}, as_json=True)  # type: ignore[arg-type]
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned("sokoban-paper", capsys, gpu_memory="80GB")
+    assert found["parameters"] == 494_032_768
+    assert found["machine"] == {"device": "a100-80gb", "number": 1, "memory_bytes": 80 * GIB}
+    assert (found["gpus_needed"], found["fits"], found["reasons"]) == (1, True, [])
+    parts = {part["name"]: part["size_bytes"] for parts in found["memory"].values() for part in parts}
+    assert {"policy: weights", "policy: optimiser", "critic: weights", "activations", "logits", "vLLM"} <= set(parts)
+    assert parts["policy: weights"] == 4 * 494_032_768
+    assert found["storage_bytes"]["checkpoints_kept"] == 9
+
+
+def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan("sokoban-paper", preset("sokoban-paper"), **{**NOTHING, "gpu": "h100-80gb"}, as_json=False)  # type: ignore[arg-type]
+    said = capsys.readouterr().out
+    for part in ("memory of one GPU", "494,032,768 parameters", "h100-80gb at 35%", "9 checkpoints kept", "It fits."):
+        assert part in said
+
+
+def test_what_does_not_fit_says_what_would(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned("sokoban-paper", capsys, gpu="rtx-4090")
+    assert not found["fits"]
+    assert "rtx-4090 has 24.0 GiB" in found["reasons"][0]
+    assert found["would_fit_with"]
+
+
+def test_settings_change_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    before = planned("sokoban-paper", capsys, gpu="a100-80gb")
+    after = planned("sokoban-paper", capsys, {"update.activation_checkpointing": True}, gpu="a100-80gb")
+    assert after["peak_bytes"] < before["peak_bytes"]
+    assert after["seconds_an_iteration"]["update"] > before["seconds_an_iteration"]["update"]
+
+
+def test_without_a_device_it_is_this_machine(capsys: pytest.CaptureFixture[str], small_gpu: None) -> None:
+    found = planned("sokoban-paper", capsys)
+    assert found["machine"]["memory_bytes"] == 12 * GIB
+    assert not found["fits"]
+
+
+@pytest.mark.usefixtures("small_gpu")
+def test_training_what_does_not_fit_is_refused_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.server.start", lambda *_: pytest.fail("a server was started"))
+    with pytest.raises(DoesNotFitError, match=r"this run does not fit: it needs about .* GiB a GPU, .* has 12.0 GiB"):
+        train_preset("sokoban-paper", overrides={}, seed=None, iterations=None, store=str(tmp_path / "store"), run=None)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.usefixtures("small_gpu")
+def test_the_check_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = preset("sokoban-paper")
+    with pytest.raises(DoesNotFitError):
+        check_memory(config)
+    monkeypatch.setenv("RAGEN_SHOULD_CHECK_MEMORY", "false")
+    check_memory(config)
+
+
+@pytest.mark.usefixtures("small_gpu")
+def test_memory_of_a_cluster_is_not_judged_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    check_memory(preset("sokoban-paper"))
+
+
+@pytest.mark.usefixtures("small_gpu")
+def test_a_policy_of_unknown_sizes_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    check_memory(preset("sokoban-paper", {"policy.name_or_path": str(tmp_path)}))
+
+
+def test_an_unknown_policy_is_one_message() -> None:
+    command = [sys.executable, "-m", "flows.cli", "plan", "sokoban-paper", "--set", "policy.name_or_path=Qwen/Qwen9"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("error: policy.name_or_path = 'Qwen/Qwen9': neither a folder with a config.json")
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,143 @@
+"""The flow `eval-sweep` on a real Prefect server: cells that are shared, missing, late, dropped, and one that fails."""
+
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
+
+import flows.starpo
+from flows.eval_sweep import CellsFailedError, eval_sweep
+from flows.presets import preset
+from flows.starpo import starpo
+from flows.sweep_plan import plan_sweep
+from ragen.store import Store
+from ragen.store.location import Location
+from ragen.store.reachability import Reachability
+from ragen.sweep.records import Sweeps
+from ragen.sweep.sweep import Sweep
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+RUN = "live"
+CONFIG = preset("smoke", {"iterations": 3, "checkpoint_every": 2, "evaluation.every": 100})
+SWEEP = Sweep(name="late", runs=[RUN], iterations="all", temperatures=[0.5, 1.0], seeds=[0, 1])
+
+
+class InterruptedRunError(RuntimeError):
+    """Stands for the end of a process in the middle of a run."""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
+    """A run that was interrupted after two of three iterations, and a sweep over what it had."""
+    store = Store(str(tmp_path_factory.mktemp("store")))
+    learn = flows.starpo.learn
+
+    def interrupted(record, config, iteration, *args):
+        if iteration == 2:
+            raise InterruptedRunError
+        return learn(record, config, iteration, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flows.starpo, "learn", interrupted)
+        with pytest.raises(InterruptedRunError):
+            starpo(CONFIG, preset="smoke", store=store.url, run=RUN)
+    assert eval_sweep(SWEEP, store=store.url) == "late"
+    return store
+
+
+def stored(store: Store) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in Path(store.url).glob("episodes/*/manifest.json")}
+
+
+def test_every_cell_is_evaluated_and_training_is_not_repeated(swept: Store) -> None:
+    result = Sweeps(swept.url).get("late")
+    assert [(c.iteration, c.temperature, c.seed) for c in result.cells] == [
+        (iteration, temperature, seed) for iteration in (0, 1, 2) for temperature in (0.5, 1.0) for seed in (0, 1)
+    ]
+    assert len(stored(swept)) == len(result.cells)  # that of the run itself, at iteration 0, is one of them
+    at_start = swept.runs.iteration(RUN, 0)["evaluate:sokoban"]["episodes"]
+    assert result.cells[0].key == at_start
+    assert (Path(swept.url) / "sweeps" / "late" / "success.svg").read_text().startswith("<svg")
+    assert {standing.iteration for standing in result.leaderboard} == {0, 1, 2}
+    assert [score.num_episodes for score in result.scores] == [16] * 6  # 8 prompts with two seeds
+
+
+def test_seeds_play_the_same_prompts_with_other_chance(swept: Store) -> None:
+    cells = [cell for cell in Sweeps(swept.url).get("late").cells if (cell.iteration, cell.temperature) == (2, 1.0)]
+    one, other = (swept.read_table("episodes", cell.key) for cell in cells)
+    assert one["initial_state_digest"] == other["initial_state_digest"]
+    assert one["responses"] != other["responses"]
+
+
+def test_cells_carry_the_tag_that_limits_them(swept: Store) -> None:
+    with get_client(sync_client=True) as client:
+        runs = client.read_task_runs(task_run_filter=TaskRunFilter(tags=TaskRunFilterTags(all_=["gpu"])))
+    assert {"live@2 sokoban T=1 seed=1", "live@0 sokoban T=1 seed=0"} <= {run.name for run in runs}
+
+
+def test_late_checkpoints_are_picked_up_and_no_cell_is_played_twice(swept: Store) -> None:
+    before = stored(swept)
+    starpo(CONFIG, preset="smoke", store=swept.url, run=RUN)
+    dropped = [key for key in checkpoints(swept) if swept.dropped("checkpoint", key) is not None]
+    assert len(dropped) == 1  # checkpoint_every = 2 keeps 0, 2 and 3
+    by_the_run = stored(swept)
+    plan = plan_sweep(swept, SWEEP)
+    assert {planned.cell.iteration for planned in plan.missing} == {3}
+    eval_sweep(SWEEP, store=swept.url)
+    after = stored(swept)
+    assert {path: after[path] for path in before} == before
+    assert len(after) == len(by_the_run) + len(plan.missing)
+    assert {cell.iteration for cell in Sweeps(swept.url).get("late").cells} == {0, 1, 2, 3}
+
+
+def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None:
+    key = checkpoints(swept)[1]
+    assert swept.dropped("checkpoint", key) is not None
+    sweep = Sweep(name="derived", runs=[RUN], iterations=[1], temperatures=[0.25])
+    assert plan_sweep(swept, sweep).dropped(swept) == [key]
+    eval_sweep(sweep, store=swept.url)
+    assert not Sweeps(swept.url).get("derived").failures
+    assert not swept.has("checkpoint", key)
+    assert swept.dropped("checkpoint", key) is not None
+
+
+def test_garbage_collection_keeps_what_a_sweep_names(swept: Store) -> None:
+    cells = Sweeps(swept.url).cells("late")
+    reach = Reachability(Location(swept.url)).of("sweeps/late")
+    assert not reach.faults
+    assert {keys["episodes"] for keys in cells.values()} <= reach.keys
+    assert set(checkpoints(swept)) <= reach.keys
+
+
+def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks.evaluate
+
+    play = tasks.evaluate._play
+
+    def failing(work, *args):
+        if work.settings["iteration"] == 2:
+            raise ValueError("no such tile")
+        return play(work, *args)
+
+    sweep = Sweep(name="failing", runs=[RUN], iterations=[0, 2, 3], temperatures=[0.75])
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks.evaluate, "_play", failing)
+        with pytest.raises(CellsFailedError) as caught:
+            eval_sweep(sweep, store=swept.url)
+    assert str(caught.value).startswith(
+        "1 of 3 cells of the sweep failing failed:\n  live@2 sokoban T=0.75 seed=0: ValueError: no such tile"
+    )
+    result = Sweeps(swept.url).get("failing")
+    assert [standing.rank for standing in result.leaderboard][-1] is None
+    assert len(result.scores) == 2
+    assert len(plan_sweep(swept, sweep).missing) == 1
+    eval_sweep(sweep, store=swept.url, concurrency=2)
+    assert not Sweeps(swept.url).get("failing").failures
+
+
+def checkpoints(store: Store) -> list[str]:
+    from ragen.checkpoints.survey import checkpoint_keys
+
+    return list(checkpoint_keys(store.runs.iterations(RUN)).values())

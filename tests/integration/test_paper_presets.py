@@ -1,0 +1,76 @@
+"""One iteration of every preset with the paper's settings, played and trained by a stand-in.
+
+The stand-in is a tiny random Qwen2 that speaks Qwen2.5's own chat template. Settings are the preset's but for sizes,
+and for the engine and learner, which are those of one process.
+"""
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from flows.presets import names, preset
+from flows.starpo import starpo
+from ragen.config.policy import TinyPolicy
+from ragen.policy.load import save_policy
+from ragen.policy.tiny import make_model
+from ragen.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+TEMPLATE = Path(__file__).parents[1] / "ragen" / "agent" / "templates" / "qwen2.5.jinja"
+SMALLER = {
+    "iterations": 1,
+    "rollout.engine": "torch",
+    "rollout.num_groups": 4,
+    "rollout.group_size": 2,
+    "rollout.shard_groups": 4,
+    "rollout.max_response_tokens": 8,
+    "rollout.max_context_tokens": 8192,
+    "agent.max_turns": 1,
+    "update.learner": "torch",
+    "update.dtype": "float32",
+    "filter.should_drop_zero_variance": False,  # random weights never answer, so no group has any
+    "evaluation.num_prompts": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the stand-in: one token a byte, and the two special tokens of the template."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bytewise = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
+    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    bytewise.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bytewise,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=["<|im_start|>"],
+    )
+    tokenizer.chat_template = TEMPLATE.read_text()
+    sizes = TinyPolicy(
+        hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=16, max_positions=8192
+    )
+    folder = tmp_path_factory.mktemp("stand-in")
+    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
+def test_one_iteration_of_a_paper_preset(name: str, stand_in: str, tmp_path: Path) -> None:
+    config = preset(name, {**SMALLER, "policy.name_or_path": stand_in, "policy.dtype": "float32"})
+    if config.update.lora is not None:
+        pytest.importorskip("peft", reason="LoRA needs the package peft")
+    run = starpo(config, preset=name, store=str(tmp_path))
+    store = Store(str(tmp_path))
+    stages = store.runs.iterations(run)
+    assert {"warm_start", "rollout", "reward", "variance_filter", "update"} <= set(stages[0])
+    assert {f"evaluate:{panel}" for panel in config.evaluation.variants} <= set(stages[1])
+    turns = store.read_table("turns", stages[0]["rollout"]["turns"])
+    assert turns.num_rows == 8
+    samples = store.read_table("samples", stages[0]["update"]["samples"])
+    kept = 2 if config.filter.strategy == "top_fraction" else 8
+    assert samples.num_rows == kept
+    assert store.runs.state(run).status == "completed"
