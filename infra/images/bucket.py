@@ -1,0 +1,85 @@
+"""The bucket of a store on S3: made, or put to the test that the store depends on.
+
+    python bucket.py create s3://BUCKET/PREFIX     have the bucket; nothing happens where there is one, or to a folder
+    python bucket.py check s3://BUCKET/PREFIX      eight clients write one object if there is none: exactly one may win
+
+An artifact is committed by such a write (`If-None-Match: *`). A server that lets two win would let two runs disagree
+about what they both read, without an error.
+"""
+
+import sys
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+from urllib.parse import urlsplit
+
+NUM_CLIENTS = 8
+NUM_ROUNDS = 5
+
+
+def create(client: Any, bucket: str) -> str:
+    """Make the bucket unless it is there."""
+    try:
+        client.head_bucket(Bucket=bucket)
+    except client.exceptions.ClientError as error:
+        if _status(error) != 404:
+            raise
+        client.create_bucket(Bucket=bucket)
+        return f"bucket {bucket} made"
+    return f"bucket {bucket} is there"
+
+
+def check(client: Any, bucket: str, prefix: str) -> str:
+    """Let clients race for new objects.
+
+    Raises:
+        SystemExit: If a race has not exactly one winner, or its object is not the winner's.
+    """
+    for _ in range(NUM_ROUNDS):
+        key, line = f"{prefix}/check-{uuid.uuid4().hex}".lstrip("/"), Barrier(NUM_CLIENTS)
+
+        def write(name: int, key: str = key, line: Barrier = line) -> bool:
+            line.wait()
+            try:
+                client.put_object(Bucket=bucket, Key=key, Body=str(name).encode(), IfNoneMatch="*")
+            except client.exceptions.ClientError as error:
+                if _status(error) not in (409, 412):
+                    raise
+                return False
+            return True
+
+        with ThreadPoolExecutor(NUM_CLIENTS) as clients:
+            winners = [name for name, won in enumerate(clients.map(write, range(NUM_CLIENTS))) if won]
+        found = client.get_object(Bucket=bucket, Key=key)["Body"].read().decode()
+        client.delete_object(Bucket=bucket, Key=key)
+        if len(winners) != 1 or found != str(winners[0]):
+            sys.exit(
+                f"error: {NUM_CLIENTS} clients wrote {key} with If-None-Match: *, {len(winners)} were told that they "
+                f"had; exactly one was expected. This server cannot hold a store that more than one process writes"
+            )
+    return f"bucket {bucket}: one winner of {NUM_CLIENTS} conditional puts, {NUM_ROUNDS} times"
+
+
+def _status(error: Any) -> int:
+    return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+
+
+def main(verb: str, address: str) -> str:
+    """Do it, with the endpoint and the credentials of the standard AWS chain."""
+    place = urlsplit(address)
+    if place.scheme not in ("s3", "s3a"):
+        return f"{address} is no bucket: nothing to do"
+    from botocore.config import Config
+    from botocore.session import get_session
+
+    client = get_session().create_client("s3", config=Config(max_pool_connections=NUM_CLIENTS))
+    if verb == "create":
+        return create(client, place.netloc)
+    return check(client, place.netloc, place.path.strip("/"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in ("create", "check"):
+        sys.exit(__doc__)
+    print(main(*sys.argv[1:]))

@@ -1,0 +1,41 @@
+"""Wait until so many nodes of the Ray cluster of RAY_ADDRESS are alive: `python wait_for_ray.py NODES [SECONDS]`."""
+
+import os
+import subprocess
+import sys
+import time
+
+_COUNT = """
+import ray
+ray.init(logging_level="ERROR")
+print(sum(node["Alive"] for node in ray.nodes()))
+"""
+
+
+def num_alive() -> int:
+    """Nodes that are alive; none while the head does not answer. A process of its own: Ray itself would not give up."""
+    try:
+        done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, timeout=60)
+        return int(done.stdout.split()[-1])
+    except (subprocess.TimeoutExpired, ValueError, IndexError):
+        return 0
+
+
+def wait(num_nodes: int, patience_s: float) -> None:
+    """Return when they are there.
+
+    Raises:
+        SystemExit: If they are not in time.
+    """
+    deadline = time.monotonic() + patience_s
+    while (found := num_alive()) < num_nodes:
+        if time.monotonic() > deadline:
+            sys.exit(
+                f"error: {found} of {num_nodes} nodes joined the Ray cluster at {os.environ.get('RAY_ADDRESS')} in "
+                f"{patience_s:g} s. Do they reach that address, and each other? (STARPO_HEAD_IP names another one)"
+            )
+        time.sleep(2)
+
+
+if __name__ == "__main__":
+    wait(int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 300)

@@ -1,0 +1,85 @@
+"""What the files of infra/ are held against: the project's own names."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+_ROOT = Path(__file__).parents[2]
+_VARIABLE = re.compile(r"\bRAGEN_[A-Z_]+[A-Z]\b")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return _ROOT
+
+
+@pytest.fixture(scope="session")
+def documents() -> Callable[[str], list[Any]]:
+    """All documents of a YAML file of infra/, by its path there."""
+    return lambda path: list(yaml.safe_load_all((_ROOT / "infra" / path).read_text()))
+
+
+@pytest.fixture(scope="session")
+def version(root: Path) -> str:
+    """The project's."""
+    import tomllib
+
+    return str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
+
+
+@pytest.fixture(scope="session")
+def roles(root: Path) -> set[str]:
+    """What `infra/images/start` can be asked for."""
+    branches = re.findall(r"^(\S[\w |-]*)\)$", (root / "infra/images/start").read_text(), re.MULTILINE)
+    return {role for branch in branches for role in branch.split(" | ")}
+
+
+@pytest.fixture(scope="session")
+def variables() -> set[str]:
+    """Every RAGEN_ variable that the project reads."""
+    from flows.store_credentials import VARIABLE
+    from ragen.config.ray_runtime import RayRuntime
+    from ragen.config.runtime import Runtime
+
+    return {
+        VARIABLE,
+        *(f"RAGEN_{name.upper()}" for name in Runtime.model_fields),
+        *(f"RAGEN_RAY_{name.upper()}" for name in RayRuntime.model_fields),
+    }
+
+
+@pytest.fixture(scope="session")
+def named_variables() -> Callable[[str], set[str]]:
+    """The RAGEN_ variables that a text names."""
+    return lambda text: set(_VARIABLE.findall(text))
+
+
+@pytest.fixture
+def stubs(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
+    """Stand-ins for programs, and where they write down how they were called: `bin, log = stubs(ray="exit 0")`."""
+
+    def make(**programs: str) -> tuple[Path, Path]:
+        folder, log = tmp_path / "bin", tmp_path / "calls"
+        folder.mkdir()
+        log.touch()
+        for name, body in programs.items():
+            program = folder / name
+            program.write_text(f'#!/usr/bin/env bash\necho "{name} $*" >>{log}\n{body}\n')
+            program.chmod(0o755)
+        return folder, log
+
+    return make
+
+
+@pytest.fixture
+def bare() -> dict[str, str]:
+    """An environment without the settings of whoever runs the tests."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("RAGEN_", "RAY_", "PREFECT_", "AWS_"))
+    }

@@ -1,0 +1,81 @@
+"""`infra/images/bucket.py`: a bucket is made once, and a server that breaks its promise is found out."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+ACCOUNT = {"AWS_ACCESS_KEY_ID": "of-tests", "AWS_SECRET_ACCESS_KEY": "of-tests", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """moto's server, on a thread of this process."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+    server.stop()
+
+
+def _bucket(root: Path, endpoint: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, root / "infra/images/bucket.py", *arguments],
+        env={**os.environ, **ACCOUNT, "AWS_ENDPOINT_URL": endpoint},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_it_is_made_once_and_keeps_its_promise(root: Path, endpoint: str) -> None:
+    assert _bucket(root, endpoint, "create", "s3://starpo/store").stdout == "bucket starpo made\n"
+    assert _bucket(root, endpoint, "create", "s3://starpo/store").stdout == "bucket starpo is there\n"
+    checked = _bucket(root, endpoint, "check", "s3://starpo/store")
+    assert checked.stdout == "bucket starpo: one winner of 8 conditional puts, 5 times\n", checked.stderr
+
+
+def test_a_folder_needs_no_bucket(root: Path) -> None:
+    assert "nothing to do" in _bucket(root, "http://127.0.0.1:1", "create", "/a/folder").stdout
+
+
+def test_a_server_that_ignores_the_condition_is_found_out(root: Path) -> None:
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("bucket", root / "infra/images/bucket.py")
+    assert spec is not None
+    assert spec.loader is not None
+    bucket = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bucket)
+
+    class Careless:
+        """Lets everyone win."""
+
+        class exceptions:  # noqa: N801
+            class ClientError(Exception):
+                pass
+
+        def __init__(self) -> None:
+            self.lock, self.body = threading.Lock(), b""
+
+        def put_object(self, Body: bytes, **_: str) -> None:
+            with self.lock:
+                self.body = Body
+
+        def get_object(self, **_: str) -> dict[str, object]:
+            import io
+
+            return {"Body": io.BytesIO(self.body)}
+
+        def delete_object(self, **_: str) -> None:
+            pass
+
+    with pytest.raises(SystemExit, match="8 were told that they had; exactly one was expected"):
+        bucket.check(Careless(), "starpo", "store")

@@ -1,0 +1,88 @@
+"""The images: sound Dockerfiles, of versions that belong together, with what their scripts need and nothing else."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILES = sorted((ROOT / "infra/images").glob("*.Dockerfile"))
+NAMES = [path.name for path in DOCKERFILES]
+
+
+def _hadolint() -> str:
+    found = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if found is None:
+        pytest.skip("hadolint is not installed: pip install 'starpo[test]'")
+    return found
+
+
+def test_there_is_one_for_cpus_and_one_for_gpus() -> None:
+    assert NAMES == ["cpu.Dockerfile", "gpu.Dockerfile"]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
+def test_hadolint_finds_nothing(path: Path) -> None:
+    done = subprocess.run([_hadolint(), "--no-color", path], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_hadolint_finds_faults() -> None:
+    done = subprocess.run([_hadolint(), "-"], input="FROM debian:latest\nRUN cd /x\n", capture_output=True, text=True)
+    assert "DL3007" in done.stdout
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
+def test_torch_comes_first_at_the_tested_version(path: Path) -> None:
+    text = path.read_text()
+    pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert re.findall(r"^ARG TORCH=(\S+)$", text, re.MULTILINE) == [pinned["torch"]]
+    installs = re.findall(r"pip install .*", text)
+    assert '"torch==${TORCH}"' in installs[0]
+    assert "torch" not in installs[1]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
+def test_extras_and_copied_files_exist(path: Path) -> None:
+    text = path.read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r'"\.\[([\w,]+)\]"', text)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    for sources in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE):
+        assert all((ROOT / source).exists() for source in sources.split())
+    assert f"-t starpo:{project['version']}-{path.stem}" in text
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
+def test_it_runs_as_a_numbered_user_and_says_whether_it_is_well(path: Path) -> None:
+    text = path.read_text()
+    (uid,) = re.findall(r"useradd --uid (\d+)", text)
+    assert re.findall(r"^USER (\S+)$", text, re.MULTILINE) == [uid]  # Kubernetes cannot tell that a name is not root's
+    assert re.search(r'^HEALTHCHECK .* CMD \["/app/infra/images/start", "health"\]$', text, re.MULTILINE)
+    assert 'ENTRYPOINT ["tini", "--", "/app/infra/images/start"]' in text
+
+
+def test_vllm_is_where_the_pipeline_looks_for_it() -> None:
+    text = (ROOT / "infra/images/gpu.Dockerfile").read_text()
+    tested = re.findall(r"vllm==([\d.]+)", (ROOT / "infra/vllm/make-env").read_text())[0]
+    assert f"ARG VLLM=vllm=={tested}" in text
+    assert "infra/vllm/make-env .venv-vllm" in text
+    assert '".venv-vllm"' in (ROOT / "ragen/rollout/vllm_python.py").read_text()
+
+
+def test_the_context_holds_what_runs_and_nothing_else() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines[0] == "*"
+    let_in = {line[1:] for line in lines if line.startswith("!")}
+    find = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    packages = {name.rstrip("*") for name in find["include"]}
+    assert packages <= let_in
+    assert let_in <= packages | {
+        "infra", "pyproject.toml", "constraints.txt", "prefect.toml", "prefect.yaml", "README.md", "LICENSE"
+    }  # fmt: skip
+    assert all((ROOT / name).exists() for name in let_in)
+    assert "**/.env" in lines[max(i for i, line in enumerate(lines) if line.startswith("!")) :]

@@ -1,0 +1,215 @@
+"""`infra/images/start` and `infra/slurm/train.sbatch` with stand-ins for the programs that they call."""
+
+import http.server
+import importlib.util
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Stubs = Callable[..., tuple[Path, Path]]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Something that answers every GET with 200; what ends with /ill with 503."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(503 if self.path.endswith("/ill") else 200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., list[str]]:
+    """Run a role; returns how programs were called."""
+    programs, log = stubs(prefect="", ray="", ragen="")
+    (programs / "python").symlink_to(sys.executable)
+
+    def run(*arguments: str, code: int = 0, **environment: str) -> list[str]:
+        done = subprocess.run(
+            [root / "infra/images/start", *arguments],
+            env={**bare, "PATH": f"{programs}:{bare['PATH']}", "TMPDIR": str(tmp_path), **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == code, done.stderr
+        return [*log.read_text().splitlines(), *done.stderr.splitlines()]
+
+    return run
+
+
+def test_the_server_listens_in_its_container(start: Callable[..., list[str]]) -> None:
+    assert start("server") == ["prefect server start --host 0.0.0.0 --port 4200"]
+
+
+def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..., list[str]], address: str) -> None:
+    calls = start("setup", PREFECT_API_URL=f"http://{address}/api", RAGEN_STORE="/a/folder")
+    assert calls == [
+        "prefect --no-prompt work-pool create starpo --type process --overwrite",
+        "prefect --no-prompt concurrency-limit create gpu 1",
+        "prefect --no-prompt deploy --all",
+    ]
+
+
+def test_a_ray_worker_offers_its_cpus_and_the_worker_none(start: Callable[..., list[str]], address: str) -> None:
+    memory = "--object-store-memory=536870912 --disable-usage-stats"
+    assert start("ray-worker", RAY_ADDRESS=address, RAY_CPUS="3") == [
+        f"ray start --address={address} {memory} --num-cpus=3 --block"
+    ]
+
+
+def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str]], address: str) -> None:
+    calls = start(
+        "worker", RAGEN_POOL="ray", RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", FLOW_RUNS="1"
+    )
+    assert [call.split()[:2] for call in calls] == [["ray", "start"], ["prefect", "worker"]]
+    assert "--num-cpus=0 --num-gpus=0" in calls[0]
+    assert "--pool starpo --type process --limit 1" in calls[1]
+
+
+def test_without_ray_it_joins_nothing(start: Callable[..., list[str]], address: str) -> None:
+    assert len(start("worker", PREFECT_API_URL=f"http://{address}/api")) == 1
+
+
+def test_anything_else_is_a_command(start: Callable[..., list[str]]) -> None:
+    assert start("ragen", "runs") == ["ragen runs"]
+
+
+def test_what_is_missing_is_named(start: Callable[..., list[str]]) -> None:
+    assert "PREFECT_API_URL: names the Prefect server" in start("setup", code=1)[-1]
+    assert "RAY_ADDRESS: names the head" in start("ray-worker", code=1)[-1]
+
+
+def test_health_is_that_of_the_role(start: Callable[..., list[str]], tmp_path: Path) -> None:
+    start("server")
+    assert (tmp_path / "starpo-role").read_text() == "server\n"
+
+
+@pytest.mark.parametrize(("where", "code"), [("http://{}/health", 0), ("tcp://{}", 0), ("http://{}/ill", 1), ("x", 1)])
+def test_answers(root: Path, address: str, where: str, code: int) -> None:
+    done = subprocess.run([sys.executable, root / "infra/images/answers.py", where.format(address)])
+    assert done.returncode == code
+
+
+def test_options_are_those_of_prefect_and_ray(root: Path) -> None:
+    known = set(re.findall(r'"(--[a-z-]+)"', _commands_of_ray()))
+    for file in ("infra/images/start", "infra/slurm/train.sbatch"):
+        text = (root / file).read_text().replace("\\\n", " ")
+        called = " ".join(line for line in text.splitlines() if "ray start" in line or "join_ray" in line)
+        assert set(re.findall(r"(?<![\w-])--[a-z-]+", called)) <= known
+
+
+def _commands_of_ray() -> str:
+    """The source of Ray's commands: importing it would cost seconds."""
+    ray = importlib.util.find_spec("ray")
+    if ray is None or ray.origin is None:
+        pytest.skip("Ray is not installed: pip install 'starpo[ray]'")
+    return (Path(ray.origin).parent / "scripts/scripts.py").read_text()
+
+
+@pytest.fixture
+def sbatch(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., tuple[int, list[str], str]]:
+    """Run the batch script in an allocation of two nodes; returns its code, how programs were called, what it said."""
+    # every task of the step one after another; Ray goes on until it is ended, and is waited for until it is there
+    srun = r"""
+while [[ $1 == --* ]]; do shift; done
+for SLURM_PROCID in 0 1; do SLURM_PROCID=$SLURM_PROCID "$@"; done
+trap 'kill $!; exit 0' TERM
+sleep 60 &>/dev/null & wait"""
+    programs, log = stubs(
+        srun=srun,
+        ray="",
+        python=f'until [ "$(grep -c "^ray " {tmp_path}/calls)" = 2 ]; do sleep 0.05; done',
+        scontrol="printf 'localhost\nother\n'",
+        ragen=f'[ "$1" = train ] || exit 0\nenv | grep -E "^(RA|PREFECT)" >{tmp_path}/env\nexit ${{TRAIN_CODE:-0}}',
+    )
+    slurm = {
+        "SLURM_JOB_ID": "1234567",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_NODELIST": "node[1-2]",
+        "SLURM_CPUS_PER_TASK": "4",
+        "SLURM_SUBMIT_DIR": str(root),
+        "STARPO_BIN": str(programs),
+        "TMPDIR": str(tmp_path),
+    }
+
+    def run(*arguments: str, **environment: str) -> tuple[int, list[str], str]:
+        done = subprocess.run(
+            [root / "infra/slurm/train.sbatch", *arguments],
+            env={**bare, **slurm, "PATH": f"{programs}:{bare['PATH']}", **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done.returncode, log.read_text().splitlines(), done.stderr
+
+    return run
+
+
+def test_a_job_starts_ray_on_all_nodes_and_trains_on_it(
+    sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path, root: Path
+) -> None:
+    code, calls, said = sbatch("smoke", "--iterations", "3")
+    assert code == 0, said
+    head, worker = [call for call in calls if call.startswith("ray ")]
+    assert head.startswith("ray start --head --node-ip-address=127.0.0.1 --port=14567 --num-cpus=4 --num-gpus=0")
+    assert worker.startswith("ray start --address=127.0.0.1:14567 --num-cpus=4 --num-gpus=0")
+    assert "python infra/slurm/wait_for_ray.py 2" in calls
+    assert calls[-2:] == ["ragen train smoke --iterations 3", "ragen down"]
+    environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    assert environment["RAGEN_POOL"] == "ray"
+    assert environment["RAGEN_RAY_ACTORS"] == "8"
+    assert environment["RAY_ADDRESS"] == "127.0.0.1:14567"
+    assert environment["RAGEN_STORE"] == str(root / "var/store")
+    assert environment["PREFECT_API_URL"] == "http://127.0.0.1:24567/api"
+    assert len(environment["RAY_AUTH_TOKEN"]) == 48
+    assert not Path(environment["PREFECT_HOME"]).exists()
+
+
+def test_with_gpus_an_actor_has_one(sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path) -> None:
+    assert sbatch("smoke", SLURM_GPUS_ON_NODE="2", RAGEN_STORE="s3://bucket/runs")[0] == 0
+    environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    assert (environment["RAGEN_RAY_ACTORS"], environment["RAGEN_RAY_ACTOR_GPUS"]) == ("4", "1")
+    assert environment["RAGEN_STORE"] == "s3://bucket/runs"
+
+
+def test_a_run_that_fails_fails_the_job_and_leaves_nothing(
+    sbatch: Callable[..., tuple[int, list[str], str]], tmp_path: Path
+) -> None:
+    code, calls, _ = sbatch("smoke", TRAIN_CODE="1")
+    assert (code, calls[-1]) == (1, "ragen down")
+    environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+    assert not Path(environment["PREFECT_HOME"]).exists()
+
+
+def test_outside_slurm_it_says_so(sbatch: Callable[..., tuple[int, list[str], str]]) -> None:
+    code, calls, said = sbatch("smoke", SLURM_JOB_ID="")
+    assert (code, calls) == (1, [])
+    assert "this script is for sbatch" in said
+
+
+def test_nodes_that_do_not_join_are_counted(root: Path, bare: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "ray.py").write_text("raise ConnectionError")
+    done = subprocess.run(
+        [sys.executable, root / "infra/slurm/wait_for_ray.py", "2", "0"],
+        env={**bare, "RAY_ADDRESS": "127.0.0.1:1", "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "0 of 2 nodes joined the Ray cluster at 127.0.0.1:1" in done.stderr
