@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install sokoban bandit frozen-lake test bench check lint types imports stop clean
+.PHONY: help install vllm sokoban bandit frozen-lake test bench check lint types imports stop clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +27,9 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) -e '.[test]'
 	$(PIP) --no-deps -r tests/requirements-no-deps.txt
 	@touch $@
+
+vllm:  ## Make the environment that vLLM runs in, .venv-vllm (docs/vllm.md)
+	PYTHON=$(PYTHON) infra/vllm/make-env .venv-vllm
 
 sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: server, deployment, live progress, report
 	$(BIN)/ragen train $@
