@@ -19,6 +19,7 @@ from flows.announcements import Announcements
 from flows.iteration_summary import iteration_markdown
 from ragen.checkpoints.retention import Retention
 from ragen.config.starpo import StarPOConfig
+from ragen.errors import StarPOError
 from ragen.report.tracking import Tracker
 from ragen.store import Store
 from tasks.progress import RunProgress
@@ -146,8 +147,11 @@ class RunRecorder:
                 return
             if error is None:
                 self.progress.end("completed", "completed")
-            else:
+                return
+            try:
                 self.progress.end("failed", f"{type(error).__name__}: {error}")
+            except StarPOError as unwritten:  # such as a store that is gone, which is why the run failed
+                self._log.warning("that run %s failed could not be written down: %s", self.name, unwritten)
 
     def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Run one stage and write down what it made."""

@@ -1,13 +1,13 @@
 """Messages between processes: frames of a kind (1 byte), a length (8 bytes, little-endian), and that many bytes."""
 
 import struct
-from typing import IO
+from typing import IO, Any
 
 _HEADER = struct.Struct("<cQ")
 
 
-def write_frame(stream: IO[bytes], kind: bytes, payload: bytes) -> None:
-    """Send one message."""
+def write_frame(stream: IO[bytes], kind: bytes, payload: Any) -> None:
+    """Send one message; its content is bytes, or a buffer such as Arrow's."""
     stream.write(_HEADER.pack(kind, len(payload)))
     stream.write(payload)
     stream.flush()

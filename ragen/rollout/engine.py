@@ -13,6 +13,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 
 from ragen.config.rollout import SamplingConfig
+from ragen.errors import EngineError
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,24 @@ class RolloutEngine(Protocol):
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> RolloutSession | StreamingSession:
         """Begin a shard. Sessions may be used side by side, one thread each."""
+
+
+def check_prompt(request: Request, max_response_tokens: int, vocabulary_size: int, max_context_tokens: int) -> None:
+    """Make sure that an engine can answer.
+
+    Raises:
+        EngineError: If the prompt is empty, holds unknown ids, or leaves no room for a longest response.
+    """
+    name, ids = request.sequence_id, request.prompt_ids
+    if len(ids) == 0:
+        raise EngineError(f"the prompt of sequence '{name}' is empty; at least one token is needed")
+    if min(ids) < 0 or max(ids) >= vocabulary_size:
+        raise EngineError(
+            f"the prompt of sequence '{name}' has ids from {min(ids)} to {max(ids)}, the policy knows 0 to "
+            f"{vocabulary_size - 1}; is the tokenizer another policy's?"
+        )
+    if len(ids) + max_response_tokens > max_context_tokens:
+        raise EngineError(
+            f"sequence '{name}': a prompt of {len(ids)} tokens and a response of up to {max_response_tokens} pass the "
+            f"policy's longest context, {max_context_tokens}; lower rollout.max_context_tokens"
+        )

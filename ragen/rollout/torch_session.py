@@ -17,7 +17,7 @@ from ragen.config.rollout import SamplingConfig
 from ragen.errors import EngineError
 from ragen.rollout.batch import Batch
 from ragen.rollout.decoder import Decoder
-from ragen.rollout.engine import Request, Response
+from ragen.rollout.engine import Request, Response, check_prompt
 from ragen.rollout.kv_cache import KVCache
 from ragen.rollout.prompt_tree import grow_prompt_tree
 from ragen.rollout.sampling import draw_tokens
@@ -72,23 +72,13 @@ class TorchSession:
     def _check(self, requests: Sequence[Request]) -> None:
         if len({request.sequence_id for request in requests}) < len(requests):
             raise EngineError("two requests of one call have the same sequence_id; each trajectory asks once a turn")
-        budget, vocabulary = self._sampling.max_response_tokens, self._decoder.vocabulary_size
+        budget = self._sampling.max_response_tokens
         for request in requests:
-            name, ids = request.sequence_id, request.prompt_ids
-            if len(ids) == 0:
-                raise EngineError(f"the prompt of sequence '{name}' is empty; at least one token is needed")
-            if min(ids) < 0 or max(ids) >= vocabulary:
-                raise EngineError(
-                    f"the prompt of sequence '{name}' has ids from {min(ids)} to {max(ids)}, the policy knows 0 to "
-                    f"{vocabulary - 1}; is the tokenizer another policy's?"
-                )
-            if len(ids) + budget > self._decoder.max_positions:
-                raise EngineError(
-                    f"sequence '{name}': a prompt of {len(ids)} tokens and a response of up to {budget} pass the "
-                    f"policy's longest context, {self._decoder.max_positions}; lower rollout.max_context_tokens"
-                )
+            check_prompt(request, budget, self._decoder.vocabulary_size, self._decoder.max_positions)
             if self._sampling.temperature > 0 and len(request.uniforms) < budget:
-                raise EngineError(f"sequence '{name}' has {len(request.uniforms)} uniforms, {budget} are needed")
+                raise EngineError(
+                    f"sequence '{request.sequence_id}' has {len(request.uniforms)} uniforms, {budget} are needed"
+                )
 
     def _prefill(self, requests: Sequence[Request]) -> tuple[KVCache, Tensor, np.ndarray]:
         """Read all prompts, identical ones once.

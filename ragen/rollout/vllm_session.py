@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragen.config.rollout import SamplingConfig
 from ragen.errors import EngineError
-from ragen.rollout.engine import Request, Response
+from ragen.rollout.engine import Request, Response, check_prompt
 
 if TYPE_CHECKING:
     from ragen.rollout.vllm_engine import VLLMEngine
@@ -50,7 +50,12 @@ class VLLMSession:
                 checkpoint.
         """
         for request in requests:
-            self._check(request)
+            check_prompt(
+                request,
+                self._sampling.max_response_tokens,
+                self._engine.vocabulary_size,
+                self._engine.max_context_tokens,
+            )
         for request in requests:
             self._engine.add(InFlight(self, request), self._params(request))
 
@@ -105,18 +110,3 @@ class VLLMSession:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-
-    def _check(self, request: Request) -> None:
-        name, ids, budget = request.sequence_id, request.prompt_ids, self._sampling.max_response_tokens
-        if len(ids) == 0:
-            raise EngineError(f"the prompt of sequence '{name}' is empty; at least one token is needed")
-        if min(ids) < 0 or max(ids) >= self._engine.vocabulary_size:
-            raise EngineError(
-                f"the prompt of sequence '{name}' has ids from {min(ids)} to {max(ids)}, the policy knows 0 to "
-                f"{self._engine.vocabulary_size - 1}; is the tokenizer another policy's?"
-            )
-        if len(ids) + budget > self._engine.max_context_tokens:
-            raise EngineError(
-                f"sequence '{name}': a prompt of {len(ids)} tokens and a response of up to {budget} pass the longest "
-                f"context, {self._engine.max_context_tokens}; lower rollout.max_context_tokens"
-            )

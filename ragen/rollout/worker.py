@@ -3,13 +3,12 @@
     python -m ragen.rollout.worker ENGINE OPTIONS    the engine's name, and its options as JSON
     request: job and episodes as JSON -> LocalPlayer -> answer: `turns` as an Arrow stream, or an error as JSON
 
-Messages are frames on standard input and output: a kind (1 byte), a length (8 bytes, little-endian), that many bytes.
-The process ends when its input does, so that no worker outlives the process that asked.
+Messages are frames (`ragen.frames`) on standard input and output. The process ends when its input does, so that no
+worker outlives the process that asked.
 """
 
 import json
 import os
-import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,35 +17,12 @@ from typing import IO
 import pyarrow as pa
 
 from ragen.errors import StarPOError
+from ragen.frames import read_frame, write_frame
 from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.episode import Episode
 from ragen.rollout.job import RolloutJob
 
 REQUEST, ROWS, FAILURE = b"Q", b"R", b"F"
-_HEADER = struct.Struct("<cQ")
-
-
-def write_frame(stream: IO[bytes], kind: bytes, payload: bytes | pa.Buffer) -> None:
-    """Send one message."""
-    stream.write(_HEADER.pack(kind, len(payload)))
-    stream.write(payload)
-    stream.flush()
-
-
-def read_frame(stream: IO[bytes]) -> tuple[bytes, bytes]:
-    """Receive one message: its kind and its content.
-
-    Raises:
-        EOFError: If the other side is gone.
-    """
-    header = stream.read(_HEADER.size)
-    if len(header) < _HEADER.size:
-        raise EOFError
-    kind, size = _HEADER.unpack(header)
-    payload = stream.read(size)
-    if len(payload) < size:
-        raise EOFError
-    return kind, payload
 
 
 def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:

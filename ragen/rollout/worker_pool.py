@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from ragen.frames import read_frame, write_frame
 from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.episode import Episode
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.pool import Pool, WorkerLostError, error_of
-from ragen.rollout.worker import FAILURE, REQUEST, pack_request, read_frame, write_frame
+from ragen.rollout.worker import FAILURE, REQUEST, pack_request
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 

@@ -136,10 +136,10 @@ def test_an_iteration_ahead_takes_little_more_than_the_longer_of_rollout_and_upd
     monkeypatch.setattr(rollout_stage, "_play", play_apart)
     monkeypatch.setattr(record.RunRecorder, "iteration_done", note_the_end)
     sizes = {"iterations": 12, "evaluation.every": 100, "rollout.shard_groups": 6, "update.importance_cap": 2.0}
-    os.sched_setaffinity(0, {CORES[1]})
     store, found = Store(str(tmp_path)), {}
     try:
         with prefect_test_harness(server_startup_timeout=120):
+            os.sched_setaffinity(0, {CORES[1]})  # the server may be anywhere
             for staleness in (0, 1):
                 ends.clear()
                 run = starpo(preset("sokoban", {**sizes, "rollout.staleness": staleness}), store=store.url)

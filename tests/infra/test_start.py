@@ -110,7 +110,7 @@ def test_options_are_those_of_prefect_and_ray(root: Path) -> None:
     known = set(re.findall(r'"(--[a-z-]+)"', _commands_of_ray()))
     for file in ("infra/images/start", "infra/slurm/train.sbatch"):
         text = (root / file).read_text().replace("\\\n", " ")
-        called = " ".join(line for line in text.splitlines() if "ray start" in line or "join_ray" in line)
+        called = " ".join(line for line in text.splitlines() if re.search(r"ray start|join_ray|^node|--include", line))
         assert set(re.findall(r"(?<![\w-])--[a-z-]+", called)) <= known
 
 
@@ -167,16 +167,16 @@ def test_a_job_starts_ray_on_all_nodes_and_trains_on_it(
     code, calls, said = sbatch("smoke", "--iterations", "3")
     assert code == 0, said
     head, worker = [call for call in calls if call.startswith("ray ")]
-    assert head.startswith("ray start --head --node-ip-address=127.0.0.1 --port=14567 --num-cpus=4 --num-gpus=0")
-    assert worker.startswith("ray start --address=127.0.0.1:14567 --num-cpus=4 --num-gpus=0")
+    assert head.startswith("ray start --head --node-ip-address=127.0.0.1 --port=26268 ")
+    assert worker.startswith("ray start --address=127.0.0.1:26268 --num-cpus=4 --num-gpus=0 ")
     assert "python infra/slurm/wait_for_ray.py 2" in calls
     assert calls[-2:] == ["ragen train smoke --iterations 3", "ragen down"]
     environment = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
     assert environment["RAGEN_POOL"] == "ray"
     assert environment["RAGEN_RAY_ACTORS"] == "8"
-    assert environment["RAY_ADDRESS"] == "127.0.0.1:14567"
+    assert environment["RAY_ADDRESS"] == "127.0.0.1:26268"
     assert environment["RAGEN_STORE"] == str(root / "var/store")
-    assert environment["PREFECT_API_URL"] == "http://127.0.0.1:24567/api"
+    assert environment["PREFECT_API_URL"] == "http://127.0.0.1:26269/api"
     assert len(environment["RAY_AUTH_TOKEN"]) == 48
     assert not Path(environment["PREFECT_HOME"]).exists()
 

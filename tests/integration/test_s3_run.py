@@ -20,22 +20,12 @@ from ragen.store import Store, object_storage
 from ragen.store.integrity import verify_store
 from ragen.store.location import Location
 from tests.integration.faults import Fault, FaultyProxy, Schedule, scripted, seeded
+from tests.integration.run_digests import Digests, digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
-Digests = dict[tuple[int, str, str], str]
 MAX_REQUESTS = 42
 """Of an iteration without evaluation; the lease's, two every ten seconds, are not among them."""
-
-
-def digests(store: Store, run: str) -> Digests:
-    """Content digest of everything a run made."""
-    return {
-        (iteration, stage, kind): store.manifest(kind, key).content_digest
-        for iteration, stages in store.runs.iterations(run).items()
-        for stage, keys in stages.items()
-        for kind, key in keys.items()
-    }
 
 
 @pytest.fixture(scope="module")

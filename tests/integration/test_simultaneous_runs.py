@@ -16,6 +16,7 @@ from ragen.store import Store
 from ragen.store.integrity import verify_store
 from ragen.store.location import Location
 from ragen.store.retention import find_garbage
+from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -46,15 +47,6 @@ def _obey_permissions() -> None:
     if os.geteuid() == 0:
         for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
             ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
-
-
-def digests(store: Store, run: str) -> dict[tuple[int, str, str], str]:
-    return {
-        (iteration, stage, kind): store.manifest(kind, key).content_digest
-        for iteration, stages in store.runs.iterations(run).items()
-        for stage, keys in stages.items()
-        for kind, key in keys.items()
-    }
 
 
 def test_one_runs_and_the_others_are_told(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ragen.audit.stored import open_database
 from ragen.config.load import recorded_config
 from ragen.errors import EngineError
 from ragen.store import Store
+from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -26,15 +27,6 @@ AHEAD = {"rollout.staleness": 1, "update.importance_cap": 2.0, "iterations": 3, 
 def train(folder: Path, **overrides: object) -> tuple[Store, str]:
     run = starpo(preset("smoke", {**AHEAD, **overrides}), preset="smoke", store=str(folder))
     return Store(str(folder)), run
-
-
-def digests(store: Store, run: str) -> dict[tuple[int, str, str], str]:
-    return {
-        (iteration, stage, kind): store.manifest(kind, key).content_digest
-        for iteration, stages in store.runs.iterations(run).items()
-        for stage, keys in stages.items()
-        for kind, key in keys.items()
-    }
 
 
 @pytest.fixture(scope="module")

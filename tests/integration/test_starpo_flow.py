@@ -12,18 +12,9 @@ from prefect.settings import PREFECT_API_URL
 from flows.presets import preset
 from flows.starpo import starpo
 from ragen.store import Store
+from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
-
-
-def digests(store: Store, run: str) -> dict[tuple[int, str, str], str]:
-    """Content digest of everything a run made."""
-    return {
-        (iteration, stage, kind): store.manifest(kind, key).content_digest
-        for iteration, stages in store.runs.iterations(run).items()
-        for stage, keys in stages.items()
-        for kind, key in keys.items()
-    }
 
 
 @pytest.fixture(scope="module")
