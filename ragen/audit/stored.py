@@ -64,8 +64,9 @@ class _StoredViews:
         """An Arrow dataset, or table, with the view's columns."""
         if view in DATASET_VIEWS:
             self._loaded.append(view)
+            parts = self._parts(view)
             uses = {run: staleness(self._store, run) for run in self._runs} if view == "turns" else {}
-            return _dataset(view, self._parts(view), uses)
+            return _dataset(view, parts, uses)
         return self._runs_table if view == "runs" else self._artifacts_table
 
     def explain(self, said: str) -> Exception:
