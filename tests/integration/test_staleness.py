@@ -9,6 +9,7 @@ import pytest
 
 from flows.plan import plan_run
 from flows.presets import preset
+from flows.record import RunRecorder
 from flows.replay import replay
 from flows.starpo import starpo
 from flows.verify import verify_run
@@ -140,10 +141,11 @@ def test_an_update_that_fails_stops_the_rollout_beside_it(tmp_path: Path, monkey
     from tasks import update as update_stage
 
     playing, stopped = threading.Event(), threading.Event()
-    play = worker_pool._Worker.play
+    ahead: list[int] = []
+    beside, play = RunRecorder.beside, worker_pool._Worker.play
 
     def hang(worker, job, episodes):
-        if not playing.is_set() and "update" in failing:
+        if ahead and not playing.is_set():
             worker._process.send_signal(signal.SIGSTOP)
             playing.set()
         try:
@@ -152,13 +154,15 @@ def test_an_update_that_fails_stops_the_rollout_beside_it(tmp_path: Path, monkey
             stopped.set()
             raise
 
-    failing: list[str] = []
+    def begin(record, iteration, *args, **kwargs):
+        ahead.append(iteration)
+        return beside(record, iteration, *args, **kwargs)
 
     def fail(*_: object) -> None:
-        failing.append("update")
         assert playing.wait(60)
         raise EngineError("the update failed")
 
+    monkeypatch.setattr(RunRecorder, "beside", begin)
     monkeypatch.setattr(worker_pool._Worker, "play", hang)
     monkeypatch.setattr(update_stage, "_train", fail)
     with pytest.raises(EngineError, match="the update failed"):

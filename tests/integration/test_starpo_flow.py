@@ -1,13 +1,8 @@
 """The flow on a real Prefect server and a real store: stored stages, resuming, sharing, Online-k, bad input."""
 
-import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from prefect.settings import PREFECT_API_URL
 
 from flows.presets import preset
 from flows.starpo import starpo
@@ -94,32 +89,6 @@ def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> Non
     state = Store(str(tmp_path)).runs.state("empty")
     assert state.status == "failed"
     assert "kept no group" in state.message
-
-
-@pytest.mark.parametrize("num_artifacts", [1, 6, 11])
-def test_killed_anywhere_it_continues_to_the_same_digests(
-    finished: tuple[Path, str], tmp_path: Path, num_artifacts: int
-) -> None:
-    """SIGKILL when so many artifacts are there; then run again: the same content as a run never killed."""
-    folder, run = finished
-    script = f"from flows.starpo import starpo; starpo(preset='smoke', store={str(tmp_path)!r})"
-    child = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 200
-    while len(list(tmp_path.glob("*/*/manifest.json"))) < num_artifacts:
-        assert child.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    child.kill()
-    child.wait()
-    survivors = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/manifest.json")}
-    assert starpo(preset="smoke", store=str(tmp_path)) == run
-    assert digests(Store(str(tmp_path)), run) == digests(Store(str(folder)), run)
-    assert {path: path.stat().st_mtime_ns for path in survivors} == survivors
 
 
 @pytest.fixture(scope="module")
