@@ -9,13 +9,13 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
-from flows.console.follow import POLL_S, Outcome, RunFailedError
+from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_json, print_rows
+from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, say
 from flows.console.train import start_deployment
 from flows.plan import RunPlan
 from flows.presets import grids
@@ -28,7 +28,6 @@ from ragen.config.runtime import Runtime
 from ragen.store import Store
 from tasks.stage import PlannedStage
 
-_ERROR_NAME = "CellsFailedError: "
 _WIDTH = len("+0.000 [+0.000, +0.000]")
 
 
@@ -59,10 +58,7 @@ def ablate(name: str, *, store: str | None, concurrency: int, allow_few_seeds: b
     parameters |= {key: value for key, value in asked.items() if value is not None}
     console = Console(stderr=as_json)
     outcome = _follow(opened, study, console, start_deployment(deployment, parameters, console))
-    if outcome.status == "completed" or outcome.reason.startswith(_ERROR_NAME):
-        print_result(opened, study.grid.name, as_json)
-    if outcome.status != "completed":
-        raise RunFailedError(outcome.reason.removeprefix(_ERROR_NAME))
+    conclude(outcome, lambda: print_result(opened, study.grid.name, as_json))
 
 
 def print_plan(name: str, store: Store, allow_few_seeds: bool, as_json: bool) -> None:
@@ -97,21 +93,18 @@ def print_plan(name: str, store: Store, allow_few_seeds: bool, as_json: bool) ->
         return
     print_rows(_by_cell(rows), False, f"{study.grid.name}: {len(rows)} runs", "no run")
     console = Console()
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    say(f"{len(stages)} different stages: {totals['stored']} are stored, {totals['new']} are new")
-    say("shared: new, and made for a run before; the warm start, and all that comes before settings differ")
+    say(console, f"{len(stages)} different stages: {totals['stored']} are stored, {totals['new']} are new")
+    say(console, "shared: new, and made for a run before; the warm start, and all that comes before settings differ")
     if new:
-        say(f"new: {', '.join(f'{count} {stage}' for stage, count in new.items())}")
+        say(console, f"new: {', '.join(f'{count} {stage}' for stage, count in new.items())}")
     for row in decided:
         say(
+            console,
             f"{row['metric']} decides what comes next and is not measured yet (in {row['runs']} runs, from iteration "
-            f"{row['first_iteration']} on): the plan takes it that nothing is out of the ordinary"
+            f"{row['first_iteration']} on): the plan takes it that nothing is out of the ordinary",
         )
     for run, reason in stops.items():
-        say(f"{run} stops early, as its stored data say: {reason}")
+        say(console, f"{run} stops early, as its stored data say: {reason}")
 
 
 def print_result(store: Store, name: str, as_json: bool) -> None:
@@ -127,13 +120,7 @@ def print_result(store: Store, name: str, as_json: bool) -> None:
     """
     records = Ablations(store.url)
     result = records.get(name)
-    if as_json:
-        print(result.model_dump_json(indent=2))  # noqa: T201
-        return
-    print_tables(result)
-    console = Console()
-    for file in ("result.json", "success.svg"):
-        console.print(f"{records.place(name)}/{file}", highlight=False, markup=False, soft_wrap=True)
+    print_stored(result, records.place(name), as_json, lambda: print_tables(result))
 
 
 def print_tables(result: AblationResult) -> None:
@@ -150,21 +137,14 @@ def print_tables(result: AblationResult) -> None:
             *cells, difference, by_seed = row.values()
             table.add_row(*map(Text, cells), Text(f"{difference}\n{textwrap.fill(by_seed, _WIDTH)}".strip()))
         console.print(table)
-    for row in error_rows(result):
-        console.print(f"failed: {row['run']}: {row['error']}", style="red", highlight=False, markup=False)
-    for note in (method(result), *(f"Note: {warning}." for warning in result.warnings)):
-        console.print(note, highlight=False, markup=False)
+    failures = [(row["run"], row["error"]) for row in error_rows(result)]
+    print_remarks(console, failures, method(result), result.warnings)
 
 
 def print_grids(store: Store, as_json: bool) -> None:
     """The grids that come with the package, and those of which this store has a result."""
-    results = Ablations(store.url).names()
     shipped = {name: grids.description(name) for name in grids.names()}
-    rows = [
-        {"grid": name, "about": shipped.get(name, "a grid of your own"), "result": name in results}
-        for name in [*shipped, *(name for name in results if name not in shipped)]
-    ]
-    print_rows(rows, as_json, "grids", "no grid")
+    print_known("grid", shipped, Ablations(store.url).names(), as_json)
 
 
 def _deployment(name: str, study: Study) -> tuple[str, dict[str, Any]]:
@@ -216,14 +196,7 @@ def _by_cell(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _follow(store: Store, study: Study, console: Console, ended: Callable[[], Outcome | None]) -> Outcome:
     """Show how many runs have come to their end, and how far those at work are."""
     started = datetime.now(UTC)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with counting(console) as bar:
         row = bar.add_task("waiting for the ablation to start", total=len(study.runs))
         said: set[str] = set()
         while True:
@@ -236,8 +209,7 @@ def _follow(store: Store, study: Study, console: Console, ended: Callable[[], Ou
             }
             for name in (name for name in done if name not in said):
                 said.add(name)
-                text = f"{len(said)} of {len(study.runs)}: {name} {done[name].status}"
-                console.print(text, highlight=False, markup=False, soft_wrap=True)
+                say(console, f"{len(said)} of {len(study.runs)}: {name} {done[name].status}")
             at_work = [
                 f"{name}: iteration {state.metrics.get('iteration', 0):.0f}/{state.metrics.get('iterations', 0):.0f}"
                 for name, state in states.items()

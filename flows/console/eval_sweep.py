@@ -9,12 +9,12 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from flows.console.follow import POLL_S, Outcome, RunFailedError
+from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_json, print_rows
+from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, say
 from flows.console.train import start_deployment
 from flows.eval_sweep_summary import error_rows, heading, leaderboard_rows, method, score_rows
 from flows.presets import sweeps
@@ -26,7 +26,6 @@ from ragen.sweep.records import Sweeps
 from ragen.sweep.result import SweepResult
 from ragen.sweep.sweep import Sweep, make_sweep
 
-_ERROR_NAME = "CellsFailedError: "
 _TEXT_COLUMNS = ("run", "cell", "error")
 
 
@@ -98,10 +97,7 @@ def sweep(asked: Sweep, *, store: str | None, concurrency: int, as_json: bool) -
     parameters |= {"concurrency": concurrency} if concurrency > 1 else {}
     console = Console(stderr=as_json)
     outcome = _follow(opened, plan, console, start_deployment("eval-sweep/custom", parameters, console))
-    if outcome.status == "completed" or outcome.reason.startswith(_ERROR_NAME):
-        print_result(opened, asked.name, as_json)
-    if outcome.status != "completed":
-        raise RunFailedError(outcome.reason.removeprefix(_ERROR_NAME))
+    conclude(outcome, lambda: print_result(opened, asked.name, as_json))
 
 
 def print_plan(store: Store, asked: Sweep, as_json: bool) -> None:
@@ -139,14 +135,14 @@ def print_plan(store: Store, asked: Sweep, as_json: bool) -> None:
         return
     print_rows(rows, False, f"sweep {asked.name}", "no cell: no checkpoint that was asked for is there yet")
     console = Console()
-    _say(
+    say(
         console,
         f"{len(plan.cells)} cells: {len(plan.cells) - len(plan.missing)} are stored, {len(plan.missing)} missing",
     )
     if dropped:
-        _say(console, f"{len(dropped)} of their checkpoints were not kept and are derived first, then dropped again")
+        say(console, f"{len(dropped)} of their checkpoints were not kept and are derived first, then dropped again")
     for run, what in plan.waiting.items():
-        _say(console, f"run {run} does not have {what} yet")
+        say(console, f"run {run} does not have {what} yet")
 
 
 def print_result(store: Store, name: str, as_json: bool) -> None:
@@ -162,13 +158,7 @@ def print_result(store: Store, name: str, as_json: bool) -> None:
     """
     records = Sweeps(store.url)
     result = records.get(name)
-    if as_json:
-        print(result.model_dump_json(indent=2))  # noqa: T201
-        return
-    print_tables(result)
-    console = Console()
-    for file in ("result.json", "success.svg"):
-        _say(console, f"{records.place(name)}/{file}")
+    print_stored(result, records.place(name), as_json, lambda: print_tables(result))
 
 
 def print_tables(result: SweepResult) -> None:
@@ -177,21 +167,14 @@ def print_tables(result: SweepResult) -> None:
     _print_table(console, f"{result.name}: leaderboard; {heading(result)}", leaderboard_rows(result))
     if len(result.environments) > 1:
         _print_table(console, "success by panel, over seeds", score_rows(result))
-    for row in error_rows(result):
-        console.print(f"failed: {row['cell']}: {row['error']}", style="red", highlight=False, markup=False)
-    for note in (method(result), *(f"Note: {warning}." for warning in result.warnings)):
-        console.print(note, highlight=False, markup=False)
+    failures = [(row["cell"], row["error"]) for row in error_rows(result)]
+    print_remarks(console, failures, method(result), result.warnings)
 
 
 def print_sweeps(store: Store, as_json: bool) -> None:
     """The sweeps that come with the package, and those of which this store has a result."""
-    results = Sweeps(store.url).names()
     shipped = {name: sweeps.description(name) for name in sweeps.names()}
-    rows = [
-        {"sweep": name, "about": shipped.get(name, "a sweep of your own"), "result": name in results}
-        for name in [*shipped, *(name for name in results if name not in shipped)]
-    ]
-    print_rows(rows, as_json, "sweeps", "no sweep")
+    print_known("sweep", shipped, Sweeps(store.url).names(), as_json)
 
 
 def _default_name(values: Mapping[str, Any]) -> str:
@@ -216,7 +199,7 @@ def _numbers(option: str, text: str | None, kind: Callable[[str], Any]) -> list[
 
 def _print_table(console: Console, title: str, rows: list[dict[str, str]]) -> None:
     if not rows:
-        _say(console, f"{title}: nothing was measured")
+        say(console, f"{title}: nothing was measured")
         return
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in rows[0]:
@@ -229,30 +212,19 @@ def _print_table(console: Console, title: str, rows: list[dict[str, str]]) -> No
 
 def _follow(store: Store, plan: SweepPlan, console: Console, ended: Callable[[], Outcome | None]) -> Outcome:
     """Show how many cells have been measured, until the flow run ends."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
     records, name = Sweeps(store.url), plan.sweep.name
     said = {planned.cell.label for planned in plan.cells if planned.is_stored}
     if said:
-        _say(console, f"{len(said)} of {len(plan.cells)} cells are stored")
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        say(console, f"{len(said)} of {len(plan.cells)} cells are stored")
+    with counting(console) as bar:
         row = bar.add_task(f"sweep {name}", total=len(plan.cells))
         while True:
             outcome = ended()
             measured = records.cells(name)
             for label in (label for label in measured if label not in said):
                 said.add(label)
-                _say(console, f"{len(said)} of {len(plan.cells)}: {label}")
+                say(console, f"{len(said)} of {len(plan.cells)}: {label}")
             bar.update(row, completed=len(said))
             if outcome:
                 return outcome
             time.sleep(POLL_S)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)

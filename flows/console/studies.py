@@ -1,0 +1,68 @@
+"""What ablations and sweeps have in common on the screen: how far they are, their end, their stored result."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from flows.console.follow import Outcome, RunFailedError
+from flows.console.listing import print_rows
+
+_ERROR_NAME = "CellsFailedError: "
+
+
+def say(console: Console, text: str) -> None:
+    """A line as it is: nothing in it is markup, and it is not broken."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def counting(console: Console) -> Progress:
+    """A bar of cells that are done; on a terminal only."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def conclude(outcome: Outcome, show: Callable[[], None]) -> None:
+    """Show the result if there is one: where some cells failed, that of the others.
+
+    Raises:
+        RunFailedError: If a cell failed, or everything.
+    """
+    if outcome.status == "completed" or outcome.reason.startswith(_ERROR_NAME):
+        show()
+    if outcome.status != "completed":
+        raise RunFailedError(outcome.reason.removeprefix(_ERROR_NAME))
+
+
+def print_stored(result: BaseModel, place: str, as_json: bool, print_tables: Callable[[], None]) -> None:
+    """A result as its record, or as tables and where its files are."""
+    if as_json:
+        print(result.model_dump_json(indent=2))  # noqa: T201
+        return
+    print_tables()
+    for file in ("result.json", "success.svg"):
+        say(Console(), f"{place}/{file}")
+
+
+def print_remarks(console: Console, failures: Iterable[tuple[str, str]], method: str, warnings: Iterable[str]) -> None:
+    """What failed and why, what the columns are, and what to keep in mind."""
+    for what, error in failures:
+        console.print(f"failed: {what}: {error}", style="red", highlight=False, markup=False)
+    for note in (method, *(f"Note: {warning}." for warning in warnings)):
+        console.print(note, highlight=False, markup=False)
+
+
+def print_known(kind: str, shipped: Mapping[str, str], results: Sequence[str], as_json: bool) -> None:
+    """Those that come with the package, with what they are about, and those of which the store has a result."""
+    rows = [
+        {kind: name, "about": shipped.get(name, f"a {kind} of your own"), "result": name in results}
+        for name in [*shipped, *(name for name in results if name not in shipped)]
+    ]
+    print_rows(rows, as_json, f"{kind}s", f"no {kind}")
