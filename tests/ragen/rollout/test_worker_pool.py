@@ -47,10 +47,20 @@ def changed(job, **values):
     return RolloutJob(**{**job.__dict__, **values})
 
 
+EARLIER = set()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _children_of_other_tests():
+    """Children that are there already are not these tests', dead or alive."""
+    EARLIER.update(child.pid for child in psutil.Process().children())
+
+
 def workers():
-    """Worker processes of this one."""
-    children = psutil.Process().children()
-    return [child for child in children if "ragen.rollout.worker" in child.cmdline()]
+    """Worker processes that these tests started."""
+    own = [child for child in psutil.Process().children() if child.pid not in EARLIER]
+    alive = [child for child in own if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if "ragen.rollout.worker" in child.cmdline()]
 
 
 def test_job_survives_its_text(job):
