@@ -13,8 +13,8 @@ from ragen.ablation.grid import Grid
 from ragen.ablation.summary import AblationResult
 from ragen.config.explanation import near
 from ragen.errors import ArtifactDamagedError, StoreError
-from ragen.store.artifacts import checked_name
 from ragen.store.location import Location
+from ragen.store.names import checked_name
 
 _FOLDER = "ablations"
 

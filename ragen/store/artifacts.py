@@ -15,7 +15,6 @@ import errno
 import hashlib
 import logging
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -28,17 +27,17 @@ from pydantic import ValidationError
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import local_cache
+from ragen.store.files import differences, digests_of, entry_of, states_of
 from ragen.store.location import NUM_TRANSFERS, Location, sync
+from ragen.store.names import checked_name
 from ragen.store.ranges import RangeFile
 from schemas.manifest import FORMAT_VERSION, MANIFEST_NAME, FileEntry, Manifest
 
 DROPPED_NAME = "dropped.json"
 """The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps")
 _VERIFIED: set[tuple[str, str, tuple[tuple[int, ...], ...]]] = set()
-"""(folder, manifest digest, `_states` of its files) of what this process has written or verified: files are hashed once
+"""(folder, manifest digest, `states_of` its files) of what this process has written or verified: files are hashed once
 a process, and again when they were touched since."""
 
 _log = logging.getLogger(__name__)
@@ -177,7 +176,7 @@ class Artifacts:
         Args:
             folder: From `stage`; every file in it belongs to the artifact.
             manifest: All of it but `files`.
-            entries: Its files, from `entries_of`.
+            entries: Its files, from `ragen.store.files.entries_of`.
 
         Returns:
             The sealed manifest that is in the store now: ours, or that of a writer who was earlier.
@@ -185,9 +184,9 @@ class Artifacts:
         if self._location.local is not None:
             return self._commit_local(folder, self._location.local, manifest, entries)
         stored = self._commit_remote(folder, manifest, entries)
-        if _digests(stored.files) == _digests(tuple(entries)):  # else another writer's, with another content
+        if digests_of(stored.files) == digests_of(tuple(entries)):  # else another writer's, with another content
             copy = local_cache.adopt(folder, stored.manifest_digest)
-            _VERIFIED.add((str(copy), stored.manifest_digest, _states(copy, stored)))
+            _VERIFIED.add((str(copy), stored.manifest_digest, states_of(copy, stored.files)))
         return stored
 
     def faults(self, manifest: Manifest) -> list[str]:
@@ -203,7 +202,7 @@ class Artifacts:
             except FileNotFoundError:
                 found.append(f"the file {entry.name} is missing")
             else:
-                found += _differences(entry, *digest)
+                found += differences(entry, *digest)
         return found
 
     def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:
@@ -272,7 +271,7 @@ class Artifacts:
             data = self._location.read(f"{kind}/{key}/{entry.path}")
         except FileNotFoundError as error:
             raise self.damaged(kind, key, f"the file {name} is missing") from error
-        for what in _differences(entry, hashlib.sha256(data).hexdigest(), len(data)):
+        for what in differences(entry, hashlib.sha256(data).hexdigest(), len(data)):
             raise self.damaged(kind, key, what)
         return data
 
@@ -330,7 +329,7 @@ class Artifacts:
                 sync(final.parent)
                 if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
                     shutil.rmtree(aside, ignore_errors=True)
-                _VERIFIED.add((str(final), manifest.manifest_digest, _states(final, manifest)))
+                _VERIFIED.add((str(final), manifest.manifest_digest, states_of(final, manifest.files)))
                 return manifest
         raise StoreError(f"{final} cannot be written: something else keeps making it; see what else uses this store")
 
@@ -380,7 +379,7 @@ class Artifacts:
 
     def _verify(self, folder: Path, manifest: Manifest) -> None:
         try:
-            verified = (str(folder), manifest.manifest_digest, _states(folder, manifest))
+            verified = (str(folder), manifest.manifest_digest, states_of(folder, manifest.files))
         except FileNotFoundError as error:
             missing = Path(error.filename).relative_to(folder)
             raise self.damaged(manifest.kind, manifest.key, f"the file {missing} is missing") from error
@@ -388,10 +387,10 @@ class Artifacts:
             return
         for entry in manifest.files:
             try:
-                found = _entry(folder / entry.name, folder)
+                found = entry_of(folder / entry.name, folder)
             except OSError as error:
                 raise self._location.failure("read", f"{manifest.kind}/{manifest.key}/{entry.name}", error) from error
-            for what in _differences(entry, found.sha256, found.size_bytes):
+            for what in differences(entry, found.sha256, found.size_bytes):
                 raise self.damaged(manifest.kind, manifest.key, what)
         _VERIFIED.add(verified)
 
@@ -440,60 +439,12 @@ class Artifacts:
             )
 
 
-def checked_name(name: str, what: str) -> str:
-    """Return a name that can be a folder's.
-
-    Raises:
-        StoreError: If it cannot.
-    """
-    if not _NAME.fullmatch(name) or (what == "kind" and name in _RESERVED):
-        raise StoreError(
-            f"'{name}' cannot be a {what}: expected 1-128 letters, digits, '.', '_' or '-', beginning with a letter or "
-            f"digit{', and none of ' + ', '.join(_RESERVED) if what == 'kind' else ''}"
-        )
-    return name
-
-
 def _manifest_path(kind: str, key: str) -> str:
     return _path(kind, key, MANIFEST_NAME)
 
 
 def _path(kind: str, key: str, name: str) -> str:
     return f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}/{name}"
-
-
-def _digests(entries: tuple[FileEntry, ...]) -> list[tuple[str, str]]:
-    return [(entry.name, entry.sha256) for entry in entries]
-
-
-def _differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
-    if size_bytes != entry.size_bytes:
-        return [f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"]
-    if sha256 != entry.sha256:
-        return [f"the bytes of {entry.name} are not those that were written (sha256 differs)"]
-    return []
-
-
-def entries_of(folder: Path) -> list[FileEntry]:
-    """All files of a folder, hashed, by name."""
-    return [_entry(file, folder) for file in sorted(folder.rglob("*")) if file.is_file()]
-
-
-def _entry(file: Path, folder: Path) -> FileEntry:
-    name = file.relative_to(folder).as_posix()
-    with file.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        return FileEntry(name=name, path=name, sha256=sha256, size_bytes=os.fstat(stream.fileno()).st_size)
-
-
-def _states(folder: Path, manifest: Manifest) -> tuple[tuple[int, ...], ...]:
-    """Inode, size and time of change of an artifact's files.
-
-    Raises:
-        FileNotFoundError: If one is missing.
-    """
-    found = [(folder / entry.name).stat() for entry in manifest.files]
-    return tuple((state.st_ino, state.st_size, state.st_mtime_ns) for state in found)
 
 
 def _text(manifest: Manifest) -> str:

@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ragen.errors import StoreError
-from ragen.store.artifacts import DROPPED_NAME, checked_name
+from ragen.store.artifacts import DROPPED_NAME
 from ragen.store.keys import KEY_DIGITS
 from ragen.store.location import Location, StoredFile
+from ragen.store.names import checked_name
 from schemas.manifest import MANIFEST_NAME
 
 _KEY = re.compile(rf"[0-9a-f]{{{KEY_DIGITS}}}")

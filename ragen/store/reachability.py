@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
-from ragen.store.artifacts import Artifacts, checked_name
+from ragen.store.artifacts import Artifacts
 from ragen.store.inventory import ArtifactId, Inventory, take_inventory
 from ragen.store.location import NUM_REQUESTS, Location
+from ragen.store.names import checked_name
 from ragen.store.runs import Runs, StageKeys
 from ragen.store.sweeps import FOLDER as SWEEPS
 from ragen.store.sweeps import named_cells, sweep_names

@@ -20,10 +20,10 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from ragen.errors import ArtifactDamagedError, StoreError
-from ragen.store.artifacts import checked_name
 from ragen.store.keys import as_json, canonical_json
 from ragen.store.leases import Lease, is_held
 from ragen.store.location import Location
+from ragen.store.names import checked_name
 
 RunStatus = Literal["running", "completed", "failed"]
 

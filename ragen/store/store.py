@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from ragen.errors import ConfigError, StoreError
 from ragen.store import datasets, provenance
-from ragen.store.artifacts import Artifacts, checked_name, entries_of
+from ragen.store.artifacts import Artifacts
+from ragen.store.files import entries_of
 from ragen.store.keys import as_json
 from ragen.store.location import Location
+from ragen.store.names import checked_name
 from ragen.store.quarantine import quarantine
 from ragen.store.ranges import RangeFile
 from ragen.store.recent import RecentTables

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from ragen.errors import ArtifactDamagedError
-from ragen.store.artifacts import checked_name
 from ragen.store.location import Location
+from ragen.store.names import checked_name
 from ragen.store.runs import StageKeys
 
 FOLDER = "sweeps"

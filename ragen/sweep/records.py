@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from ragen.config.explanation import near
 from ragen.errors import ArtifactDamagedError, StoreError
-from ragen.store.artifacts import checked_name
 from ragen.store.location import Location
+from ragen.store.names import checked_name
 from ragen.store.runs import StageKeys
 from ragen.store.sweeps import FOLDER, named_cells, write_cells
 from ragen.sweep.result import SweepResult

@@ -249,8 +249,8 @@ class TestDamage:
 
     def test_files_are_hashed_once_a_process(self, local: Store, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         hashed: list[str] = []
-        entry = artifacts._entry
-        monkeypatch.setattr(artifacts, "_entry", lambda file, folder: hashed.append(file.name) or entry(file, folder))
+        entry = artifacts.entry_of
+        monkeypatch.setattr(artifacts, "entry_of", lambda file, folder: hashed.append(file.name) or entry(file, folder))
         local.read_table("turns", KEY)
         assert hashed == [], "it was hashed as it was written"
         forget()
@@ -263,7 +263,7 @@ class TestDamage:
 
     @staticmethod
     def reseal(local: Store, stored: Path) -> None:
-        file = artifacts._entry(stored / "part-00000.parquet", stored)
+        file = artifacts.entry_of(stored / "part-00000.parquet", stored)
         manifest = local.manifest("turns", KEY).model_copy(update={"files": (file,)}).sealed()
         (stored / "manifest.json").write_text(manifest.model_dump_json())
 

@@ -1,0 +1,22 @@
+"""Names that become folders of a store."""
+
+import re
+
+from ragen.errors import StoreError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps")
+
+
+def checked_name(name: str, what: str) -> str:
+    """Return a name that can be a folder's.
+
+    Raises:
+        StoreError: If it cannot.
+    """
+    if not _NAME.fullmatch(name) or (what == "kind" and name in _RESERVED):
+        raise StoreError(
+            f"'{name}' cannot be a {what}: expected 1-128 letters, digits, '.', '_' or '-', beginning with a letter or "
+            f"digit{', and none of ' + ', '.join(_RESERVED) if what == 'kind' else ''}"
+        )
+    return name
