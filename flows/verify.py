@@ -1,39 +1,30 @@
 """Is a run what its record says? Every stage computed again from its stored inputs; what is stored checked in itself.
 
-    run record -> visits -> inputs linked into a scratch store -> task -> outputs compared -> findings
+    run record -> visits -> Verifier -> findings
 
-Tasks are called as plain functions, without Prefect, in the order of the run, so that engine and learner stay loaded.
-The verified store is only read. A learner goes on from what it holds where its last update gave the stored checkpoint,
-digest for digest; where it did not, the next update begins from the stored one.
+The verified store is only read. Every input is stored, so a stage need not wait for the one that made it: while the
+learner works in this process, the stages up to its next work are looked at beside it, with episodes played by other
+processes. Whatever is not the same there is looked at again in the order of the run, where what was computed may stand
+in for what is lost.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import takewhile
+from types import TracebackType
 
-import pyarrow as pa
-
-from flows.recompute import VERSIONS, environment_of, recompute
+from flows.verifier import Verifier
 from ragen.config.load import recorded_config
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError
 from ragen.store import Store
-from ragen.verify.actions import episode_differences, turn_differences
-from ragen.verify.differences import folder_difference, table_difference
-from ragen.verify.finding import Finding, Verdict, first_line, named_line, shown, summarised
-from ragen.verify.origin import different_origin, other_work
-from ragen.verify.plan import INPUTS, Visit, plan_visits
-from ragen.verify.scratch import Scratch, Stored
-from schemas.datasets import DATASETS
-from schemas.manifest import Manifest
-from tasks.stage import Keys
+from ragen.verify.finding import Finding, Verdict
+from ragen.verify.plan import Visit, plan_visits
+from ragen.verify.scratch import Scratch
 
-LONG_WARM_START_S = 30.0
-"""A warm start that took longer is done again only on demand."""
-
-_TORCH_STAGES = ("warm_start", "evaluate", "rollout", "update")
+_LEARNER_STAGES = ("warm_start", "update")
+"""Computed in this process; the others may be looked at beside them."""
 
 
 @dataclass(frozen=True)
@@ -79,228 +70,75 @@ def verify_run(
         stages: Only these. Empty: all.
         share: Share of the iterations to look at, evenly spread.
         with_warm_start: Do the warm start again even where it took long.
-        on_visit: Called before each stage with the number of stages done and of all.
+        on_visit: Called with each stage, in the order of the run, and with the number of stages done and of all.
 
     Raises:
         StoreError: If there is no such run; the message names those that are near.
         ConfigError: If a stage does not exist, the range is not in the run, or its settings are not this release's.
     """
+    from ragen.policy.load import without_progress_bars
+
     started = time.perf_counter()
     record = store.runs.get(run)
     config = recorded_config(record.name, record.config, "Verify it with the release that made it")
     visits = plan_visits(record, store.runs.iterations(run), first, last, stages, share)
     findings: list[Finding] = []
-    with Scratch(store) as scratch:
-        verifier = _Verifier(store, scratch, config, with_warm_start)
+    with (
+        without_progress_bars(),
+        Scratch(store) as scratch,
+        Scratch(store) as aside,
+        _Ahead(Verifier(store, aside, config, with_warm_start, may_derive=False)) as ahead,
+    ):
+        verifier = Verifier(store, scratch, config, with_warm_start)
         for number, visit in enumerate(visits):
             if on_visit is not None:
                 on_visit(number, len(visits), visit)
-            findings += verifier.verify(visit)
+            if visit.stage in _LEARNER_STAGES:
+                ahead.begin(takewhile(lambda visit: visit.stage not in _LEARNER_STAGES, visits[number + 1 :]))
+                findings += verifier.verify(visit)
+            else:
+                findings += ahead.found(visit) or verifier.verify(visit)
     return Verification(run, findings, len({visit.iteration for visit in visits}), time.perf_counter() - started)
 
 
-class _CannotRepeat(Exception):  # noqa: N818
-    """A stage cannot be computed again; the message says why."""
+class _Ahead:
+    """Looks at stages in a thread of its own. A context manager: leaving it stops what is in play."""
 
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+        self._thread = ThreadPoolExecutor(1, "verify-ahead")
+        self._begun: deque[tuple[Visit, Future[list[Finding]]]] = deque()
+        self._is_of_use = True
 
-@dataclass(frozen=True)
-class _Verifier:
-    """Looks at one stage after the other."""
+    def __enter__(self) -> "_Ahead":
+        return self
 
-    store: Store
-    scratch: Scratch
-    config: StarPOConfig
-    with_warm_start: bool
-    _passed: deque[str] = field(default_factory=deque)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            from tasks.warm_processes import stop_playing
 
-    def verify(self, visit: Visit) -> list[Finding]:
-        """All that is found about one stage: its results first, then what they hold."""
-        stored = {kind: self.scratch.read(kind, key) for kind, key in visit.outputs.items()}
-        found = list(self._results(visit, stored))
-        for check, kind, differences in self._inner_checks(visit, stored):
-            try:
-                detail = summarised(differences)
-                verdict = Verdict.DIFFERENT if detail else Verdict.SAME
-            except (ArtifactMissingError, ArtifactDamagedError) as error:
-                verdict, detail = Verdict.NOT_REPEATABLE, f"it cannot be checked: {first_line(error)}"
-            except Exception as error:  # whatever forged data make a check raise is a finding
-                verdict, detail = Verdict.DIFFERENT, f"the check fails: {named_line(error)}"
-            artifact = f"{kind}/{visit.outputs[kind]}"
-            found.append(Finding(visit.iteration, visit.name, check, verdict, detail, artifact))
-        return found
+            stop_playing()
+        self._thread.shutdown(cancel_futures=True)
 
-    def _results(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[Finding]:
-        """Compute the stage again and compare all that it makes."""
-        computed: Keys = {}
-        verdict, reason = Verdict.SAME, ""
-        try:
-            computed = self._compute(visit, stored)
-        except _CannotRepeat as error:
-            verdict, reason = Verdict.NOT_REPEATABLE, str(error)
-        except Exception as error:  # whatever damaged or forged data make a stage raise is a finding
-            verdict, reason = Verdict.DIFFERENT, f"computing it again fails: {named_line(error)}"
-        for kind, key in visit.outputs.items():
-            artifact = stored[kind]
-            if artifact.fault:
-                outcome = Verdict.DAMAGED, artifact.fault + self._remedy(kind, key, artifact, computed)
-            elif reason:
-                outcome = verdict, reason
-            elif computed[kind] != key:
-                assert artifact.manifest is not None
-                outcome = other_work(artifact.manifest, self.scratch.store.manifest(kind, computed[kind]))
-            else:
-                outcome = self._compare(visit, kind, key, artifact)
-            yield Finding(visit.iteration, visit.name, kind, *outcome, artifact=f"{kind}/{key}")
-        for kind, key in computed.items():
-            if kind not in stored or stored[kind].is_dropped:
-                self.scratch.keep_as_stand_in(kind, key)
-            self.scratch.discard(kind, key)
-        passed = visit.inputs.get("checkpoint")
-        if visit.stage == "update" and passed is not None and passed != visit.inputs.get("reference"):
-            self._passed.append(passed)
-            if len(self._passed) > self.config.rollout.staleness:  # a rollout ahead still needs the one before
-                self.scratch.release("checkpoint", self._passed.popleft())
+    def begin(self, visits: Iterable[Visit]) -> None:
+        """Look at these stages from now on; at none, once something was found that is not the same."""
+        if self._is_of_use:
+            self._begun.extend((visit, self._thread.submit(self._verify, visit)) for visit in visits)
 
-    def _remedy(self, kind: str, key: str, artifact: Stored, computed: Keys) -> str:
-        """Put what was computed again in place of a damaged artifact, and say so."""
-        if computed.get(kind) != key:
-            return ""
-        digest = self.scratch.store.manifest(kind, key).content_digest
-        if artifact.manifest is not None and artifact.manifest.content_digest != digest:
-            return "; its inputs give another content than its manifest names"
-        self.scratch.keep_as_stand_in(kind, key)
-        return "; its inputs give it again: delete what is left of it, and run the flow"
+    def found(self, visit: Visit) -> list[Finding]:
+        """What was found about the stage, if everything is the same; else nothing: it is to be looked at in order."""
+        if not self._begun or self._begun[0][0] is not visit:
+            return []
+        findings = self._begun.popleft()[1].result()
+        if all(finding.verdict is Verdict.SAME for finding in findings):
+            return findings
+        self._is_of_use = False
+        return []
 
-    def _compute(self, visit: Visit, stored: Mapping[str, Stored]) -> Keys:
-        """Do the stage's work in the scratch store.
+    def _verify(self, visit: Visit) -> list[Finding]:
+        from tasks.warm_processes import playing_apart
 
-        Raises:
-            _CannotRepeat: If it cannot be done, or need not give the same.
-        """
-        manifest = next((artifact.manifest for artifact in stored.values() if artifact.manifest is not None), None)
-        self._check_repeatable(visit, manifest)
-        inputs = {**(manifest.inputs if manifest else {}), **visit.inputs}
-        for role in INPUTS[visit.stage]:
-            if role == "reference" and self.config.update.kl_coefficient == 0:
-                continue
-            if role not in inputs:
-                raise _CannotRepeat(f"nothing says which {role} it was made from")
-            try:
-                self._provide("checkpoint" if role == "reference" else role, inputs[role])
-            except (ArtifactMissingError, ArtifactDamagedError) as error:
-                raise _CannotRepeat(f"its input cannot be used: {first_line(error)}") from error
-        for kind, key in visit.outputs.items():
-            self.scratch.discard(kind, key)
-        return recompute(visit, self.config, self.scratch.url, inputs)
-
-    def _provide(self, kind: str, key: str) -> None:
-        """Have an input in the scratch store; a checkpoint that was dropped is derived, if it is not there yet."""
-        if kind != "checkpoint" or self.scratch.has(kind, key) or self.store.dropped(kind, key) is None:
-            self.scratch.provide(kind, key)
-            return
-        from ragen.checkpoints.derive import derive, restore
-        from ragen.checkpoints.recipe import find_recipe
-        from tasks.warm_processes import learner_for
-
-        with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
-            restore(self.scratch.store, derivation)
-        self.scratch.keep_as_stand_in(kind, key)
-
-    def _check_repeatable(self, visit: Visit, manifest: Manifest | None) -> None:
-        if visit.stage not in INPUTS:
-            raise _CannotRepeat("no stage of training: verify does not compute it again")
-        if manifest is None:
-            return
-        made_by, version = manifest.stage.version, VERSIONS[visit.stage]
-        if made_by != version:
-            raise _CannotRepeat(
-                f"it was made by version {made_by} of the stage, and this release has version {version}"
-            )
-        if not manifest.is_deterministic:
-            raise _CannotRepeat("its manifest says that the same work need not give the same bits")
-        seconds = manifest.provenance.get("seconds")
-        is_long = isinstance(seconds, int | float) and seconds > LONG_WARM_START_S
-        if visit.stage == "warm_start" and is_long and not self.with_warm_start:
-            raise _CannotRepeat(f"left out, since it took {seconds:.0f} s; --warm-start includes it")
-
-    def _compare(self, visit: Visit, kind: str, key: str, stored: Stored) -> tuple[Verdict, str]:
-        """Compare an artifact with what was computed again under the same key."""
-        assert stored.manifest is not None
-        computed = self.scratch.store.manifest(kind, key)
-        if stored.manifest.content_digest == computed.content_digest:
-            difference = _headline_difference(stored.manifest, computed)
-            return (Verdict.DIFFERENT, difference) if difference else (Verdict.SAME, "")
-        if visit.stage == "update":
-            _forget_learner()
-        if stored.table is not None:
-            again = self.scratch.store.read_table(kind, key)
-            difference = table_difference(stored.table, again, DATASETS[kind].key)
-        elif stored.is_dropped:
-            difference = "its files were dropped, and what is computed again has another digest than its manifest names"
-        else:
-            difference = folder_difference(*(Path(s.local_folder(kind, key)) for s in (self.store, self.scratch.store)))
-        if not computed.is_deterministic:
-            return Verdict.NOT_REPEATABLE, f"on this machine the same work need not give the same bits; {difference}"
-        origin = different_origin(stored.manifest, computed, visit.stage in _TORCH_STAGES)
-        if origin:
-            return Verdict.NOT_REPEATABLE, f"it was made with {origin}; {difference}"
-        return Verdict.DIFFERENT, difference
-
-    def _inner_checks(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[tuple[str, str, Iterator[str]]]:
-        """What is stored, against itself and the environment: no policy takes part, so this holds on every machine.
-
-        Yields:
-            Name of the check, kind of the artifact that it is about, differences.
-        """
-        sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
-        if visit.stage == "rollout" and "turns" in sound:
-            turns = sound["turns"].table
-            yield "actions", "turns", turn_differences(turns, self.config.environment, self.config.agent)
-            yield "texts", "turns", self._text_differences(sound["turns"])
-        if visit.stage == "evaluate" and "episodes" in sound:
-            yield "actions", "episodes", self._episode_differences(visit, sound["episodes"])
-        if visit.stage == "update" and "samples" in sound:
-            yield "tokens", "samples", self._token_differences(sound["samples"])
-
-    def _episode_differences(self, visit: Visit, episodes: Stored) -> Iterator[str]:
-        yield from episode_differences(episodes.table, environment_of(visit, self.config))
-
-    def _text_differences(self, turns: Stored) -> Iterator[str]:
-        from ragen.agent.context import ContextBuilder
-        from ragen.policy.load import load_tokenizer
-        from ragen.verify.texts import text_differences
-
-        assert turns.manifest is not None
-        key = turns.manifest.inputs.get("checkpoint")
-        if key is None:
-            raise ArtifactMissingError("the trajectories were imported, and the tokenizer that made them was not")
-        self._provide("checkpoint", key)
-        tokenizer = load_tokenizer(self.scratch.store.local_folder("checkpoint", key))
-        contexts = ContextBuilder(tokenizer, self.config.agent, self.config.rollout.max_response_tokens)
-        yield from text_differences(turns.table, self.config.environment, tokenizer, contexts)
-
-    def _token_differences(self, samples: Stored) -> Iterator[str]:
-        from ragen.verify.tokens import token_differences
-
-        assert samples.manifest is not None
-        inputs = samples.manifest.inputs
-        turns, rewards, selection = (self._input(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
-        yield from token_differences(turns, rewards, selection, samples.table)
-
-    def _input(self, kind: str, key: str) -> pa.Table:
-        self.scratch.provide(kind, key)
-        return self.scratch.store.read_table(kind, key)
-
-
-def _headline_difference(stored: Manifest, computed: Manifest) -> str:
-    for name, value in stored.headline.items():
-        if computed.headline.get(name) != value:
-            return f"{shown(name)} in the manifest's headline is {value}, computed {computed.headline.get(name)}"
-    return ""
-
-
-def _forget_learner() -> None:
-    """What the learner holds now is not what the store does: the next update loads that."""
-    from tasks.warm_processes import learner_for
-
-    learner_for.cache_clear()
+        with playing_apart():
+            return self._verifier.verify(visit)

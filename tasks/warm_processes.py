@@ -5,6 +5,9 @@ at the checkpoint asked for.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -32,16 +35,28 @@ if TYPE_CHECKING:
     from ragen.rollout.ray_pool import RayPool
 
 _pools: list[Pool] = []
+_IS_APART: ContextVar[bool] = ContextVar("is_apart", default=False)
+
+
+@contextmanager
+def playing_apart() -> Iterator[None]:
+    """Inside, episodes are played by other processes, so that a learner may work in this one meanwhile."""
+    token = _IS_APART.set(True)
+    try:
+        yield
+    finally:
+        _IS_APART.reset(token)
 
 
 def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     """Who plays a rollout.
 
     Ray actors where RAGEN_POOL asks for them; worker processes where several shards can share the CPU's cores, or an
-    update computes in this process meanwhile (`rollout.staleness`); else this process. Without Ray, vLLM is played in
-    processes of the environment that has it, or here if that is this one.
+    update computes in this process meanwhile (`rollout.staleness`, `playing_apart`); else this process. Without Ray,
+    vLLM is played in processes of the environment that has it, or here if that is this one.
     """
-    spec, num_threads, is_apart = EngineSpec.of(rollout), Runtime().threads, rollout.staleness > 0
+    spec, num_threads = EngineSpec.of(rollout), Runtime().threads
+    is_apart = rollout.staleness > 0 or _IS_APART.get()
     if _is_on_ray(rollout):
         return _actors(spec)
     if rollout.engine == "vllm":

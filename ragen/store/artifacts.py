@@ -36,8 +36,8 @@ from schemas.manifest import FORMAT_VERSION, MANIFEST_NAME, FileEntry, Manifest
 DROPPED_NAME = "dropped.json"
 """The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
 
-_VERIFIED: set[tuple[str, str, tuple[tuple[int, ...], ...]]] = set()
-"""(folder, manifest digest, `states_of` its files) of what this process has written or verified: files are hashed once
+_VERIFIED: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
+"""(manifest digest, `states_of` its files) of what this process has written or verified: files are hashed once
 a process, and again when they were touched since."""
 
 _log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class Artifacts:
         stored = self._commit_remote(folder, manifest, entries)
         if digests_of(stored.files) == digests_of(tuple(entries)):  # else another writer's, with another content
             copy = local_cache.adopt(folder, stored.manifest_digest)
-            _VERIFIED.add((str(copy), stored.manifest_digest, states_of(copy, stored.files)))
+            _VERIFIED.add((stored.manifest_digest, states_of(copy, stored.files)))
         return stored
 
     def faults(self, manifest: Manifest) -> list[str]:
@@ -329,7 +329,7 @@ class Artifacts:
                 sync(final.parent)
                 if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
                     shutil.rmtree(aside, ignore_errors=True)
-                _VERIFIED.add((str(final), manifest.manifest_digest, states_of(final, manifest.files)))
+                _VERIFIED.add((manifest.manifest_digest, states_of(final, manifest.files)))
                 return manifest
         raise StoreError(f"{final} cannot be written: something else keeps making it; see what else uses this store")
 
@@ -379,7 +379,7 @@ class Artifacts:
 
     def _verify(self, folder: Path, manifest: Manifest) -> None:
         try:
-            verified = (str(folder), manifest.manifest_digest, states_of(folder, manifest.files))
+            verified = (manifest.manifest_digest, states_of(folder, manifest.files))
         except FileNotFoundError as error:
             missing = Path(error.filename).relative_to(folder)
             raise self.damaged(manifest.kind, manifest.key, f"the file {missing} is missing") from error

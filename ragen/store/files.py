@@ -40,10 +40,10 @@ def entry_of(file: Path, folder: Path) -> FileEntry:
 
 
 def states_of(folder: Path, entries: Iterable[FileEntry]) -> tuple[tuple[int, ...], ...]:
-    """Inode, size in bytes and time of change (ns) of files, which are others once a file was touched.
+    """Device, inode, size in bytes and time of change (ns) of files, which are others once a file was touched.
 
     Raises:
         FileNotFoundError: If one is missing.
     """
     found = [(folder / entry.name).stat() for entry in entries]
-    return tuple((state.st_ino, state.st_size, state.st_mtime_ns) for state in found)
+    return tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in found)

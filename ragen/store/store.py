@@ -24,14 +24,14 @@ from ragen.store.location import Location
 from ragen.store.names import checked_name
 from ragen.store.quarantine import quarantine
 from ragen.store.ranges import RangeFile
-from ragen.store.recent import RecentTables
+from ragen.store.recent import Content, RecentTables, content_of
 from ragen.store.runs import Runs
 from schemas.datasets import DATASETS
 from schemas.manifest import FileEntry, Manifest, Stage
 from schemas.validate import ContractViolation, Validator
 
-_VALIDATED: set[str] = set()
-"""Manifest digests of datasets whose content this process has validated, on the way in or out."""
+_VALIDATED: set[Content] = set()
+"""Datasets whose content this process has validated, on the way in or out."""
 
 _RECENT = RecentTables()
 
@@ -142,9 +142,9 @@ class Store:
             )  # fmt: skip
             stored = self._artifacts.commit(folder, manifest, entries_of(folder))
         if stored.content_digest == written.content_digest:  # else another writer's, which is yet to be validated
-            _VALIDATED.add(stored.manifest_digest)
+            _VALIDATED.add(content_of(stored))
             if isinstance(data, pa.Table):
-                _RECENT.put(stored.manifest_digest, data.cast(datasets.columns_schema(kind)))
+                _RECENT.put(content_of(stored), data.cast(datasets.columns_schema(kind)))
         return stored
 
     def put_folder(
@@ -205,11 +205,11 @@ class Store:
         schema = datasets.columns_schema(_known_dataset(kind), columns)
         manifest = self.manifest(kind, key)
         files = self._verified_files(manifest)
-        table = _RECENT.get(manifest.manifest_digest)
+        table = _RECENT.get(content_of(manifest))
         if table is None:
             table = pa.Table.from_batches(datasets.read_batches(files, kind, columns), schema=schema)
             if columns is None:
-                _RECENT.put(manifest.manifest_digest, table)
+                _RECENT.put(content_of(manifest), table)
         return table.select(schema.names)
 
     def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -272,7 +272,7 @@ class Store:
         _check_version(manifest)
         folder = self._artifacts.local_folder(manifest)
         files = [folder / entry.name for entry in manifest.files]
-        if manifest.manifest_digest in _VALIDATED:
+        if content_of(manifest) in _VALIDATED:
             return files
         try:
             num_rows = datasets.num_rows(files)
@@ -281,7 +281,7 @@ class Store:
         if num_rows != manifest.num_rows:
             raise self._artifacts.damaged(kind, key, f"it has {num_rows} rows, its manifest says {manifest.num_rows}")
         self._validate(files, manifest)
-        _VALIDATED.add(manifest.manifest_digest)
+        _VALIDATED.add(content_of(manifest))
         return files
 
     def _validate(self, files: list[Path], manifest: Manifest) -> None:

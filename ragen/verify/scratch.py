@@ -1,10 +1,11 @@
 """A store aside: it sees the inputs of the stage at hand, takes its outputs, and is thrown away.
 
-    original store --links--> Scratch.store --stage--> outputs, to be compared
+    original store --links--> Scratch.store --stage--> outputs, to be compared with Scratch.read(...)
 
 The store under verification is only read, and only from here, so that not even a quarantine is written into it. What is
-read is linked, not copied. Where an original cannot be read, what was computed here under the same key may stand in for
-it, so that one lost artifact does not hide all that follows.
+read is linked, not copied; files of the same bytes as an output's are not decoded a second time. Where an original
+cannot be read, what was computed here under the same key may stand in for it, so that one lost artifact does not hide
+all that follows.
 """
 
 import shutil
@@ -19,6 +20,7 @@ from ragen.errors import StarPOError
 from ragen.policy.adapter import base_of
 from ragen.store import Store
 from ragen.store.keys import stage_key
+from ragen.store.recent import content_of
 from ragen.verify.finding import first_line
 from schemas.datasets import DATASETS
 from schemas.digest import content_digest
@@ -54,7 +56,8 @@ class Scratch:
         self._original = original
         self._folder = Path(tempfile.mkdtemp(prefix="ragen-verify-"))
         self._stand_ins: set[tuple[str, str]] = set()
-        self.url = str(self._folder)
+        self._originals = Store(str(self._folder / "originals"))  # links, only while an artifact is read
+        self.url = str(self._folder / "work")
         self.store = Store(self.url)
 
     def __enter__(self) -> "Scratch":
@@ -65,6 +68,13 @@ class Scratch:
     ) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def manifest(self, kind: str, key: str) -> Manifest | None:
+        """The manifest of an artifact of the original store, dropped or not; None: there is none, or it was edited."""
+        try:
+            return self._original.dropped(kind, key) or self._original.manifest(kind, key)
+        except StarPOError:
+            return None
+
     def read(self, kind: str, key: str) -> Stored:
         """Read an artifact of the original store whole: manifest, bytes, rows, their contract and their digests."""
         stored = Stored()
@@ -73,22 +83,22 @@ class Scratch:
             stored.is_dropped = dropped is not None
             manifest = stored.manifest = dropped or self._original.manifest(kind, key)
             if not stored.is_dropped:
-                self._link(manifest)
-            if kind in DATASETS and not stored.is_dropped:
-                stored.table = self.store.read_table(kind, key)
-                if content_digest(stored.table) != manifest.content_digest:
-                    stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
+                self._link(self._originals, manifest)
+                if kind in DATASETS:
+                    stored.table = self._originals.read_table(kind, key)
+                    if self._digest(manifest, stored.table) != manifest.content_digest:
+                        stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
             if stage_key(manifest.stage, manifest.settings, manifest.inputs, manifest.seed) != key:
                 stored.fault = f"{kind}/{key} has another key than the work that its manifest describes"
         except StarPOError as error:
             stored.fault = first_line(error)
         finally:
-            self.discard(kind, key)
+            _remove(self._originals, kind, key)
         return stored
 
     def has(self, kind: str, key: str) -> bool:
         """Is it here already?"""
-        return self._folder_of(kind, key).exists()
+        return _folder_of(self.store, kind, key).exists()
 
     def provide(self, kind: str, key: str) -> None:
         """Have an artifact of the original store here, as an input, or what stands in for it.
@@ -98,8 +108,8 @@ class Scratch:
             ArtifactDamagedError: The same of one that is not what was written.
         """
         if not self.has(kind, key):
-            self._link(self._original.manifest(kind, key))
-        base = base_of(self._folder_of(kind, key))
+            self._link(self.store, self._original.manifest(kind, key))
+        base = base_of(_folder_of(self.store, kind, key))
         if base is not None:  # adapters are of use on their base's weights alone
             self.provide(kind, base)
 
@@ -115,16 +125,29 @@ class Scratch:
     def discard(self, kind: str, key: str) -> None:
         """Forget an artifact here, computed or linked, unless it stands in for a lost one."""
         if (kind, key) not in self._stand_ins:
-            shutil.rmtree(self._folder_of(kind, key), ignore_errors=True)
+            _remove(self.store, kind, key)
 
-    def _link(self, manifest: Manifest) -> None:
+    def _digest(self, manifest: Manifest, table: pa.Table) -> str:
+        """The content digest of rows; that of an output which has the same bytes is known."""
+        if self.store.has(manifest.kind, manifest.key):
+            computed = self.store.manifest(manifest.kind, manifest.key)
+            if content_of(computed) == content_of(manifest):
+                return computed.content_digest
+        return content_digest(table)
+
+    def _link(self, store: Store, manifest: Manifest) -> None:
         files = Path(self._original.local_folder(manifest.kind, manifest.key))
-        folder = self._folder_of(manifest.kind, manifest.key)
+        folder = _folder_of(store, manifest.kind, manifest.key)
         for entry in manifest.files:
             for name in {entry.name, entry.path}:  # they differ on object storage alone
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).symlink_to(files / entry.name)
         (folder / MANIFEST_NAME).write_text(manifest.model_dump_json(), encoding="utf-8")
 
-    def _folder_of(self, kind: str, key: str) -> Path:
-        return self._folder / kind / key
+
+def _folder_of(store: Store, kind: str, key: str) -> Path:
+    return Path(store.url) / kind / key
+
+
+def _remove(store: Store, kind: str, key: str) -> None:
+    shutil.rmtree(_folder_of(store, kind, key), ignore_errors=True)

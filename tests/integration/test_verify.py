@@ -15,12 +15,15 @@ import pytest
 import torch
 
 import flows.cli
+import flows.verifier
+import flows.verify
 from flows.presets import preset
 from flows.starpo import starpo
 from flows.verify import Verification, verify_run
 from ragen.learn.torch_learner import TorchLearner
 from ragen.store import Store
 from ragen.verify.finding import Finding, Verdict
+from ragen.verify.plan import Visit
 from schemas.digest import content_digest
 from schemas.manifest import MANIFEST_NAME, Manifest
 
@@ -107,6 +110,49 @@ def test_an_untouched_run_is_the_same_throughout_and_stays_untouched(folder: Pat
     assert Counter(f.check for f in verification.findings if f.stage == "update") == dict.fromkeys(CHECKS["update"], 2)
     assert visits == [(number, len(visits)) for number in range(len(visits))]
     assert snapshot(folder) == before
+
+
+def in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Verification:
+    """Verified with nothing looked at ahead."""
+    with monkeypatch.context() as patch:
+        patch.setattr(flows.verify._Ahead, "begin", lambda *_: None)
+        return verify(folder)
+
+
+@pytest.fixture
+def looked_at_ahead(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, bool]]:
+    """Iteration and stage of what was looked at ahead, and whether its result was taken."""
+    seen, found = [], flows.verify._Ahead.found
+
+    def noted(self: flows.verify._Ahead, visit: Visit) -> list[Finding]:
+        was_begun = bool(self._begun) and self._begun[0][0] is visit
+        findings = found(self, visit)
+        if was_begun:
+            seen.append((visit.iteration, visit.name, bool(findings)))
+        return findings
+
+    monkeypatch.setattr(flows.verify._Ahead, "found", noted)
+    return seen
+
+
+def test_what_is_looked_at_beside_an_update_is_found_the_same_as_in_order(
+    folder: Path, looked_at_ahead: list[tuple[int, str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = verify(folder)
+    second = ["evaluate:sokoban", "rollout", "reward", "variance_filter", "diagnose"]
+    assert [(1, name, True) for name in second] == [entry for entry in looked_at_ahead if entry[0] == 1]
+    assert (2, "evaluate:sokoban", True) in looked_at_ahead
+    assert ahead.findings == in_order(folder, monkeypatch).findings
+
+
+def test_what_is_not_the_same_is_looked_at_again_in_order(
+    folder: Path, looked_at_ahead: list[tuple[int, str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(artifact(folder, 0, "update", "checkpoint"))  # which plays the second rollout
+    ahead = verify(folder)
+    assert (1, "rollout", False) in looked_at_ahead
+    assert set(faults(ahead)) == {(0, "update", "checkpoint")}  # computed again, it stands in for the lost one
+    assert ahead.findings == in_order(folder, monkeypatch).findings
 
 
 def test_one_flipped_byte_is_named_and_all_that_follows_is_verified(folder: Path) -> None:
@@ -251,14 +297,14 @@ def test_what_says_that_it_is_not_deterministic_is_not_repeated(folder: Path) ->
 def test_what_another_version_of_the_stage_made_is_not_repeatable(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(flows.verify.VERSIONS, "reward", 99)
+    monkeypatch.setitem(flows.verifier.VERSIONS, "reward", 99)
     [finding] = faults(verify(folder, last=0, stages=["reward"])).values()
     assert finding.verdict is Verdict.NOT_REPEATABLE
     assert "this release has version 99" in finding.detail
 
 
 def test_a_long_warm_start_is_left_out_unless_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.verify, "LONG_WARM_START_S", 0.0)
+    monkeypatch.setattr(flows.verifier, "LONG_WARM_START_S", 0.0)
     [finding] = faults(verify(folder, stages=["warm_start"])).values()
     assert finding.verdict is Verdict.NOT_REPEATABLE
     assert "--warm-start includes it" in finding.detail

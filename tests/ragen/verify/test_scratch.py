@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import ragen.verify.scratch as scratch_module
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError
 from ragen.store import Store
 from ragen.store.keys import stage_key
 from ragen.verify.scratch import Scratch
 from schemas.examples import example
-from schemas.manifest import Stage
+from schemas.manifest import Manifest, Stage
 
 STAGE = Stage(name="rollout", version=1)
 
@@ -47,6 +48,30 @@ def test_an_artifact_is_read_and_provided_and_the_original_is_untouched(store, t
     assert not place.exists()
 
 
+def test_the_bytes_of_an_output_are_not_decoded_a_second_time(store, monkeypatch):
+    key, decoded = put(store, {"a": 1}), []
+    digest = scratch_module.content_digest
+    monkeypatch.setattr(scratch_module, "content_digest", lambda table: decoded.append(1) or digest(table))
+    with Scratch(store) as scratch:
+        assert scratch.read("turns", key).fault == ""
+        assert decoded == [1]
+        put(scratch.store, {"a": 1})
+        assert scratch.read("turns", key).fault == ""
+        assert decoded == [1]
+        assert scratch.has("turns", key)  # the output stays
+
+
+def test_a_content_digest_that_is_not_that_of_the_rows_is_a_fault_beside_an_output_too(store, tmp_path):
+    key = put(store, {"a": 1})
+    file = tmp_path / "store" / "turns" / key / "manifest.json"
+    forged = Manifest.model_validate_json(file.read_text()).model_copy(update={"content_digest": "0" * 64}).sealed()
+    file.write_text(forged.model_dump_json())
+    with Scratch(store) as scratch:
+        assert "content digest" in scratch.read("turns", key).fault
+        put(scratch.store, {"a": 1})
+        assert "content digest" in scratch.read("turns", key).fault
+
+
 def test_damage_is_named_and_no_quarantine_is_written(store, tmp_path):
     key = put(store, {"a": 1})
     file = tmp_path / "store" / "turns" / key / "part-00000.parquet"
@@ -67,8 +92,6 @@ def test_rows_under_another_key_than_that_of_their_work_are_a_fault(store, tmp_p
     other = stage_key(STAGE, {"a": 2}, {}, 0)
     folder = tmp_path / "store" / "turns"
     shutil.copytree(folder / key, folder / other)
-    from schemas.manifest import Manifest
-
     manifest = Manifest.model_validate_json((folder / other / "manifest.json").read_text())
     forged = manifest.model_copy(update={"key": other}).sealed()
     (folder / other / "manifest.json").write_text(json.dumps(forged.model_dump(mode="json")))
