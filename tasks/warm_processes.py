@@ -62,11 +62,11 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     if rollout.engine == "vllm":
         python, num_engines = vllm_python(), rollout.vllm.num_engines
         if python != sys.executable or num_engines > 1 or is_apart:
-            return _workers(spec, num_engines, python)
+            return _workers(spec, num_engines, python, is_apart)
         return LocalPlayer(_engine(spec))
     num_workers = 1 if spec.is_continuous or torch.cuda.is_available() else min(num_threads, num_shards)
     if num_workers > 1 or is_apart:
-        return _workers(spec, num_threads if num_workers > 1 else 1, sys.executable)
+        return _workers(spec, num_threads if num_workers > 1 else 1, sys.executable, is_apart)
     return LocalPlayer(_engine(spec))
 
 
@@ -117,8 +117,8 @@ def learner_for(config: UpdateConfig) -> Learner:
 
 
 @cache
-def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
-    pool = WorkerPool(spec, num_workers, python)
+def _workers(spec: EngineSpec, num_workers: int, python: str, is_background: bool) -> WorkerPool:
+    pool = WorkerPool(spec, num_workers, python, is_background=is_background)
     _pools.append(pool)
     return pool
 

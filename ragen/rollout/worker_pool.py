@@ -19,32 +19,39 @@ from ragen.rollout.pool import Pool, WorkerLostError, error_of
 from ragen.rollout.worker import FAILURE, REQUEST, pack_request
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_BACKGROUND_NICENESS = 19
 
 
 class WorkerPool(Pool):
     """Implements `ragen.rollout.shards.ShardPlayer`. Workers end with this process."""
 
-    def __init__(self, engine: EngineSpec | str, num_workers: int, python: str | None = None) -> None:
+    def __init__(
+        self, engine: EngineSpec | str, num_workers: int, python: str | None = None, *, is_background: bool = False
+    ) -> None:
         """Start nothing yet.
 
         Args:
             engine: What workers generate with; a name in `ragen.registry.ENGINES` stands for one without options.
             num_workers: Processes at most.
             python: Interpreter of the workers, of an environment that has this package too. None: this one.
+            is_background: Take what a learner leaves of the cores. Its threads wait for each other several times a
+                millisecond, so a worker that takes a core from one of them holds up all.
         """
         spec = EngineSpec(engine) if isinstance(engine, str) else engine
         command = [python or sys.executable, "-m", "ragen.rollout.worker", spec.name, spec.options]
         advice = "is there enough memory? Lower rollout.shard_groups, or RAGEN_THREADS, the number of workers"
-        super().__init__(lambda: _Worker(command), num_workers, spec.is_continuous, advice)
+        super().__init__(lambda: _Worker(command, is_background), num_workers, spec.is_continuous, advice)
 
 
 class _Worker:
     """A process that runs `ragen.rollout.worker`; implements `ragen.rollout.pool.Worker`."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], is_background: bool) -> None:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **_ONE_THREAD}
         )
+        if is_background:
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, _BACKGROUND_NICENESS)
 
     @property
     def is_alive(self) -> bool:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -216,14 +216,14 @@ def test_what_is_wrong_is_said_and_ends_the_ranks(policy_folder, make_trajectori
     learner.load(policy_folder, "start", None)
     assert learner.update(make_trajectories(4), context).metrics["update/num_steps"] == 2
     assert learner._ranks is not None
-    pids = [connection.pid for connection in learner._ranks._connections.values()]
+    pids = {rank: connection.pid for rank, connection in learner._ranks._connections.items()}
     threading.Timer(0.5, lambda: os.kill(pids[1], signal.SIGKILL)).start()
     started = time.monotonic()
     with pytest.raises(LearnerError, match=r"rank 1 of 2 .* died, killed \(signal 9.*update again") as caught:
         update_for_ever(learner, make_trajectories(8), context)
     assert time.monotonic() - started < 60
     assert "It said last:" in str(caught.value)
-    assert_gone(pids)
+    assert_gone(pids.values())
     learner.close()
 
 
@@ -250,7 +250,7 @@ def test_ranks_end_with_the_process_that_asks_them():
     assert_gone(pids)
 
 
-def assert_gone(pids: list[int]) -> None:
+def assert_gone(pids: Collection[int]) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]

@@ -135,6 +135,15 @@ def test_stop_ends_shards_at_work(job, pool):
     assert play_shards(pool, job, SHARDS).num_rows > 12
 
 
+def test_workers_in_the_background_give_the_same_rows_at_the_lowest_priority(job, pool):
+    others = {worker.pid for worker in workers()}
+    background = WorkerPool("torch", 1, is_background=True)
+    assert play_shards(background, job, SHARDS).equals(play_shards(pool, job, SHARDS))
+    own = [worker for worker in workers() if worker.pid not in others]
+    assert 19 in {worker.nice() for worker in own}
+    background.stop()
+
+
 def test_workers_end_with_their_parent(job):
     code = (
         "import sys; from ragen.rollout.job import RolloutJob; from ragen.rollout.shards import *; "
