@@ -1,8 +1,9 @@
 """Immutable folders `<kind>/<key>/` with a manifest: written aside, committed in one step, verified when read.
 
-A local artifact is written to `tmp/<unique>/` and becomes visible by one rename of that folder. Object storage has no
-such rename: there every attempt writes its files under a name of its own, and the manifest, put last and only if
-there is none, makes them the artifact. Either way: no manifest, no artifact; of several writers one wins and the
+A local artifact is written to `tmp/<unique>/` and becomes visible by one rename of that folder. Its files are on disk
+by then: a power failure leaves it whole, or takes the last ones whole, and their work is done again. Object storage
+has no such rename: there every attempt writes its files under a name of its own, and the manifest, put last and only
+if there is none, makes them the artifact. Either way: no manifest, no artifact; of several writers one wins and the
 others take its result; a killed writer leaves nothing visible.
 
 An artifact that can be made again may be dropped: its files go, and its manifest stays as `dropped.json`, which says
@@ -308,10 +309,9 @@ class Artifacts:
 
     def _commit_local(self, folder: Path, root: Path, manifest: Manifest, entries: list[FileEntry]) -> Manifest:
         manifest = manifest.model_copy(update={"files": tuple(entries)}).sealed()
-        for entry in entries:
-            sync(folder / entry.path)
         (folder / MANIFEST_NAME).write_text(_text(manifest), encoding="utf-8")
-        sync(folder / MANIFEST_NAME)
+        with ThreadPoolExecutor(NUM_TRANSFERS) as pool:  # at once: a file system writes its journal once for all
+            list(pool.map(sync, [folder / MANIFEST_NAME, *(folder / entry.path for entry in entries)]))
         sync(folder)
         final = root / manifest.kind / manifest.key
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -326,8 +326,8 @@ class Artifacts:
                     return self._take_winner(manifest)
                 aside = self._set_aside(final, root)
             else:
-                sync(final.parent)
                 if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
+                    sync(final.parent)
                     shutil.rmtree(aside, ignore_errors=True)
                 _VERIFIED.add((manifest.manifest_digest, states_of(final, manifest.files)))
                 return manifest
