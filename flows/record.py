@@ -5,6 +5,7 @@ Stages do not know of runs; this is the only place that puts names on keys.
 
 import hashlib
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -129,6 +130,7 @@ class RunRecorder:
         return cls(store_url, name, config, stop)
 
     def __enter__(self) -> "RunRecorder":
+        logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # a task's state says that it has finished
         with ExitStack() as opened:
             opened.enter_context(self._lease)
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))

@@ -34,8 +34,8 @@ class WorkerPool(Pool):
             engine: What workers generate with; a name in `ragen.registry.ENGINES` stands for one without options.
             num_workers: Processes at most.
             python: Interpreter of the workers, of an environment that has this package too. None: this one.
-            is_background: Take what a learner leaves of the cores. Its threads wait for each other several times a
-                millisecond, so a worker that takes a core from one of them holds up all.
+            is_background: Take what a learner leaves of the cores. Its threads are joined at every step and share
+                Python's lock, so a worker that takes a core from one of them holds up all.
         """
         spec = EngineSpec(engine) if isinstance(engine, str) else engine
         command = [python or sys.executable, "-m", "ragen.rollout.worker", spec.name, spec.options]

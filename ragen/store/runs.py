@@ -30,7 +30,7 @@ RunStatus = Literal["running", "completed", "failed"]
 _MAX_SHOWN = 5
 _WRITING = threading.Lock()  # of the process: every task opens a Store of its own
 _NEWEST: "dict[tuple[str, str], tuple[str, StageKeys]]" = {}
-"""(store, run) -> the iteration's file of a remote run that this process noted a stage in last, and what it holds."""
+"""(store, run) -> the iteration's file that this process noted a stage in last, and what it holds."""
 
 M = TypeVar("M", bound="_Record")
 
@@ -243,8 +243,7 @@ class Runs:
             if stages.get(stage) != dict(keys):
                 stages = {**stages, stage: dict(keys)}
                 self._location.replace(path, _json(stages))
-            if self._location.local is None:
-                _NEWEST[self._location.name, run] = path, stages
+            _NEWEST[self._location.name, run] = path, stages
 
     def iterations(self, run: str) -> dict[int, StageKeys]:
         """Iteration -> stage -> {kind: key}, in ascending order; empty where nothing was recorded."""
