@@ -1,13 +1,18 @@
 """What a replay found, an iteration a row: as facts, as a table for the terminal, as markdown for Prefect."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from ragen.ablation.bootstrap import paired_difference
+from ragen.ablation.evaluations import success_by_prompt
 from ragen.store import Store
+from ragen.store.runs import Run, StageKeys
 
 _COLUMNS = {
     "kept both": "groups_kept_by_both",
@@ -27,7 +32,7 @@ _PAIRS = {
 
 
 def replay_facts(store: Store, run: str) -> dict[str, Any]:
-    """A replay's record, the comparison of every iteration, and the evaluations of both ends.
+    """A replay's record, the comparison of every iteration, and the evaluations of both ends beside each other.
 
     Raises:
         StoreError: If there is no such run, or an artifact of it cannot be read.
@@ -40,7 +45,14 @@ def replay_facts(store: Store, run: str) -> dict[str, Any]:
             table = store.read_table("metrics", stages["compare"]["metrics"])
             names = (name.removeprefix("replay/") for name in table["name"].to_pylist())
             iterations.append({"iteration": iteration, **dict(zip(names, table["value"].to_pylist(), strict=True))})
-    return {"run": run, **record.parameters, "iterations": iterations, "evaluation": _evaluation(store, run, recorded)}
+    ends = _ends(record, recorded)
+    return {
+        "run": run,
+        **record.parameters,
+        "iterations": iterations,
+        "evaluation": {side: _success(store, record, key) for side, key in ends.items()},
+        "difference": _difference(store, ends),
+    }
 
 
 def comparison_markdown(store: Store, run: str) -> str:
@@ -94,22 +106,41 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     lines = [f"{facts['base']}, from checkpoint {facts['start']} to {facts['stop']}", *(changed or ["nothing changed"])]
     for side, ends in facts["evaluation"].items():
         lines.append(f"{side}: success {ends['success']:.3f} [{ends['low']:.3f}, {ends['high']:.3f}]")
+    difference = facts["difference"]
+    if difference:
+        lines.append(
+            f"branch - base: {difference['mean']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}], "
+            f"paired over {difference['num_prompts']} prompts"
+        )
     return lines
 
 
-def _evaluation(store: Store, run: str, recorded: dict[int, Any]) -> dict[str, dict[str, float]]:
-    """Success of both ends with the 95% intervals; empty where they were not evaluated."""
-    cell = store.runs.get(run).config["environment"]["type"]
-    found = {}
-    for stages in recorded.values():
-        for side, stage in (("base", f"evaluate_base:{cell}"), ("branch", f"evaluate:{cell}")):
-            if stage in stages:
-                numbers = store.manifest("episodes", stages[stage]["episodes"]).headline
-                found[side] = {
-                    name: numbers[f"evaluation/{cell}/success{suffix}"]
-                    for name, suffix in (("success", ""), ("low", "_low"), ("high", "_high"))
-                }
-    return found
+def _ends(record: Run, recorded: Mapping[int, StageKeys]) -> dict[str, str]:
+    """'base' and 'branch' -> key of the episodes of its last checkpoint; empty where they were not evaluated."""
+    cell = record.config["environment"]["type"]
+    names = {"base": f"evaluate_base:{cell}", "branch": f"evaluate:{cell}"}
+    return {
+        side: stages[name]["episodes"] for stages in recorded.values() for side, name in names.items() if name in stages
+    }
+
+
+def _success(store: Store, record: Run, episodes: str) -> dict[str, float]:
+    """Success with its 95% interval."""
+    numbers = store.manifest("episodes", episodes).headline
+    name = f"evaluation/{record.config['environment']['type']}/success"
+    return {"success": numbers[name], "low": numbers[f"{name}_low"], "high": numbers[f"{name}_high"]}
+
+
+def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float]:
+    """The branch's success minus the base's, prompt by prompt, with the 95% bootstrap interval of the pairs."""
+    if len(ends) < 2:
+        return {}
+    base, branch = (success_by_prompt(store, ends[side]) for side in ("base", "branch"))
+    prompts = [prompt for prompt in base if prompt in branch]
+    if not prompts:
+        return {}
+    found = paired_difference(*(np.array([[rates[prompt] for prompt in prompts]]) for rates in (branch, base)))
+    return {"mean": found.mean, "low": found.low, "high": found.high, "num_prompts": found.num_prompts}
 
 
 def _number(value: float | None) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ragen.config import StarPOConfig
+from ragen.config.explanation import near
 from ragen.config.load import load_config
 from ragen.errors import ConfigError
 
@@ -31,7 +32,7 @@ def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Sta
     path = FOLDER / f"{name_or_path}.toml" if name_or_path in names() else Path(name_or_path)
     if not path.is_file():
         raise ConfigError(
-            f"'{name_or_path}' is neither a preset nor a TOML file; presets: {', '.join(names())}. "
-            "`ragen presets` describes them."
+            f"'{name_or_path}' is neither a preset nor a TOML file{near(name_or_path, names())}; presets: "
+            f"{', '.join(names())}. `ragen presets` describes them."
         )
     return load_config(path, search_path=FOLDER, overrides=overrides or {})

@@ -40,11 +40,16 @@ def read_evaluations(store: Store, run: str) -> RunEvaluations:
         for stage, keys in stages.items():
             if stage.startswith(_STAGE):
                 panel = panels.setdefault(stage.removeprefix(_STAGE), {})
-                panel[iteration] = _rates(store, keys["episodes"])
+                panel[iteration] = success_by_prompt(store, keys["episodes"])
     return RunEvaluations(panels)
 
 
-def _rates(store: Store, key: str) -> Rates:
+def success_by_prompt(store: Store, key: str) -> Rates:
+    """Success of the prompts in a dataset `episodes`, by its key.
+
+    Raises:
+        StoreError: If it is missing or damaged.
+    """
     columns = ["env_seed", "initial_state_digest", "status", "success"]
     episodes = pl.DataFrame(store.read_table("episodes", key, columns=columns))
     valid = episodes.filter(pl.col("status").is_in(ERROR_STATUSES).not_())

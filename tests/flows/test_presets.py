@@ -91,7 +91,7 @@ def test_paper_presets_fit_one_gpu_of_80_gigabytes(name: str) -> None:
 
 
 def test_unknown_preset_lists_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"neither a preset nor a TOML file; presets: .*sokoban"):
+    with pytest.raises(ConfigError, match=r"nor a TOML file \(did you mean 'sokoban'.*presets: .*sokoban"):
         preset("sokobann")
 
 

@@ -180,9 +180,16 @@ def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: p
     print_comparison(base, run, as_json=True)
     facts = json.loads(capsys.readouterr().out)
     assert set(facts["evaluation"]) == {"base", "branch"}
+    of_base, of_branch = (facts["evaluation"][side]["success"] for side in ("base", "branch"))
+    difference = facts["difference"]
+    assert difference["mean"] == pytest.approx(of_branch - of_base)
+    assert difference["low"] <= difference["mean"] <= difference["high"]
+    assert difference["num_prompts"] == record.config["evaluation"]["num_prompts"]
     assert all(0 <= end["low"] <= end["success"] <= end["high"] <= 1 for end in facts["evaluation"].values())
     print_comparison(base, run, as_json=False)
-    assert "update.clip_high: 0.28 -> 0.1" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "update.clip_high: 0.28 -> 0.1" in out
+    assert f"paired over {difference['num_prompts']} prompts" in out
     assert "| 1 |" in comparison_markdown(base, run)
 
 
