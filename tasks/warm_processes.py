@@ -131,7 +131,8 @@ def _is_on_ray(rollout: RolloutConfig) -> bool:
 def _actors(spec: EngineSpec) -> "RayPool":
     from ragen.rollout.ray_pool import RayPool
 
-    pool = RayPool(spec, RayRuntime(), Runtime().threads)
+    python = vllm_python() if spec.name == "vllm" else sys.executable
+    pool = RayPool(spec, RayRuntime(), Runtime().threads, None if python == sys.executable else python)
     _pools.append(pool)
     return pool
 

@@ -46,13 +46,15 @@ class RayPool(Pool):
         is_deterministic: Do the engines of all actors that have been at work repeat themselves?
     """
 
-    def __init__(self, spec: EngineSpec, settings: RayRuntime, num_threads: int) -> None:
+    def __init__(self, spec: EngineSpec, settings: RayRuntime, num_threads: int, python: str | None = None) -> None:
         """Connect to the cluster; actors start when they are needed.
 
         Args:
             spec: The engine of each.
             settings: How many actors, what each asks for, and how long it may take.
             num_threads: Actors where the settings do not say, and CPUs of a cluster that is started here.
+            python: Interpreter of the actors, at the same place on every node, of an environment that has this package
+                and the same releases of Ray and Python. None: this one's.
 
         Raises:
             MissingPackageError: If Ray is not installed.
@@ -79,7 +81,9 @@ class RayPool(Pool):
                 num_gpus,
             )
         self.is_deterministic = True
-        super().__init__(lambda: _Actor(ray, spec, settings, self._learn), num_actors, spec.is_continuous, _ADVICE)
+        super().__init__(
+            lambda: _Actor(ray, spec, settings, python, self._learn), num_actors, spec.is_continuous, _ADVICE
+        )
 
     def _learn(self, is_deterministic: bool) -> None:
         self.is_deterministic &= is_deterministic
@@ -88,7 +92,9 @@ class RayPool(Pool):
 class _Actor:
     """A Ray actor, seen from here; implements `ragen.rollout.pool.Worker`."""
 
-    def __init__(self, ray: Any, spec: EngineSpec, settings: RayRuntime, learn: Callable[[bool], None]) -> None:
+    def __init__(
+        self, ray: Any, spec: EngineSpec, settings: RayRuntime, python: str | None, learn: Callable[[bool], None]
+    ) -> None:
         asked = settings.actor
         self._ray = ray
         self._settings = settings
@@ -101,6 +107,7 @@ class _Actor:
                 num_gpus=asked.pop("GPU", 0),
                 resources=asked,
                 max_restarts=0,
+                runtime_env=None if python is None else {"py_executable": python},
             )
             .remote(spec, ENGINES[spec.name], ray.get_runtime_context().get_node_id())
         )

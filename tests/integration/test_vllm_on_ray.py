@@ -1,0 +1,72 @@
+"""Rollout actors on a real Ray that hold a real vLLM, in the interpreter that `make vllm` makes; on the CPU."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from ragen.config.agent import AgentConfig
+from ragen.config.policy import TinyPolicy
+from ragen.config.ray_runtime import RayRuntime
+from ragen.config.rollout import RolloutConfig
+from ragen.envs.frozen_lake import FrozenLakeSettings
+from ragen.errors import MissingPackageError
+from ragen.policy.tiny import make_model
+from ragen.policy.tokenizer import make_tokenizer
+from ragen.rollout.engine_spec import EngineSpec
+from ragen.rollout.job import RolloutJob
+from ragen.rollout.shards import make_episodes, play_shards
+from ragen.rollout.usage import take_usage
+from ragen.rollout.vllm_python import vllm_python
+from schemas.validate import validate
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.integration,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')"),
+]
+
+SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(4)], group_size=4, shard_groups=2)
+AGENT = AgentConfig(prompt="state", max_turns=5, max_actions=10, max_actions_per_turn=2)
+
+
+@pytest.fixture(scope="module")
+def python():
+    try:
+        return vllm_python()
+    except MissingPackageError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, tokenizer = str(tmp_path_factory.mktemp("policy")), make_tokenizer()
+    make_model(TinyPolicy(num_layers=2), tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shut_down():
+    yield
+    import ray
+
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("num_parallel", [1, 2])
+def test_an_actor_plays_with_vllm_whole_or_cut_in_two(python, folder, num_parallel):
+    """The probe compares its log-probs with transformers' before anything is played (tolerance 0.001 nats)."""
+    from ragen.rollout.ray_pool import RayPool
+
+    vllm = {"tensor_parallel_size": num_parallel}
+    rollout = RolloutConfig(engine="vllm", max_context_tokens=512, max_response_tokens=12, vllm=vllm)
+    job = RolloutJob(folder, "key", FrozenLakeSettings(), AGENT, rollout.sampling, rollout.max_context_tokens)
+    pool = RayPool(EngineSpec.of(rollout), RayRuntime(actors=1, actor_cpus=0.1), 2, python)
+    turns, usage = take_usage(play_shards(pool, job, SHARDS))
+    validate(turns, "turns")
+    trajectories = {episode.trajectory_id for shard in SHARDS for episode in shard}
+    assert set(turns["trajectory_id"].to_pylist()) == trajectories
+    assert usage["response_tokens"] == sum(map(len, turns["response_ids"].to_pylist())) > 0
+    assert not pool.is_deterministic
+    assert pool.num_lost == 0
