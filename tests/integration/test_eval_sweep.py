@@ -1,5 +1,8 @@
 """The flow `eval-sweep` on a real Prefect server: cells that are shared, missing, late, dropped, and one that fails."""
 
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -75,6 +78,27 @@ def test_cells_carry_the_tag_that_limits_them(swept: Store) -> None:
     with get_client(sync_client=True) as client:
         runs = client.read_task_runs(task_run_filter=TaskRunFilter(tags=TaskRunFilterTags(all_=["gpu"])))
     assert {"live@2 sokoban T=1 seed=1", "live@0 sokoban T=1 seed=0"} <= {run.name for run in runs}
+
+
+@pytest.fixture
+def one_gpu() -> Iterator[None]:
+    """As `prefect concurrency-limit create gpu 1` does."""
+    with get_client(sync_client=True) as client:
+        client.create_concurrency_limit(tag="gpu", concurrency_limit=1)
+    yield
+    with get_client(sync_client=True) as client:
+        client.delete_concurrency_limit_by_tag("gpu")
+
+
+@pytest.mark.usefixtures("one_gpu")
+def test_the_limit_of_the_tag_lets_one_cell_be_at_work_at_a_time(swept: Store) -> None:
+    sweep = Sweep(name="limited", runs=[RUN], iterations=[0, 2], temperatures=[0.6, 0.7])
+    eval_sweep(sweep, store=swept.url, concurrency=2)
+    facts = [swept.manifest("episodes", cell.key).provenance for cell in Sweeps(swept.url).get("limited").cells]
+    ends = [datetime.fromisoformat(fact["written_at"]) for fact in facts]
+    spans = sorted((end - timedelta(seconds=fact["seconds"]), end) for fact, end in zip(facts, ends, strict=True))
+    assert len(spans) == 4
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def test_late_checkpoints_are_picked_up_and_no_cell_is_played_twice(swept: Store) -> None:
