@@ -146,6 +146,7 @@ class RunRecorder:
     ) -> None:
         with self._opened:
             if self._lease.is_lost:  # the run is another process's now, and so is its state
+                self.progress.abandon()
                 return
             if error is None:
                 self.progress.end("completed", "completed")

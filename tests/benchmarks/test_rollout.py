@@ -28,7 +28,7 @@ from ragen.rollout.shards import make_episodes, play_shards
 from ragen.rollout.worker_pool import WorkerPool
 from ragen.seeding import derive_seed
 
-NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 3
+NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 7
 CORES = len(os.sched_getaffinity(0))
 GROUPS = [(f"g{group}", derive_seed("benchmark", group)) for group in range(NUM_GROUPS)]
 ROOMS = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)

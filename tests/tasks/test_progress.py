@@ -1,0 +1,67 @@
+"""A run's state is written by a thread: no stage waits for it, and the last word is there when the run has ended."""
+
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from ragen.errors import StoreError
+from ragen.store import Store
+from ragen.store.runs import Runs
+from tasks.progress import RunProgress
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(str(tmp_path))
+    store.runs.create("mine", flow="starpo", preset=None, config={})
+    return store
+
+
+def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, monkeypatch):
+    written, begun, may_go_on = [], threading.Event(), threading.Event()
+
+    def slow(self, run, status, message, metrics):
+        written.append((status, message, dict(metrics)))
+        begun.set()
+        assert may_go_on.wait(30)
+        return datetime.now(UTC)
+
+    monkeypatch.setattr(Runs, "set_state", slow)
+    progress = RunProgress(store.url, "mine")
+    progress.say("one", a=1.0)
+    assert begun.wait(30)
+    for message in ("two", "three", "four"):
+        progress.say(message, b=2.0)
+    may_go_on.set()
+    progress._writer.submit(lambda: None).result()
+    assert written == [("running", "one", {"a": 1.0}), ("running", "four", {"a": 1.0, "b": 2.0})]
+
+
+def test_the_end_is_the_last_word(store):
+    progress = RunProgress(store.url, "mine")
+    for number in range(50):
+        progress.say(f"stage {number}", success=0.5, fraction=None)
+        progress.part(1, 1)
+    progress.end("completed", "completed")
+    state = store.runs.state("mine")
+    assert (state.status, state.message, state.metrics) == ("completed", "completed", {"success": 0.5})
+
+
+def test_a_state_that_cannot_be_written_is_a_warning_and_at_the_end_an_error(store, monkeypatch, caplog):
+    def fail(*_):
+        raise StoreError("no room")
+
+    monkeypatch.setattr(Runs, "set_state", fail)
+    progress = RunProgress(store.url, "mine")
+    progress.say("one")
+    progress._writer.submit(lambda: None).result()
+    assert "the state of run mine could not be written: no room" in caplog.text
+    with pytest.raises(StoreError, match="no room"):
+        progress.end("failed", "it failed")
+
+
+def test_a_run_that_is_anothers_is_left_alone(store):
+    progress = RunProgress(store.url, "mine")
+    progress.abandon()
+    assert store.runs.state("mine") is None
