@@ -7,7 +7,7 @@ from ragen.config.rollout import RolloutConfig, SamplingConfig
 from ragen.evaluate.panel import make_panel
 from ragen.store import Store
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, side_by_side, stage_task
+from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="evaluate", version=2)
 
@@ -104,7 +104,5 @@ def _play(
     episodes = fold_episodes(turns, cell, evaluation.temperature)
     values = summarise(episodes) | {f"evaluation/{cell}/engine_{name}": value for name, value in usage.items()}
     stored = {"is_deterministic": is_deterministic(rollout), "headline": values}
-    metrics = metrics_table(iteration, f"{STAGE.name}:{cell}", values)
-    side_by_side(
-        lambda: work.put_table("metrics", metrics, **stored), lambda: work.put_table("episodes", episodes, **stored)
-    )
+    work.put_table("metrics", metrics_table(iteration, f"{STAGE.name}:{cell}", values), **stored)
+    work.put_table("episodes", episodes, **stored)

@@ -7,7 +7,6 @@ StageWork(store, stage, settings, inputs, seed).key --stored?--> done
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -115,17 +114,6 @@ class StageWork:
             **extra,
             "provenance": provenance,
         }
-
-
-def side_by_side(*puts: Callable[[], object]) -> None:
-    """Store what a stage made, all of it at once: storing is waiting for the disk, mostly.
-
-    Raises:
-        StarPOError: The first error, in the order of the arguments, after all have ended.
-    """
-    with ThreadPoolExecutor(len(puts)) as pool:
-        for put in [pool.submit(put) for put in puts]:
-            put.result()
 
 
 def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:

@@ -6,7 +6,7 @@ from ragen.config.update import UpdateConfig
 from ragen.diagnostics.metrics import metrics_table
 from ragen.store import Store
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, side_by_side, stage_task
+from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="update", version=2)
 OUTPUTS = ("samples", "metrics", "checkpoint")
@@ -59,16 +59,8 @@ def _train(work: StageWork, config: UpdateConfig) -> None:
     learner = learner_at(work.store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     result = run_update(work.store, learner, work.settings, work.inputs, work.seed)
     kept = {"is_deterministic": learner.is_deterministic}
-    metrics = metrics_table(work.settings["iteration"], STAGE.name, result.metrics)
-
-    def put_checkpoint() -> None:
-        with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
-            learner.save(folder, work.key)
-            facts = {"timings": result.timings}
-            work.put_folder("checkpoint", folder, headline=result.metrics, provenance=facts, **kept)
-
-    side_by_side(
-        put_checkpoint,
-        lambda: work.put_table("samples", result.samples, **kept),
-        lambda: work.put_table("metrics", metrics, **kept),
-    )
+    work.put_table("samples", result.samples, **kept)
+    work.put_table("metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), **kept)
+    with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
+        learner.save(folder, work.key)
+        work.put_folder("checkpoint", folder, headline=result.metrics, provenance={"timings": result.timings}, **kept)
