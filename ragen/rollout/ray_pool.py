@@ -100,6 +100,7 @@ class _Actor:
         self._settings = settings
         self._learn = learn
         self.is_alive = True
+        self._checkpoint_key: str | None = None
         self._handle = (
             ray.remote(ShardActor)
             .options(
@@ -114,7 +115,9 @@ class _Actor:
 
     def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
         job = replace(job, folder=str(Path(job.folder).resolve()))  # actors have a working folder of their own
-        self._learn(self._get(self._handle.load.remote(job.to_json()), self._settings.start_s, "to start"))
+        if job.checkpoint_key != self._checkpoint_key:
+            self._learn(self._get(self._handle.load.remote(job.to_json()), self._settings.start_s, "to start"))
+            self._checkpoint_key = job.checkpoint_key
         limit_s = self._settings.shard_s
         if job.deadline_s is not None:
             limit_s = min(limit_s, job.deadline_s + GRACE_S)
