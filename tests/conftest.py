@@ -28,6 +28,18 @@ settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
 @pytest.fixture(scope="session")
+def vllm_interpreter() -> str:
+    """Of the environment that has vLLM (`make vllm`); skips where there is none."""
+    from ragen.errors import MissingPackageError
+    from ragen.rollout.vllm_python import vllm_python
+
+    try:
+        return vllm_python()
+    except MissingPackageError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     """A headless browser, driven by selenium; tests that need one are skipped where there is none."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (pip install selenium)")

@@ -14,6 +14,7 @@ from flows.console.listing import evaluation_curve, success_line
 from flows.memory_check import check_memory
 from flows.presets import names, preset
 from flows.record import default_run_name
+from ragen.config.explanation import near
 from ragen.config.runtime import Runtime
 from ragen.errors import ConfigError
 from ragen.store import Store
@@ -30,7 +31,7 @@ def train_preset(
 ) -> None:
     """Run the deployment `starpo/<name>` on the local server and follow it to its end."""
     if name not in names():
-        raise ConfigError(f"no preset '{name}'; presets: {', '.join(names())}")
+        raise ConfigError(f"no preset '{name}'{near(name, names())}; presets: {', '.join(names())}")
     short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks

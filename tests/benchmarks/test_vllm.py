@@ -17,13 +17,11 @@ from ragen.config.agent import AgentConfig
 from ragen.config.policy import TinyPolicy
 from ragen.config.rollout import RolloutConfig
 from ragen.envs.sokoban import SokobanSettings
-from ragen.errors import MissingPackageError
 from ragen.imitation import imitate
 from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.shards import make_episodes, play_shards
 from ragen.rollout.usage import take_usage
-from ragen.rollout.vllm_python import vllm_python
 from ragen.rollout.worker_pool import WorkerPool
 from ragen.seeding import derive_seed
 
@@ -47,14 +45,6 @@ print(json.dumps(times))
 
 
 @pytest.fixture(scope="module")
-def python():
-    try:
-        return vllm_python()
-    except MissingPackageError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A policy that has learnt the format, so that responses end where they should."""
     folder = tmp_path_factory.mktemp("policy")
@@ -64,9 +54,9 @@ def folder(tmp_path_factory):
 
 @pytest.mark.benchmark
 @pytest.mark.timeout(1800)
-def test_vllm_beside_the_torch_engine(python, folder):
+def test_vllm_beside_the_torch_engine(vllm_interpreter, folder):
     job = RolloutJob(folder, "key", ROOMS, AGENT, ROLLOUT.sampling, ROLLOUT.max_context_tokens)
-    players = {"torch": WorkerPool("torch", 1), "vllm": WorkerPool(EngineSpec.of(ROLLOUT), 1, python)}
+    players = {"torch": WorkerPool("torch", 1), "vllm": WorkerPool(EngineSpec.of(ROLLOUT), 1, vllm_interpreter)}
     speeds, usage = {name: [] for name in players}, {}
     for number in range(REPEATS + 1):  # the first of each is not counted
         for name, player in players.items():
@@ -86,9 +76,9 @@ def test_vllm_beside_the_torch_engine(python, folder):
 
 
 @pytest.mark.benchmark
-def test_weights_are_updated_within_a_tenth_of_a_second(python, folder):
+def test_weights_are_updated_within_a_tenth_of_a_second(vllm_interpreter, folder):
     done = subprocess.run(
-        [python, "-c", UPDATES, folder], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        [vllm_interpreter, "-c", UPDATES, folder], capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )
     assert done.returncode == 0, done.stderr[-3000:]
     times = json.loads(done.stdout.splitlines()[-1])

@@ -84,7 +84,7 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
 
 
 def test_unknown_preset(tmp_path: Path) -> None:
-    assert "sokoban" in refused("train", "sokobann", cwd=tmp_path)
+    assert "did you mean 'sokoban'" in refused("train", "sokobann", cwd=tmp_path)
 
 
 def test_unknown_run_suggests_near_ones(stored: Path) -> None:

@@ -43,14 +43,6 @@ ROLLOUT = RolloutConfig(engine="vllm", max_context_tokens=512, max_response_toke
 
 
 @pytest.fixture(scope="module")
-def python():
-    try:
-        return vllm_python()
-    except MissingPackageError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Two policies of one architecture with tied embeddings, as two checkpoints of a run have them."""
     import torch
@@ -74,16 +66,18 @@ def job(folders):
 
 
 @pytest.fixture(scope="module")
-def pool(python):
-    return WorkerPool(EngineSpec.of(ROLLOUT), 1, python)
+def pool(vllm_interpreter):
+    return WorkerPool(EngineSpec.of(ROLLOUT), 1, vllm_interpreter)
 
 
 @pytest.fixture(scope="module")
-def facts(python, folders, tmp_path_factory):
+def facts(vllm_interpreter, folders, tmp_path_factory):
     """What `vllm_facts.py` found in vLLM's own environment."""
     program = str(Path(__file__).parent / "vllm_facts.py")
     result = tmp_path_factory.mktemp("facts") / "facts.json"
-    done = subprocess.run([python, program, *folders, str(result)], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [vllm_interpreter, program, *folders, str(result)], capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(result.read_text())
 
@@ -200,13 +194,14 @@ def test_adapter_is_served_and_exchanged(facts):
     assert facts["adapter"]["served_gaps"][1] < 1e-4
 
 
-def test_openai_engine_with_vllms_own_server(python, folders, tmp_path, monkeypatch):
+def test_openai_engine_with_vllms_own_server(vllm_interpreter, folders, tmp_path, monkeypatch):
     """Greedy play through HTTP says what greedy play here says; text and ids agree."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", folders[0], "--served-model-name", "tiny"]
+    module = ["-m", "vllm.entrypoints.openai.api_server"]
+    command = [vllm_interpreter, *module, "--model", folders[0], "--served-model-name", "tiny"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--max-model-len", "512"]
     command += ["--enforce-eager", "--generation-config", "vllm", "--block-size", "32"]
     command += ["--kv-cache-memory-bytes", str(2**28)]

@@ -9,14 +9,12 @@ from ragen.config.policy import TinyPolicy
 from ragen.config.ray_runtime import RayRuntime
 from ragen.config.rollout import RolloutConfig
 from ragen.envs.frozen_lake import FrozenLakeSettings
-from ragen.errors import MissingPackageError
 from ragen.policy.tiny import make_model
 from ragen.policy.tokenizer import make_tokenizer
 from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.shards import make_episodes, play_shards
 from ragen.rollout.usage import take_usage
-from ragen.rollout.vllm_python import vllm_python
 from schemas.validate import validate
 
 pytestmark = [
@@ -28,14 +26,6 @@ pytestmark = [
 
 SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(4)], group_size=4, shard_groups=2)
 AGENT = AgentConfig(prompt="state", max_turns=5, max_actions=10, max_actions_per_turn=2)
-
-
-@pytest.fixture(scope="module")
-def python():
-    try:
-        return vllm_python()
-    except MissingPackageError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +45,14 @@ def shut_down():
 
 
 @pytest.mark.parametrize("num_parallel", [1, 2])
-def test_an_actor_plays_with_vllm_whole_or_cut_in_two(python, folder, num_parallel):
+def test_an_actor_plays_with_vllm_whole_or_cut_in_two(vllm_interpreter, folder, num_parallel):
     """The probe compares its log-probs with transformers' before anything is played (tolerance 0.001 nats)."""
     from ragen.rollout.ray_pool import RayPool
 
     vllm = {"tensor_parallel_size": num_parallel}
     rollout = RolloutConfig(engine="vllm", max_context_tokens=512, max_response_tokens=12, vllm=vllm)
     job = RolloutJob(folder, "key", FrozenLakeSettings(), AGENT, rollout.sampling, rollout.max_context_tokens)
-    pool = RayPool(EngineSpec.of(rollout), RayRuntime(actors=1, actor_cpus=0.1), 2, python)
+    pool = RayPool(EngineSpec.of(rollout), RayRuntime(actors=1, actor_cpus=0.1), 2, vllm_interpreter)
     turns, usage = take_usage(play_shards(pool, job, SHARDS))
     validate(turns, "turns")
     trajectories = {episode.trajectory_id for shard in SHARDS for episode in shard}
