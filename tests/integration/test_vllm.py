@@ -115,6 +115,7 @@ def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
 
 
 def test_next_checkpoint_is_played_without_a_new_process(job, pool, folders, vllm_interpreter):
+    play_shards(pool, job, SHARDS)
     before = {worker.pid for worker in workers(vllm_interpreter)}
     turns, _ = take_usage(play_shards(pool, replace(job, folder=folders[1], checkpoint_key="k1"), SHARDS))
     assert worst_gap(turns, folders[1]) < 1e-4
