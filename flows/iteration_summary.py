@@ -1,6 +1,6 @@
 """One markdown summary an iteration, for Prefect's artifacts."""
 
-from ragen.store import Store
+from ragen.store.runs import StageKeys
 
 SHOWN = {
     "success (training)": "rollout/success_rate",
@@ -19,7 +19,13 @@ SHOWN = {
 
 
 def iteration_markdown(
-    run: str, iteration: int, iterations: int, metrics: dict[str, float], store: Store, address: str
+    run: str,
+    iteration: int,
+    iterations: int,
+    metrics: dict[str, float],
+    stages: StageKeys,
+    store_url: str,
+    address: str,
 ) -> str:
     """Headline numbers of an iteration and where its artifacts are.
 
@@ -28,7 +34,8 @@ def iteration_markdown(
         iteration: Updates done before it.
         iterations: Updates in all.
         metrics: The newest value of every metric; one that was not measured is left out.
-        store: Where the artifacts are.
+        stages: What it made.
+        store_url: Where the artifacts are.
         address: Of the run's folder, as a browser takes it.
     """
     rows = [f"| {label} | {metrics[name]:.4g} |" for label, name in SHOWN.items() if name in metrics]
@@ -39,8 +46,8 @@ def iteration_markdown(
         if name.startswith("evaluation/") and name.endswith("/success")
     ]
     artifacts = [
-        f"| {stage} | {kind} | `{store.url}/{kind}/{key}` |"
-        for stage, keys in store.runs.iteration(run, iteration).items()
+        f"| {stage} | {kind} | `{store_url}/{kind}/{key}` |"
+        for stage, keys in sorted(stages.items())
         for kind, key in keys.items()
     ]
     return "\n".join(

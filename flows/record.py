@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +23,7 @@ from ragen.config.starpo import StarPOConfig
 from ragen.errors import StarPOError
 from ragen.report.tracking import Tracker
 from ragen.store import Store
+from ragen.store.runs import StageKeys
 from tasks.progress import RunProgress
 from tasks.stage import Keys
 
@@ -91,6 +92,7 @@ class RunRecorder:
         self._lease = self._store.runs.hold(name)
         self._tracker: Tracker  # opened on entering, by the one process that works on the run
         self._opened: ExitStack
+        self._stages: defaultdict[int, StageKeys] = defaultdict(dict)
         self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last)
         self._log = get_run_logger()
         self.metrics: dict[str, float] = {}
@@ -137,6 +139,7 @@ class RunRecorder:
             opened.callback(self._tracker.close)
             self.progress.say("starting", iteration=0, iterations=self._stop)
             self._announcements = opened.enter_context(Announcements(self.name, self._address, self._log))
+            opened.enter_context(self._store.writing_behind())
             self._log.info("run %s in store %s", self.name, self._store.url)
             self._opened = opened.pop_all()
         return self
@@ -148,13 +151,21 @@ class RunRecorder:
             if self._lease.is_lost:  # the run is another process's now, and so is its state
                 self.progress.abandon()
                 return
-            if error is None:
-                self.progress.end("completed", "completed")
+            if error is not None:
+                self._failed(error)
                 return
             try:
-                self.progress.end("failed", f"{type(error).__name__}: {error}")
-            except StarPOError as unwritten:  # such as a store that is gone, which is why the run failed
-                self._log.warning("that run %s failed could not be written down: %s", self.name, unwritten)
+                self._store.finish_writing()
+            except StarPOError as unwritten:
+                self._failed(unwritten)
+                raise
+            self.progress.end("completed", "completed")
+
+    def _failed(self, error: BaseException) -> None:
+        try:
+            self.progress.end("failed", f"{type(error).__name__}: {error}")
+        except StarPOError as unwritten:  # such as a store that is gone, which is why the run failed
+            self._log.warning("that run %s failed could not be written down: %s", self.name, unwritten)
 
     def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Run one stage and write down what it made."""
@@ -187,7 +198,7 @@ class RunRecorder:
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Write down that this iteration uses an earlier iteration's artifacts (Online-k)."""
-        self._store.runs.record_stage(self.name, iteration, name, keys)
+        self._record(iteration, name, keys)
 
     def warn(self, message: str) -> None:
         """Say something that should not go unseen."""
@@ -232,7 +243,10 @@ class RunRecorder:
         self.progress.say("update done", **facts)
         summary = None
         if should_summarise:
-            summary = iteration_markdown(self.name, iteration, total, self.metrics, self._store, self._address)
+            stages = self._stages[iteration]
+            summary = iteration_markdown(
+                self.name, iteration, total, self.metrics, stages, self._store.url, self._address
+            )
         self._announcements.iteration(done, total, summary)
 
     @property
@@ -242,10 +256,20 @@ class RunRecorder:
         return place if "://" in place else Path(place).resolve().as_uri()
 
     def _made(self, iteration: int, name: str, keys: Keys) -> None:
-        self._lease.check()
-        self._store.runs.record_stage(self.name, iteration, name, keys)
+        self._record(iteration, name, keys)
         if "metrics" in keys:
             self._absorb(iteration, keys["metrics"])
+
+    def _record(self, iteration: int, name: str, keys: Keys) -> None:
+        """Put names on keys, once what they name is stored."""
+
+        def write() -> None:
+            self._lease.check()
+            self._store.runs.record_stage(self.name, iteration, name, keys)
+
+        self._lease.check()
+        self._stages[iteration][name] = keys
+        self._store.when_written(write)
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
         table = self._store.read_table("metrics", metrics_key)

@@ -22,7 +22,7 @@ from prefect.tasks import Task, exponential_backoff
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import Store
 from ragen.store.keys import stage_key
-from schemas.manifest import Manifest, Stage
+from schemas.manifest import Stage
 
 Keys = dict[str, str]
 """Artifact kind -> key: what a stage made or found."""
@@ -95,13 +95,13 @@ class StageWork:
             return True
         return all(self.store.was_made(kind, self.key) for kind in kinds)
 
-    def put_table(self, kind: str, table: pa.Table, **extra: Any) -> Manifest:
-        """Store a dataset; see `Store.put_table`."""
-        return self.store.put_table(kind, table, **self._identity(extra))
+    def put_table(self, kind: str, table: pa.Table, **extra: Any) -> None:
+        """Store a dataset, beside what comes next if the run writes behind; see `Store.put_table_soon`."""
+        self.store.put_table_soon(kind, table, **self._identity(extra))
 
-    def put_folder(self, kind: str, folder: str, **extra: Any) -> Manifest:
-        """Store a folder of files; see `Store.put_folder`."""
-        return self.store.put_folder(kind, folder, **self._identity(extra))
+    def put_folder(self, kind: str, folder: str, **extra: Any) -> None:
+        """Store a folder of files; see `Store.put_folder_soon`."""
+        self.store.put_folder_soon(kind, folder, **self._identity(extra))
 
     def _identity(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         provenance = {"seconds": round(time.perf_counter() - self._started, 3), **extra.get("provenance", {})}

@@ -20,6 +20,7 @@ from ragen.config.ray_runtime import RayRuntime
 from ragen.config.rollout import RolloutConfig
 from ragen.config.runtime import Runtime
 from ragen.config.update import UpdateConfig
+from ragen.errors import ArtifactMissingError
 from ragen.learn.learner import Learner
 from ragen.registry import LEARNERS, load
 from ragen.rollout.engine import RolloutEngine
@@ -103,9 +104,15 @@ def checkpoint_folder(store: Store, checkpoint: str) -> str:
         ArtifactMissingError: If there is no such checkpoint, and it cannot be derived.
         DerivationError: If what was derived is not the original, or cannot be proved to be.
     """
-    if store.dropped("checkpoint", checkpoint) is not None:
-        with derive(store, find_recipe(store, checkpoint), learner_for) as derivation:
-            restore(store, derivation)
+    if Runtime().pool == "ray":
+        store.finish_writing()  # actors on other nodes have it from the store
+    try:
+        return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
+    except ArtifactMissingError:
+        if store.dropped("checkpoint", checkpoint) is None:
+            raise
+    with derive(store, find_recipe(store, checkpoint), learner_for) as derivation:
+        restore(store, derivation)
     return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
 
 

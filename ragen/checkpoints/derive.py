@@ -19,8 +19,8 @@ from ragen.config.update import UpdateConfig
 from ragen.errors import ArtifactDamagedError, StarPOError
 from ragen.learn.learner import Learner, UpdateResult
 from ragen.store import Store
+from ragen.store.folders import folder_digest
 from ragen.store.provenance import collect
-from ragen.store.store import folder_digest
 from schemas.digest import content_digest
 from schemas.manifest import Manifest
 

@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -171,24 +171,41 @@ class Artifacts:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def commit(self, folder: Path, manifest: Manifest, entries: list[FileEntry]) -> Manifest:
+    def sealed(self, manifest: Manifest, entries: Iterable[FileEntry]) -> Manifest:
+        """A manifest with its files, at the places where `commit` puts them, and with its own digest.
+
+        Args:
+            manifest: All of it but `files`.
+            entries: Its files, from `ragen.store.files.entries_of`.
+        """
+        if self._location.local is None:
+            attempt = uuid.uuid4().hex[:12]
+            entries = [entry.model_copy(update={"path": f"{attempt}/{entry.name}"}) for entry in entries]
+        return manifest.model_copy(update={"files": tuple(entries)}).sealed()
+
+    def commit(self, folder: Path, manifest: Manifest, *, is_kept: bool = False) -> Manifest:
         """Make a staged folder an artifact.
 
         Args:
-            folder: From `stage`; every file in it belongs to the artifact.
-            manifest: All of it but `files`.
-            entries: Its files, from `ragen.store.files.entries_of`.
+            folder: From `stage`, or from `keep`; every file in it belongs to the artifact.
+            manifest: From `sealed`.
+            is_kept: It is from `keep`, and stays where it is.
 
         Returns:
-            The sealed manifest that is in the store now: ours, or that of a writer who was earlier.
+            The manifest that is in the store now: ours, or that of a writer who was earlier.
         """
         if self._location.local is not None:
-            return self._commit_local(folder, self._location.local, manifest, entries)
-        stored = self._commit_remote(folder, manifest, entries)
-        if digests_of(stored.files) == digests_of(tuple(entries)):  # else another writer's, with another content
-            copy = local_cache.adopt(folder, stored.manifest_digest)
-            _VERIFIED.add((stored.manifest_digest, states_of(copy, stored.files)))
+            return self._commit_local(folder, self._location.local, manifest)
+        stored = self._commit_remote(folder, manifest)
+        if not is_kept and digests_of(stored.files) == digests_of(manifest.files):  # else it has another content
+            self.keep(folder, stored)
         return stored
+
+    def keep(self, folder: Path, manifest: Manifest) -> Path:
+        """Make a staged folder this machine's copy of a remote artifact; returns where it is now."""
+        copy = local_cache.adopt(folder, manifest.manifest_digest)
+        _VERIFIED.add((manifest.manifest_digest, states_of(copy, manifest.files)))
+        return copy
 
     def faults(self, manifest: Manifest) -> list[str]:
         """What differs from what was written: every file is read and hashed where it lies, whatever was read before.
@@ -219,16 +236,16 @@ class Artifacts:
             ArtifactDamagedError: If the source's files are not what was written.
             StoreError: If this store cannot be written, or does not keep what it is given.
         """
-        entries = [entry.model_copy(update={"path": entry.name}) for entry in manifest.files]
+        copied = self.sealed(manifest, [entry.model_copy(update={"path": entry.name}) for entry in manifest.files])
         if self._location.local is None and source._location.local is not None:
             folder = source._location.local / manifest.kind / manifest.key
             source._verify(folder, manifest)
-            return self._commit_remote(folder, manifest, entries, should_check=True)
+            return self._commit_remote(folder, copied, should_check=True)
         with self.stage() as folder:
             source._download(manifest, folder)
             if self._location.local is None:
-                return self._commit_remote(folder, manifest, entries, should_check=True)
-            return self._commit_local(folder, self._location.local, manifest, entries)
+                return self._commit_remote(folder, copied, should_check=True)
+            return self._commit_local(folder, self._location.local, copied)
 
     def parts(self, manifest: Manifest) -> list[Path | RangeFile]:
         """The artifact's files where they lie, to be read in part; nothing is hashed.
@@ -307,11 +324,10 @@ class Artifacts:
         error.what = what
         return error
 
-    def _commit_local(self, folder: Path, root: Path, manifest: Manifest, entries: list[FileEntry]) -> Manifest:
-        manifest = manifest.model_copy(update={"files": tuple(entries)}).sealed()
+    def _commit_local(self, folder: Path, root: Path, manifest: Manifest) -> Manifest:
         (folder / MANIFEST_NAME).write_text(_text(manifest), encoding="utf-8")
         with ThreadPoolExecutor(NUM_TRANSFERS) as pool:  # at once: a file system writes its journal once for all
-            list(pool.map(sync, [folder / MANIFEST_NAME, *(folder / entry.path for entry in entries)]))
+            list(pool.map(sync, [folder / MANIFEST_NAME, *(folder / entry.path for entry in manifest.files)]))
         sync(folder)
         final = root / manifest.kind / manifest.key
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -341,12 +357,8 @@ class Artifacts:
         os.rename(final, aside)  # noqa: PTH104
         return aside
 
-    def _commit_remote(
-        self, folder: Path, manifest: Manifest, entries: list[FileEntry], *, should_check: bool = False
-    ) -> Manifest:
-        attempt = uuid.uuid4().hex[:12]
-        entries = [entry.model_copy(update={"path": f"{attempt}/{entry.name}"}) for entry in entries]
-        manifest = manifest.model_copy(update={"files": tuple(entries)}).sealed()
+    def _commit_remote(self, folder: Path, manifest: Manifest, *, should_check: bool = False) -> Manifest:
+        entries = manifest.files
         prefix = f"{manifest.kind}/{manifest.key}"
         with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
             sent = [pool.submit(self._location.upload, folder / e.name, f"{prefix}/{e.path}") for e in entries]

@@ -7,28 +7,30 @@
 <store>/tmp/                 artifacts in the making (a local store); may be emptied when nothing runs
 """
 
-import hashlib
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from ragen.errors import ConfigError, StoreError
-from ragen.store import datasets, provenance
+from ragen.store import datasets
 from ragen.store.artifacts import Artifacts
+from ragen.store.facts import Facts
 from ragen.store.files import entries_of
-from ragen.store.keys import as_json
+from ragen.store.folders import copy_files, digest_of
 from ragen.store.location import Location
 from ragen.store.names import checked_name
 from ragen.store.quarantine import quarantine
 from ragen.store.ranges import RangeFile
 from ragen.store.recent import Content, RecentTables, content_of
 from ragen.store.runs import Runs
+from ragen.store.write_behind import Write, WriteBehind, current, writing_behind
 from schemas.datasets import DATASETS
-from schemas.manifest import FileEntry, Manifest, Stage
-from schemas.validate import ContractViolation, Validator
+from schemas.manifest import Manifest, Stage
+from schemas.validate import ContractViolation, Validator, validate
 
 _VALIDATED: set[Content] = set()
 """Datasets whose content this process has validated, on the way in or out."""
@@ -39,7 +41,9 @@ _RECENT = RecentTables()
 class Store:
     """A store at an fsspec address: a folder, or such as `s3://bucket/prefix`.
 
-    Cheap to make; nothing is touched before the first call. May be used by many threads and processes at once.
+    Cheap to make; nothing is touched before the first call. May be used by many threads and processes at once. What is
+    being written behind (`writing_behind`) counts as stored for the run that writes it: it reads a table, or a folder,
+    as it is in memory, or on this machine; whatever else is asked of an artifact waits until it is in the store.
 
     Attributes:
         url: Its address, as it may be shown.
@@ -57,7 +61,7 @@ class Store:
 
     def has(self, kind: str, key: str) -> bool:
         """Is this artifact there? Damage is noticed on reading, not here."""
-        return self._artifacts.has(kind, key)
+        return self._being_written(kind, key) is not None or self._artifacts.has(kind, key)
 
     def manifest(self, kind: str, key: str) -> Manifest:
         """The manifest of an artifact.
@@ -66,6 +70,8 @@ class Store:
             ArtifactMissingError: If there is no such artifact.
             ArtifactDamagedError: If the manifest is not what was written.
         """
+        if (behind := self._behind) is not None:
+            behind.wait_for(kind, key)
         return self._artifacts.manifest(kind, key)
 
     def dropped(self, kind: str, key: str) -> Manifest | None:
@@ -74,11 +80,11 @@ class Store:
         Raises:
             ArtifactDamagedError: If that manifest is not what was written.
         """
-        return self._artifacts.dropped(kind, key)
+        return None if self._being_written(kind, key) is not None else self._artifacts.dropped(kind, key)
 
     def was_made(self, kind: str, key: str) -> bool:
         """Is this artifact there, or was it and has been dropped? Either way its work need not be done again."""
-        return self._artifacts.was_made(kind, key)
+        return self._being_written(kind, key) is not None or self._artifacts.was_made(kind, key)
 
     def drop(self, kind: str, key: str) -> Manifest:
         """Delete an artifact that can be made again, and keep its manifest (`dropped.json`).
@@ -89,6 +95,7 @@ class Store:
         Raises:
             ArtifactMissingError: If it is not there, and was not dropped either.
         """
+        self.finish_writing()
         return self._artifacts.drop(kind, key)
 
     def put_table(
@@ -126,21 +133,43 @@ class Store:
             DataError: If the data break their contract; they are in quarantine then.
             StoreError: If the store cannot be written.
         """
+        self.finish_writing()
+        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance)
+        return self._put_table(kind, data, facts)
+
+    def put_table_soon(self, kind: str, table: pa.Table, **facts: Any) -> None:
+        """Validate a dataset, and store it without waiting for that, if the run writes behind.
+
+        The arguments are those of `put_table`. What another try would not give again is waited for: another writer's
+        may be there first, and then what comes next has to be made from that.
+
+        Raises:
+            DataError: If the data break their contract; they are in quarantine then.
+            StoreError: If the store cannot be written, now or at an earlier call.
+        """
+        behind = self._behind
+        if behind is None or not facts.get("is_deterministic", True) or not _is_valid(table, kind):
+            self.put_table(kind, table, **facts)
+        elif behind.find(kind, facts["key"]) is None:
+            rows = table.cast(datasets.columns_schema(kind))
+            write = partial(self._put_table, kind, rows, Facts(**facts), is_validated=True)
+            behind.submit(Write(write, (kind, facts["key"]), table=rows))
+
+    def _put_table(
+        self, kind: str, data: pa.Table | Iterable[pa.RecordBatch], facts: Facts, *, is_validated: bool = False
+    ) -> Manifest:
         _known_dataset(kind)
-        if self._has_now(kind, key):
-            return self.manifest(kind, key)
+        if self._has_now(kind, facts.key):
+            return self._artifacts.manifest(kind, facts.key)
         with self._artifacts.stage() as folder:
             file = folder / datasets.PART_NAME
-            written = datasets.write_dataset(data, kind, file)
+            written = datasets.write_dataset(data, kind, file, is_validated=is_validated)
             if written.violation is not None:
-                raise quarantine(self._location, [file], folder, key, written.violation) from written.violation
-            manifest = _manifest(
-                kind, key, stage, settings, inputs, seed, headline, is_deterministic, provenance,
-                dataset_version=DATASETS[kind].version,
-                num_rows=written.num_rows,
-                content_digest=written.content_digest,
-            )  # fmt: skip
-            stored = self._artifacts.commit(folder, manifest, entries_of(folder))
+                raise quarantine(self._location, [file], folder, facts.key, written.violation) from written.violation
+            manifest = facts.manifest(
+                kind, written.content_digest, dataset_version=DATASETS[kind].version, num_rows=written.num_rows
+            )
+            stored = self._artifacts.commit(folder, self._artifacts.sealed(manifest, entries_of(folder)))
         if stored.content_digest == written.content_digest:  # else another writer's, which is yet to be validated
             _VALIDATED.add(content_of(stored))
             if isinstance(data, pa.Table):
@@ -168,25 +197,67 @@ class Store:
         Raises:
             StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written.
         """
-        checked_name(kind, "kind")
-        if kind in DATASETS:
-            raise StoreError(f"'{kind}' is a dataset: store it as a table, so that it is validated")
+        self.finish_writing()
+        _check_no_dataset(kind)
         if self._has_now(kind, key):
-            return self.manifest(kind, key)
-        files = _files(Path(folder))
+            return self._artifacts.manifest(kind, key)
+        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance)
         with self._artifacts.stage() as staged:
-            for file in files:
-                target = staged / file.relative_to(folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, target)
-            entries = entries_of(staged)
-            manifest = _manifest(
-                kind, key, stage, settings, inputs, seed, headline, is_deterministic, provenance,
-                dataset_version=None,
-                num_rows=None,
-                content_digest=_content_digest(entries),
-            )  # fmt: skip
-            return self._artifacts.commit(staged, manifest, entries)
+            return self._artifacts.commit(staged, self._copied(Path(folder), staged, kind, facts))
+
+    def put_folder_soon(self, kind: str, folder: str, **facts: Any) -> None:
+        """Store a copy of a folder's files, on remote storage without waiting for that, if the run writes behind.
+
+        The arguments are those of `put_folder`. The copy on this machine is what `local_folder` gives meanwhile. In a
+        local store the artifact's own folder is, so it has to be there first. See `put_table_soon` on what is waited
+        for.
+
+        Raises:
+            StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written, now or at an
+                earlier call.
+        """
+        behind = self._behind
+        if behind is None or self._location.local is not None or not facts.get("is_deterministic", True):
+            self.put_folder(kind, folder, **facts)
+        elif behind.find(kind, facts["key"]) is None:
+            _check_no_dataset(kind)
+            with self._artifacts.stage() as staged:
+                manifest = self._copied(Path(folder), staged, kind, Facts(**facts))
+                copy = self._artifacts.keep(staged, manifest)
+            behind.submit(Write(partial(self._send, copy, manifest), (kind, manifest.key), folder=str(copy)))
+
+    def when_written(self, call: Callable[[], object]) -> None:
+        """Call this when all that was put before is stored: now, or in the thread that writes behind.
+
+        Raises:
+            StoreError: If something cannot be stored.
+        """
+        if (behind := self._behind) is not None:
+            behind.submit(Write(call))
+        else:
+            call()
+
+    def finish_writing(self) -> None:
+        """Wait until all that was put is stored.
+
+        Raises:
+            StoreError: If something cannot be.
+        """
+        if (behind := self._behind) is not None:
+            behind.drain()
+
+    def writing_behind(self) -> AbstractContextManager[WriteBehind]:
+        """Inside, what is put soon is written by a thread, in order; see `ragen.store.write_behind`."""
+        return writing_behind(self.url)
+
+    def _copied(self, folder: Path, staged: Path, kind: str, facts: Facts) -> Manifest:
+        """Copy a folder's files to a staged one; returns its sealed manifest."""
+        entries = copy_files(folder, staged)
+        return self._artifacts.sealed(facts.manifest(kind, digest_of(entries)), entries)
+
+    def _send(self, copy: Path, manifest: Manifest) -> None:
+        if not self._has_now(manifest.kind, manifest.key):
+            self._artifacts.commit(copy, manifest, is_kept=True)
 
     def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A dataset, verified and validated.
@@ -203,6 +274,9 @@ class Store:
             DataError: If the data break their contract.
         """
         schema = datasets.columns_schema(_known_dataset(kind), columns)
+        waiting = self._being_written(kind, key)
+        if waiting is not None and waiting.table is not None:
+            return waiting.table.select(schema.names)
         manifest = self.manifest(kind, key)
         files = self._verified_files(manifest)
         table = _RECENT.get(content_of(manifest))
@@ -260,11 +334,24 @@ class Store:
             ArtifactMissingError: If there is no such artifact.
             ArtifactDamagedError: If its files or its manifest are not what was written.
         """
+        waiting = self._being_written(kind, key)
+        if waiting is not None and waiting.folder is not None:
+            return waiting.folder
         return str(self._artifacts.local_folder(self.manifest(kind, key)))
+
+    @property
+    def _behind(self) -> WriteBehind | None:
+        """The queue of the run that is asking, where it writes to this store."""
+        behind = current()
+        return behind if behind is not None and behind.url == self.url else None
+
+    def _being_written(self, kind: str, key: str) -> Write | None:
+        behind = self._behind
+        return None if behind is None else behind.find(kind, key)
 
     def _has_now(self, kind: str, key: str) -> bool:
         """Is it there? What this object has just found missing is not asked for again: two writers find out later."""
-        return not self._artifacts.was_missed(kind, key) and self.has(kind, key)
+        return not self._artifacts.was_missed(kind, key) and self._artifacts.has(kind, key)
 
     def _verified_files(self, manifest: Manifest) -> list[Path]:
         """The dataset's files on this machine; bytes, schema version, rows and rules checked once a process."""
@@ -295,56 +382,18 @@ class Store:
                 raise quarantine(self._location, files, scratch, manifest.key, violation) from violation
 
 
-def _manifest(
-    kind: str,
-    key: str,
-    stage: Stage,
-    settings: dict[str, Any],
-    inputs: Mapping[str, str],
-    seed: int | None,
-    headline: Mapping[str, float] | None,
-    is_deterministic: bool,
-    facts: Mapping[str, Any] | None,
-    **content: Any,
-) -> Manifest:
-    return Manifest(
-        kind=kind,
-        key=key,
-        stage=stage,
-        settings=as_json(settings),
-        inputs=dict(inputs),
-        seed=seed,
-        files=(),
-        is_deterministic=is_deterministic,
-        headline=as_json(headline or {}),
-        provenance={**provenance.collect(), **as_json(facts or {})},
-        **content,
-    )
+def _check_no_dataset(kind: str) -> None:
+    checked_name(kind, "kind")
+    if kind in DATASETS:
+        raise StoreError(f"'{kind}' is a dataset: store it as a table, so that it is validated")
 
 
-def _files(folder: Path) -> list[Path]:
-    paths = sorted(folder.rglob("*")) if folder.is_dir() else []
-    links = [path for path in paths if path.is_symlink()]
-    if links:
-        raise StoreError(
-            f"{links[0]} is a link, and an artifact holds plain files only; replace it by what it points to"
-        )
-    files = [path for path in paths if path.is_file()]
-    if not files:
-        raise StoreError(f"{folder} is no folder with files in it, so there is nothing to store")
-    return files
-
-
-def folder_digest(folder: Path) -> str:
-    """Content digest of a folder: over the names and the bytes of its files; 64 hex digits."""
-    return _content_digest(entries_of(folder))
-
-
-def _content_digest(entries: Sequence[FileEntry]) -> str:
-    total = hashlib.sha256()
-    for entry in entries:
-        total.update(f"{entry.name}\0".encode() + bytes.fromhex(entry.sha256))
-    return total.hexdigest()
+def _is_valid(table: pa.Table, kind: str) -> bool:
+    try:
+        validate(table, _known_dataset(kind))
+    except ContractViolation:
+        return False
+    return True
 
 
 def _check_version(manifest: Manifest) -> None:

@@ -41,7 +41,9 @@ def test_stored_work_is_recognised(tmp_path: Path) -> None:
 
 
 def test_the_manifest_says_how_long_the_stage_took(tmp_path: Path) -> None:
-    manifest = work(tmp_path).put_table("metrics", example("metrics"))
+    done = work(tmp_path)
+    done.put_table("metrics", example("metrics"))
+    manifest = done.store.manifest("metrics", done.key)
     assert manifest.provenance["seconds"] >= 0
     assert manifest.inputs == {"turns": "t" * 32}
 

@@ -1,0 +1,63 @@
+"""What a manifest says of an artifact beside its content: what work it stands for, and how that was done."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ragen.store.keys import as_json
+from ragen.store.provenance import collect
+from schemas.manifest import Manifest, Stage
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that `Store.put_table` and `Store.put_folder` are told; see there.
+
+    Attributes:
+        key: From `ragen.store.keys.stage_key`.
+        stage: What made it.
+        settings: The stage's own configuration, as JSON.
+        inputs: Role -> key of what it was made from.
+        seed: The stage's seed, where it has one.
+        headline: A few finite numbers that say what is inside.
+        is_deterministic: Would the same work give the same content again on this kind of machine?
+        provenance: Volatile facts to add.
+        found: Volatile facts as they are when this is made.
+    """
+
+    key: str
+    stage: Stage
+    settings: dict[str, Any]
+    inputs: Mapping[str, str]
+    seed: int | None
+    headline: Mapping[str, float] | None = None
+    is_deterministic: bool = True
+    provenance: Mapping[str, Any] | None = None
+    found: Mapping[str, Any] = field(default_factory=collect)
+
+    def manifest(
+        self, kind: str, content_digest: str, *, dataset_version: int | None = None, num_rows: int | None = None
+    ) -> Manifest:
+        """The manifest, all of it but `files`.
+
+        Args:
+            kind: Of the artifact.
+            content_digest: 64 hex digits.
+            dataset_version: Of the schema, where it is a dataset.
+            num_rows: Likewise.
+        """
+        return Manifest(
+            kind=kind,
+            key=self.key,
+            stage=self.stage,
+            settings=as_json(self.settings),
+            inputs=dict(self.inputs),
+            seed=self.seed,
+            files=(),
+            is_deterministic=self.is_deterministic,
+            headline=as_json(self.headline or {}),
+            provenance={**self.found, **as_json(self.provenance or {})},
+            content_digest=content_digest,
+            dataset_version=dataset_version,
+            num_rows=num_rows,
+        )

@@ -1,0 +1,242 @@
+"""Writes behind: in order, seen by their own run at once, tried again after an error, and never half there."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragen.errors import DataError, StoreError
+from ragen.store import Store, datasets, write_behind
+from ragen.store.artifacts import Artifacts
+from schemas.examples import example
+from schemas.manifest import Manifest
+
+
+class Gate:
+    """Holds commits back, and has them fail when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._is_open = threading.Event()
+        self.num_failures = 0
+        self.committed: list[str] = []
+        commit = Artifacts.commit
+
+        def held(artifacts: Artifacts, folder: Path, manifest: Manifest, **settings: Any) -> Manifest:
+            assert self._is_open.wait(20)
+            if self.num_failures:
+                self.num_failures -= 1
+                raise StoreError("the store does not answer")
+            self.committed.append(manifest.kind)
+            return commit(artifacts, folder, manifest, **settings)
+
+        monkeypatch.setattr(Artifacts, "commit", held)
+
+    def open(self) -> None:
+        self._is_open.set()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    made = Gate(monkeypatch)
+    yield made
+    made.open()  # whatever the test did, nobody waits for ever
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    (tmp_path / "weights" / "deep").mkdir(parents=True)
+    (tmp_path / "weights" / "deep" / "model.bin").write_bytes(b"weights")
+    return str(tmp_path / "weights")
+
+
+def elsewhere(call: Any) -> Any:
+    """What another process would be answered: a thread that does not belong to the run."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(call()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_outside_of_a_run_soon_is_now(store: Store, work: dict[str, Any], folder: str) -> None:
+    store.put_table_soon("turns", example("turns"), **work)
+    store.put_folder_soon("checkpoint", folder, **work)
+    assert elsewhere(lambda: (store.has("turns", work["key"]), store.has("checkpoint", work["key"]))) == (True, True)
+
+
+def test_its_run_reads_what_is_not_stored_yet_and_others_do_not(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    with store.writing_behind() as behind:
+        store.put_table_soon("turns", example("turns"), **work)
+        assert store.has("turns", work["key"])
+        assert store.was_made("turns", work["key"])
+        assert store.dropped("turns", work["key"]) is None
+        assert store.read_table("turns", work["key"]).equals(example("turns"))
+        assert store.read_table("turns", work["key"], ["turn"]).column_names == ["turn"]
+        assert Store(store.url).has("turns", work["key"])
+        assert not elsewhere(lambda: store.has("turns", work["key"]))
+        gate.open()
+        behind.drain()
+        assert elsewhere(lambda: store.has("turns", work["key"]))
+    stored = store.read_table("turns", work["key"])
+    assert stored.equals(example("turns"))
+
+
+def test_whoever_wants_the_manifest_waits(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    with store.writing_behind():
+        store.put_table_soon("turns", example("turns"), **work, headline={"x": 1.0}, provenance={"seconds": 2.5})
+        threading.Timer(0.2, gate.open).start()
+        manifest = store.manifest("turns", work["key"])
+    assert manifest.is_intact
+    assert (manifest.headline, manifest.provenance["seconds"]) == ({"x": 1.0}, 2.5)
+    assert manifest.settings == {"a": [1, 2.5]}
+    assert elsewhere(lambda: store.manifest("turns", work["key"])) == manifest
+
+
+def test_same_content_and_identity_as_when_waited_for(tmp_path: Path, work: dict[str, Any]) -> None:
+    now, soon = Store(str(tmp_path / "now")), Store(str(tmp_path / "soon"))
+    with soon.writing_behind():
+        for store in (now, soon):
+            store.put_table_soon("turns", example("turns"), **work)
+    ours, theirs = (store.manifest("turns", work["key"]) for store in (now, soon))
+    assert ours.model_copy(update={"provenance": {}, "manifest_digest": ""}) == theirs.model_copy(
+        update={"provenance": {}, "manifest_digest": ""}
+    )
+
+
+def test_everything_is_written_in_the_order_in_which_it_was_put(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    with store.writing_behind():
+        for kind in ("turns", "rewards", "selection"):
+            store.put_table_soon(kind, example(kind), **work)
+        store.when_written(lambda: gate.committed.append("record"))
+        store.put_table_soon("samples", example("samples"), **work)
+        assert gate.committed == []
+        threading.Timer(0.2, gate.open).start()
+        store.put_table("metrics", example("metrics"), **work)  # waits for those before
+        assert gate.committed == ["turns", "rewards", "selection", "record", "samples", "metrics"]
+
+
+def test_what_is_put_twice_is_written_once(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    with store.writing_behind():
+        for _ in range(3):
+            store.put_table_soon("turns", example("turns"), **work)
+        gate.open()
+    assert gate.committed == ["turns"]
+
+
+def test_data_are_validated_before_anyone_reads_them(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    gate.open()
+    with store.writing_behind(), pytest.raises(DataError, match="quarantine"):
+        store.put_table_soon("turns", example("turns").slice(1), **work)
+    assert not store.has("turns", work["key"])
+
+
+def test_what_may_come_out_otherwise_is_waited_for(store: Store, work: dict[str, Any], folder: str) -> None:
+    with store.writing_behind():
+        store.put_table_soon("turns", example("turns"), **work, is_deterministic=False)
+        store.put_folder_soon("checkpoint", folder, **work, is_deterministic=False)
+        assert elsewhere(lambda: store.has("turns", work["key"]) and store.has("checkpoint", work["key"]))
+
+
+def test_a_write_that_fails_is_done_again_by_the_next_one(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    gate.num_failures = 1
+    gate.open()
+    with store.writing_behind() as behind:
+        store.put_table_soon("turns", example("turns"), **work)
+        behind._thread.submit(lambda: None).result()  # it has failed by now
+        assert not elsewhere(lambda: store.has("turns", work["key"]))
+        store.put_table_soon("rewards", example("rewards"), **work)
+    assert gate.committed == ["turns", "rewards"]
+
+
+def test_a_store_that_stays_away_stops_the_run_and_loses_nothing(
+    store: Store, work: dict[str, Any], gate: Gate
+) -> None:
+    gate.num_failures = 3
+    gate.open()
+    with store.writing_behind() as behind:
+        store.put_table_soon("turns", example("turns"), **work)
+        behind._thread.submit(lambda: None).result()
+        for _ in range(2):  # the task that came next, and its retry
+            with pytest.raises(StoreError, match="does not answer"):
+                store.put_table_soon("rewards", example("rewards"), **work)
+            assert store.read_table("turns", work["key"]).equals(example("turns"))
+        store.put_table_soon("rewards", example("rewards"), **work)
+        behind.drain()
+        assert gate.committed == ["turns", "rewards"]
+
+
+def test_what_cannot_be_stored_in_the_end_is_counted(
+    store: Store, work: dict[str, Any], gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate.num_failures = 10
+    gate.open()
+    with caplog.at_level(logging.WARNING), store.writing_behind() as behind:
+        store.put_table_soon("turns", example("turns"), **work)
+        behind._thread.submit(lambda: None).result()
+        with pytest.raises(StoreError):
+            behind.drain()
+    assert "results not stored: 1; the run computes them again when it goes on" in caplog.text
+    assert gate.committed == []
+    assert not store.has("turns", work["key"])
+
+
+def test_the_queue_has_an_end(store: Store, work: dict[str, Any], gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_behind, "MAX_WAITING", 2)
+    with store.writing_behind():
+        store.put_table_soon("turns", example("turns"), **work)
+        store.put_table_soon("rewards", example("rewards"), **work)
+        threading.Timer(0.2, gate.open).start()
+        store.put_table_soon("selection", example("selection"), **work)
+        assert gate.committed[:2] == ["turns", "rewards"]
+
+
+def test_dropping_comes_after_what_was_put(store: Store, work: dict[str, Any], folder: str, gate: Gate) -> None:
+    with store.writing_behind():
+        store.put_table_soon("turns", example("turns"), **work)
+        threading.Timer(0.2, gate.open).start()
+        store.drop("turns", work["key"])
+        assert gate.committed == ["turns"]
+        assert store.dropped("turns", work["key"]) is not None
+
+
+def test_a_checkpoint_on_its_way_to_remote_storage_is_read_from_this_machine(
+    work: dict[str, Any], folder: str, gate: Gate
+) -> None:
+    store = Store("memory://behind/store")
+    with store.writing_behind() as behind:
+        store.put_folder_soon("checkpoint", folder, **work)
+        here = Path(store.local_folder("checkpoint", work["key"]))
+        assert (here / "deep" / "model.bin").read_bytes() == b"weights"
+        assert gate.committed == []
+        gate.open()
+        behind.drain()
+        assert Path(store.local_folder("checkpoint", work["key"])) == here
+    assert store.read_file("checkpoint", work["key"], "deep/model.bin") == b"weights"
+
+
+def test_another_writer_who_was_first_does_not_take_the_folder_away(
+    work: dict[str, Any], folder: str, gate: Gate
+) -> None:
+    store = Store("memory://raced/store")
+    with store.writing_behind():
+        store.put_folder_soon("checkpoint", folder, **work)
+        here = Path(store.local_folder("checkpoint", work["key"]))
+        gate.open()
+        elsewhere(lambda: Store(store.url).put_folder("checkpoint", folder, **work))
+        store.finish_writing()
+        assert (here / "deep" / "model.bin").read_bytes() == b"weights"
+    there = Path(store.local_folder("checkpoint", work["key"]))
+    assert (there / "deep" / "model.bin").read_bytes() == b"weights"
+
+
+def test_rows_are_validated_once(store: Store, work: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Any] = []
+    check = datasets.Validator.check
+    monkeypatch.setattr(datasets.Validator, "check", lambda self, rows: (checked.append(rows), check(self, rows))[1])
+    with store.writing_behind():
+        store.put_table_soon("turns", example("turns"), **work)
+    store.read_table("turns", work["key"])
+    assert len(checked) == 1
