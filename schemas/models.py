@@ -16,15 +16,33 @@ from schemas.rules import ACROSS_RULES, ROW_RULES
 
 
 @cache
-def row_rules(kind: str) -> tuple[Rule, ...]:
-    """Rules that look at one row: those of all datasets, then those of this kind."""
+def null_rules(kind: str) -> tuple[Rule, ...]:
+    """Where there must not be nulls. Arrow counts them as it goes, so `has_nulls` knows in no time whether all hold."""
     columns = DATASETS[kind].columns
     lists = [c.name for c in columns if pa.types.is_list(c.type)]
     return (
         *(Rule((c.name,), "is never null", col(c.name).is_not_null()) for c in columns if not c.nullable),
         *(Rule((n,), "holds no nulls inside its lists", each_item(n, pl.element().is_not_null())) for n in lists),
-        *ROW_RULES[kind],
     )
+
+
+def has_nulls(rows: pa.Table | pa.RecordBatch, kind: str) -> bool:
+    """Is one of `null_rules` broken? For rows that have the dataset's columns and types."""
+    for column in DATASETS[kind].columns:
+        values = rows.column(column.name)
+        if values.null_count and not column.nullable:
+            return True
+        if pa.types.is_list(column.type):
+            chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+            if any(chunk.flatten().null_count for chunk in chunks):
+                return True
+    return False
+
+
+@cache
+def row_rules(kind: str) -> tuple[Rule, ...]:
+    """Rules that look at one row: those of all datasets, then those of this kind."""
+    return (*null_rules(kind), *ROW_RULES[kind])
 
 
 @cache
@@ -55,10 +73,10 @@ def across_model(kind: str) -> DataFrameSchema:
 def whole_model(kind: str) -> DataFrameSchema:
     """Pandera model of a whole dataset in one pass: row rules and across rules.
 
-    For rows whose columns and types are known to be the dataset's: looking at them again, column by column, would take
-    pandera longer than all rules do on the few thousand rows of an iteration.
+    For rows whose columns and types are known to be the dataset's, and without nulls where there must be none: looking
+    at them again, column by column, would take longer than the rules do on the few thousand rows of an iteration.
     """
-    return DataFrameSchema(checks=_check((*row_rules(kind), *across_rules(kind))), name=kind)
+    return DataFrameSchema(checks=_check((*ROW_RULES[kind], *across_rules(kind))), name=kind)
 
 
 def _columns(kind: str) -> dict[str, Column]:

@@ -16,7 +16,7 @@ from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
 from schemas.datasets import DATASETS, Dataset
-from schemas.models import across_columns, across_model, across_rules, row_model, row_rules, whole_model
+from schemas.models import across_columns, across_model, across_rules, has_nulls, row_model, row_rules, whole_model
 from schemas.rule import Rule
 
 FAILURE_CASES = pa.schema(
@@ -87,6 +87,7 @@ class Validator:
         self._dataset = DATASETS[kind]
         self._num_rows = 0
         self._waiting: tuple[int, pl.DataFrame] | None = None  # number of its first row, and the last batch
+        self._has_nulls = False  # where there must be none
         self._kept: list[pl.DataFrame] = []
         self._failures: dict[str, _Failure] = {}
 
@@ -100,6 +101,7 @@ class Validator:
         for column, text, found in wrong:
             self._add((column,), text, 1, [(None, "", found)])
         if not wrong:
+            self._has_nulls |= has_nulls(batch, self.kind)
             self._waiting = (self._num_rows, pl.DataFrame(pl.from_arrow(batch)))
         self._num_rows += batch.num_rows
 
@@ -109,7 +111,8 @@ class Validator:
         Raises:
             ContractViolation: If any rule was broken in any batch.
         """
-        if not self._kept and not self._failures and self._waiting and self._obeys_all(self._waiting[1]):
+        is_only_batch = not self._kept and not self._failures
+        if is_only_batch and self._waiting and not self._has_nulls and self._obeys_all(self._waiting[1]):
             return
         self._check_rows()
         is_comparable = not any(failure.cases[0][0] is None for failure in self._failures.values())

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
@@ -134,7 +134,7 @@ class Artifacts:
 
     def _parsed(self, kind: str, key: str, name: str, text: bytes) -> Manifest:
         try:
-            manifest = Manifest.model_validate_json(text)
+            manifest, is_intact = _manifest_of(text)
         except ValidationError as error:
             fault = error.errors()[0]
             place = ".".join(map(str, fault["loc"]))
@@ -144,7 +144,7 @@ class Artifacts:
                 f"the manifest of {kind}/{key} has format {manifest.format_version}, this release reads up to "
                 f"{FORMAT_VERSION}: it was written by a newer release; use that one"
             )
-        if not manifest.is_intact:
+        if not is_intact:
             raise self.damaged(kind, key, f"{name} was changed after it was written (its own digest differs)")
         if (manifest.kind, manifest.key) != (kind, key):
             raise self.damaged(kind, key, f"its manifest is that of {manifest.kind}/{manifest.key}")
@@ -449,6 +449,13 @@ class Artifacts:
                 f"the artifact {manifest.kind}/{manifest.key} in {self._location.name} was made anew by another "
                 "process while this one used it; run the same command again"
             )
+
+
+@lru_cache(maxsize=256)
+def _manifest_of(text: bytes) -> tuple[Manifest, bool]:
+    """What the bytes say, and whether they are as they were written: the same for the same bytes."""
+    manifest = Manifest.model_validate_json(text)
+    return manifest, manifest.is_intact
 
 
 def _manifest_path(kind: str, key: str) -> str:

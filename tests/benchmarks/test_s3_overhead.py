@@ -3,8 +3,9 @@
     pytest -m benchmark tests/benchmarks/test_s3_overhead.py -s        (S3_PRESET=smoke for a quick look)
 
 Two processes run the same settings, one with its store on disk, one on S3 (Ceph's gateway where it is installed, else
-moto's server). Each works only while the other waits, so both meet the machine as it is at that moment. Printed too:
-the calls to the server that an iteration makes and the seconds they take, added up over threads.
+moto's server). Each works only while the other waits, so both meet the machine as it is at that moment. Iterations are
+cut where a rollout has ended and all that was put is stored, so that what a run writes behind is paid for within them.
+Printed too: the calls to the server that an iteration makes and the seconds they take, added up over threads.
 """
 
 import json
@@ -21,7 +22,7 @@ import psutil
 import pytest
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
-ITERATIONS = 12
+ITERATIONS = 14
 
 # Prints a line when it has trained so far, and goes on when it is given one.
 _RUN = """
@@ -29,26 +30,22 @@ import collections, json, sys, time
 from flows.presets import preset
 from flows.record import RunRecorder
 from flows.starpo import starpo
+from ragen.store import Store
 from ragen.store.object_storage import ObjectStorage
 
 store, name, iterations = sys.argv[1], sys.argv[2], int(sys.argv[3])
-begins, done, call = RunRecorder.training_begins, RunRecorder.iteration_done, ObjectStorage._call
+stage, call = RunRecorder.stage, ObjectStorage._call
 begun, calls = 0.0, []
 
-def wait(seconds):
+def cut(self, iteration, what, task, /, *arguments, **settings):
     global begun
-    print(json.dumps({"seconds": seconds, "calls": calls}), flush=True)
-    calls.clear()
-    sys.stdin.readline()
-    begun = time.perf_counter()
-
-def training_begins(self):
-    begins(self)
-    wait(0.0)
-
-def iteration_done(self, iteration):
-    done(self, iteration)
-    wait(time.perf_counter() - begun)
+    if what == "reward":
+        Store(store).finish_writing()
+        print(json.dumps({"seconds": time.perf_counter() - begun, "calls": calls}), flush=True)
+        calls.clear()
+        sys.stdin.readline()
+        begun = time.perf_counter()
+    return stage(self, iteration, what, task, *arguments, **settings)
 
 def timed(self, verb, *arguments):
     started = time.perf_counter()
@@ -57,7 +54,7 @@ def timed(self, verb, *arguments):
     finally:
         calls.append((verb, time.perf_counter() - started))
 
-RunRecorder.training_begins, RunRecorder.iteration_done, ObjectStorage._call = training_begins, iteration_done, timed
+RunRecorder.stage, ObjectStorage._call = cut, timed
 config = preset(name, {"iterations": iterations, "evaluation.every": 1000, "evaluation.variants": {}})
 starpo(config, preset=name, store=store)
 """
@@ -92,7 +89,7 @@ class TurnTaker:
         self._process.stdin.flush()
 
     def end(self) -> None:
-        """It has nothing to do after its last iteration but to evaluate."""
+        """Nothing that it does after this is looked at."""
         self._process.kill()
         self._process.wait()
 
@@ -139,8 +136,8 @@ def test_s3_costs_little(
         for name, store in stores.items():
             folders = {"RAGEN_STATE_DIR": str(tmp_path / name), "XDG_CACHE_HOME": str(tmp_path / name / "cache")}
             runs[name] = TurnTaker(store, tmp_path / f"{name}.log", {**common, **variables, **folders})
-            runs[name].report()  # its warm start is done before the other's begins
-        for iteration in range(ITERATIONS):
+            runs[name].report()  # its warm start and its first rollout are done before the other's begin
+        for iteration in range(ITERATIONS - 1):
             for name in stores if iteration % 2 else reversed(stores):
                 runs[name].go_on()
                 reports[name].append(runs[name].report())
