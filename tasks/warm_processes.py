@@ -54,7 +54,8 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
 
     Ray actors where RAGEN_POOL asks for them; worker processes where several shards can share the CPU's cores, or an
     update computes in this process meanwhile (`rollout.staleness`, `playing_apart`); else this process. Without Ray,
-    vLLM is played in processes of the environment that has it, or here if that is this one.
+    vLLM is played in processes of the environment that has it, or here if that is this one and there is a GPU: on the
+    CPU vLLM works in no other thread than the one that started it.
     """
     spec, num_threads = EngineSpec.of(rollout), Runtime().threads
     is_apart = rollout.staleness > 0 or _IS_APART.get()
@@ -62,7 +63,7 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
         return _actors(spec)
     if rollout.engine == "vllm":
         python, num_engines = vllm_python(), rollout.vllm.num_engines
-        if python != sys.executable or num_engines > 1 or is_apart:
+        if python != sys.executable or num_engines > 1 or is_apart or not torch.cuda.is_available():
             return _workers(spec, num_engines, python, is_apart)
         return LocalPlayer(_engine(spec))
     num_workers = 1 if spec.is_continuous or torch.cuda.is_available() else min(num_threads, num_shards)

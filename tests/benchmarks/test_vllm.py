@@ -1,6 +1,7 @@
-"""vLLM on the CPU beside the torch engine: same policy, same episodes, one thread each. Printed, no target on a CPU.
+"""vLLM beside the torch engine, and the rollout engine on vLLM beside vLLM alone: same policy, same token counts.
 
-make vllm && pytest -m benchmark -s tests/benchmarks/test_vllm.py
+make vllm && pytest -m benchmark -s tests/benchmarks/test_vllm.py                    on the CPU: printed, no targets
+make vllm && pytest -m "benchmark and gpu" -s tests/benchmarks/test_vllm.py          a policy of 0.5B on a GPU
 """
 
 import json
@@ -18,6 +19,7 @@ from ragen.config.policy import TinyPolicy
 from ragen.config.rollout import RolloutConfig
 from ragen.envs.sokoban import SokobanSettings
 from ragen.imitation import imitate
+from ragen.policy.tokenizer import make_tokenizer
 from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.shards import make_episodes, play_shards
@@ -75,13 +77,85 @@ def test_vllm_beside_the_torch_engine(vllm_interpreter, folder):
     assert turns.num_rows > len(SHARDS[0])
 
 
+def measured(interpreter, folder, **settings):
+    """Median tokens a second of the engine and of vLLM alone, printed; returns the share that the engine reaches."""
+    program = str(Path(__file__).with_name("vllm_throughput.py"))
+    done = subprocess.run(
+        [interpreter, program, folder, json.dumps(settings)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    speeds = json.loads(done.stdout.splitlines()[-1])
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
+    share = medians["engine"] / max(value for name, value in medians.items() if name != "engine")
+    print()
+    for name, values in speeds.items():
+        print(f"{name:22} {medians[name]:9,.0f} response tokens/s {[round(value) for value in values]}")
+    print(f"the engine reaches {share:.0%} of vLLM alone; load {os.getloadavg()[0]:.1f}")
+    return share
+
+
+@pytest.mark.benchmark
+@pytest.mark.timeout(1800)
+def test_the_engine_beside_vllm_alone(vllm_interpreter, folder):
+    sizes = {"num_groups": 12, "group_size": 16, "max_response_tokens": 32, "max_context_tokens": 1024}
+    assert measured(vllm_interpreter, folder, **sizes, repeats=REPEATS) > 0
+
+
+@pytest.fixture(scope="module")
+def half_a_billion(tmp_path_factory):
+    """Random weights in the shape of Qwen2.5-0.5B, with the embedded policy's tokenizer."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    folder, tokenizer = tmp_path_factory.mktemp("0.5B"), make_tokenizer()
+    shape = Qwen2Config(
+        vocab_size=151_936,
+        hidden_size=896,
+        num_hidden_layers=24,
+        num_attention_heads=14,
+        num_key_value_heads=2,
+        intermediate_size=4864,
+        max_position_embeddings=32_768,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="bfloat16",
+    )
+    Qwen2ForCausalLM(shape).bfloat16().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.gpu
+@pytest.mark.benchmark
+@pytest.mark.timeout(1800)
+def test_on_a_gpu_the_engine_reaches_most_of_vllm_alone(vllm_interpreter, half_a_billion):
+    sizes = {"num_groups": 16, "group_size": 16, "max_response_tokens": 200, "max_context_tokens": 4096}
+    assert measured(vllm_interpreter, half_a_billion, **sizes, repeats=REPEATS) >= 0.6
+
+
+@pytest.mark.gpu
+@pytest.mark.benchmark
+def test_on_a_gpu_half_a_billion_weights_are_updated_within_two_seconds(vllm_interpreter, half_a_billion):
+    update_ms, _ = update_times_ms(vllm_interpreter, half_a_billion)
+    assert update_ms < 2000
+
+
 @pytest.mark.benchmark
 def test_weights_are_updated_within_a_tenth_of_a_second(vllm_interpreter, folder):
+    update_ms, _ = update_times_ms(vllm_interpreter, folder)
+    assert update_ms < 100
+
+
+def update_times_ms(interpreter, folder):
+    """Median milliseconds of an update of the weights, and of one with its probe."""
     done = subprocess.run(
-        [vllm_interpreter, "-c", UPDATES, folder], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        [interpreter, "-c", UPDATES, folder], capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )
     assert done.returncode == 0, done.stderr[-3000:]
     times = json.loads(done.stdout.splitlines()[-1])
     update_ms, whole_ms = (statistics.median(column) for column in zip(*times, strict=True))
     print(f"\nupdate {update_ms:.0f} ms, with probe {whole_ms:.0f} ms, load {os.getloadavg()[0]:.1f}")
-    assert update_ms < 100
+    return update_ms, whole_ms

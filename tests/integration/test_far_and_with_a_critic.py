@@ -1,4 +1,4 @@
-"""A run with a critic on object storage, and what stored stages are for there: replay, verification, an ablation."""
+"""A run with a critic on object storage, and what is done with it there: replay, verification, an ablation, a sweep."""
 
 import os
 from collections.abc import Iterator
@@ -7,14 +7,18 @@ import boto3
 import pytest
 
 from flows.ablation import ablation
+from flows.eval_sweep import eval_sweep
 from flows.presets import preset
 from flows.replay import replay
 from flows.replay_summary import replay_facts
 from flows.starpo import starpo
+from flows.sweep_plan import plan_sweep
 from flows.verify import verify_run
 from ragen.ablation.grid import Grid
 from ragen.ablation.records import Ablations
 from ragen.store import Store
+from ragen.sweep.records import Sweeps
+from ragen.sweep.sweep import Sweep
 from ragen.verify.finding import Verdict
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -63,3 +67,17 @@ def test_an_ablation_shares_what_is_in_the_bucket(store: Store) -> None:
     names = [run for run in store.runs.names() if run.startswith("far.")]
     rollouts = {store.runs.iteration(name, 0)["rollout"]["turns"] for name in names}
     assert rollouts == {store.runs.iteration("base", 0)["rollout"]["turns"]}
+
+
+def test_a_sweep_shares_cells_with_training_in_the_bucket(store: Store) -> None:
+    sweep = Sweep(name="far", runs=["base"], iterations=[0, 2], temperatures=[0.5, 1.0])
+    assert [planned.cell.label for planned in plan_sweep(store, sweep).missing] == [
+        "base@0 sokoban T=1 seed=0",
+        "base@2 sokoban T=1 seed=0",
+    ]
+    eval_sweep(sweep, store=store.url, concurrency=2)
+    result = Sweeps(store.url).get("far")
+    assert not result.failures
+    assert len(result.cells) == 4
+    assert result.cells[0].key == store.runs.iteration("base", 0)["evaluate:sokoban"]["episodes"]
+    assert not plan_sweep(store, sweep).missing

@@ -1,6 +1,7 @@
 """Cells of ablations and sweeps as tasks on a real Ray, through prefect-ray."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,11 +11,16 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.ablation import CellsFailedError, ablation
+from flows.eval_sweep import eval_sweep
+from flows.presets import preset
 from flows.runners import cell_runner
+from flows.starpo import starpo
 from flows.study import resolve
 from ragen.ablation.grid import Grid
 from ragen.errors import ConfigError
 from ragen.store import Store
+from ragen.sweep.records import Sweeps
+from ragen.sweep.sweep import Sweep
 
 pytestmark = [
     pytest.mark.integration,
@@ -84,4 +90,20 @@ def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monke
             {key: store.manifest(kind, key).content_digest for i in recorded.values() for k in i.values()
              for kind, key in k.items()}
         )  # fmt: skip
+    assert digests[0] == digests[1]
+
+
+def test_a_sweep_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGEN_POOL", "processes")
+    trained = tmp_path / "trained"
+    starpo(preset("smoke", {"iterations": 1}), preset="smoke", store=str(trained), run="base")
+    sweep = Sweep(name="both", runs=["base"], iterations=[0, 1], temperatures=[0.7, 1.0])
+    digests = []
+    for pool in ("ray", "processes"):
+        monkeypatch.setenv("RAGEN_POOL", pool)
+        store = Store(str(shutil.copytree(trained, tmp_path / pool)))
+        eval_sweep(sweep, store=store.url, concurrency=2)
+        cells = Sweeps(store.url).get("both").cells
+        digests.append([store.manifest("episodes", cell.key).content_digest for cell in cells])
+    assert len(digests[0]) == 4
     assert digests[0] == digests[1]

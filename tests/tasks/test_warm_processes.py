@@ -1,0 +1,21 @@
+"""Who plays a rollout follows from settings and machine."""
+
+import sys
+
+import pytest
+import torch
+
+from ragen.config.rollout import RolloutConfig
+from ragen.rollout.local_player import LocalPlayer
+from ragen.rollout.worker_pool import WorkerPool
+from tasks import warm_processes
+
+
+@pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])
+def test_without_a_gpu_vllm_has_a_process_of_its_own_even_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type
+) -> None:
+    """On the CPU vLLM gives up when another thread of its process goes on with what one has begun."""
+    monkeypatch.setattr(warm_processes, "vllm_python", lambda: sys.executable)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert isinstance(warm_processes.shard_player(RolloutConfig(engine="vllm"), 4), player)
