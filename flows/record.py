@@ -262,13 +262,14 @@ class RunRecorder:
 
     def _record(self, iteration: int, name: str, keys: Keys) -> None:
         """Put names on keys, once what they name is stored."""
+        made = dict(keys)  # as they are now: callers go on to add to theirs
 
         def write() -> None:
             self._lease.check()
-            self._store.runs.record_stage(self.name, iteration, name, keys)
+            self._store.runs.record_stage(self.name, iteration, name, made)
 
         self._lease.check()
-        self._stages[iteration][name] = keys
+        self._stages[iteration][name] = made
         self._store.when_written(write)
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:

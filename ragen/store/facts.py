@@ -11,7 +11,7 @@ from schemas.manifest import Manifest, Stage
 
 @dataclass(frozen=True)
 class Facts:
-    """All that `Store.put_table` and `Store.put_folder` are told; see there.
+    """All that `Store.put_table` and `Store.put_folder` are told, as it is when this is made; see there.
 
     Attributes:
         key: From `ragen.store.keys.stage_key`.
@@ -35,6 +35,17 @@ class Facts:
     provenance: Mapping[str, Any] | None = None
     found: Mapping[str, Any] = field(default_factory=collect)
 
+    def __post_init__(self) -> None:
+        """Copy what the caller may go on to change: the manifest may be written later."""
+        taken = {
+            "settings": as_json(self.settings),
+            "inputs": dict(self.inputs),
+            "headline": as_json(self.headline or {}),
+            "provenance": as_json(self.provenance or {}),
+        }
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)
+
     def manifest(
         self, kind: str, content_digest: str, *, dataset_version: int | None = None, num_rows: int | None = None
     ) -> Manifest:
@@ -50,13 +61,13 @@ class Facts:
             kind=kind,
             key=self.key,
             stage=self.stage,
-            settings=as_json(self.settings),
+            settings=self.settings,
             inputs=dict(self.inputs),
             seed=self.seed,
             files=(),
             is_deterministic=self.is_deterministic,
-            headline=as_json(self.headline or {}),
-            provenance={**self.found, **as_json(self.provenance or {})},
+            headline=dict(self.headline or {}),
+            provenance={**self.found, **(self.provenance or {})},
             content_digest=content_digest,
             dataset_version=dataset_version,
             num_rows=num_rows,

@@ -355,7 +355,7 @@ class TestFullDisk:
             location.download("a/file", Path("/dev/full"), 7)
 
     def test_while_it_is_staged(self, bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        def full(*_: object) -> None:
+        def full(*_: object, **__: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr("ragen.store.datasets.write_dataset", full)

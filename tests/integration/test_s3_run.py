@@ -92,7 +92,7 @@ def test_a_server_that_dies_stops_the_run_in_time_and_loses_nothing(
 ) -> None:
     monkeypatch.setattr(object_storage, "PATIENCE_S", 1.0)
     store = new_store()
-    proxy.schedule = dies_after(80)
+    proxy.schedule = dies_after(40)
     started = time.monotonic()
     with pytest.raises(StoreError, match=r"^cannot \w+ s3://.*\n.*nothing was lost, run the same command again"):
         starpo(config, preset="smoke", store=store.url, run="mine")

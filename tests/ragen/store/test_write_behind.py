@@ -126,6 +126,18 @@ def test_what_is_put_twice_is_written_once(store: Store, work: dict[str, Any], g
     assert gate.committed == ["turns"]
 
 
+def test_what_the_caller_changes_later_does_not_matter(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    work["settings"], work["inputs"] = {"a": [1]}, {"checkpoint": "c"}
+    headline = {"x": 1.0}
+    with store.writing_behind():
+        store.put_table_soon("turns", example("turns"), **work, headline=headline)
+        work["settings"]["a"].append(2)
+        work["inputs"]["turns"] = headline["y"] = 2.0
+        gate.open()
+        manifest = store.manifest("turns", work["key"])
+    assert (manifest.settings, manifest.inputs, manifest.headline) == ({"a": [1]}, {"checkpoint": "c"}, {"x": 1.0})
+
+
 def test_data_are_validated_before_anyone_reads_them(store: Store, work: dict[str, Any], gate: Gate) -> None:
     gate.open()
     with store.writing_behind(), pytest.raises(DataError, match="quarantine"):
