@@ -14,15 +14,7 @@ class Facts:
     """All that `Store.put_table` and `Store.put_folder` are told, as it is when this is made; see there.
 
     Attributes:
-        key: From `ragen.store.keys.stage_key`.
-        stage: What made it.
-        settings: The stage's own configuration, as JSON.
-        inputs: Role -> key of what it was made from.
-        seed: The stage's seed, where it has one.
-        headline: A few finite numbers that say what is inside.
-        is_deterministic: Would the same work give the same content again on this kind of machine?
-        provenance: Volatile facts to add.
-        found: Volatile facts as they are when this is made.
+        found: Volatile facts of the machine and the moment; they join `provenance`.
     """
 
     key: str
