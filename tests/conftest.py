@@ -27,6 +27,15 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Whatever is asked for by `-m`, what needs a CUDA device is not tried without one."""
+    if item.get_closest_marker("gpu") is not None:
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("there is no CUDA device")
+
+
 @pytest.fixture(scope="session")
 def vllm_interpreter() -> str:
     """Of the environment that has vLLM (`make vllm`); skips where there is none."""
