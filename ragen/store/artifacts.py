@@ -21,18 +21,17 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache, partial
-from pathlib import Path, PurePosixPath
-
-from pydantic import ValidationError
+from functools import partial
+from pathlib import Path
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import local_cache
 from ragen.store.files import differences, digests_of, entry_of, states_of
 from ragen.store.location import NUM_TRANSFERS, Location, sync
+from ragen.store.manifests import ManifestFault, parse_manifest
 from ragen.store.names import checked_name
 from ragen.store.ranges import RangeFile
-from schemas.manifest import FORMAT_VERSION, MANIFEST_NAME, FileEntry, Manifest
+from schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
 
 DROPPED_NAME = "dropped.json"
 """The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
@@ -134,24 +133,9 @@ class Artifacts:
 
     def _parsed(self, kind: str, key: str, name: str, text: bytes) -> Manifest:
         try:
-            manifest, is_intact = _manifest_of(text)
-        except ValidationError as error:
-            fault = error.errors()[0]
-            place = ".".join(map(str, fault["loc"]))
-            raise self.damaged(kind, key, f"{name} cannot be read ({place or 'JSON'}: {fault['msg']})") from error
-        if manifest.format_version > FORMAT_VERSION:
-            raise StoreError(
-                f"the manifest of {kind}/{key} has format {manifest.format_version}, this release reads up to "
-                f"{FORMAT_VERSION}: it was written by a newer release; use that one"
-            )
-        if not is_intact:
-            raise self.damaged(kind, key, f"{name} was changed after it was written (its own digest differs)")
-        if (manifest.kind, manifest.key) != (kind, key):
-            raise self.damaged(kind, key, f"its manifest is that of {manifest.kind}/{manifest.key}")
-        for place in (place for entry in manifest.files for place in (entry.name, entry.path)):
-            if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts:
-                raise self.damaged(kind, key, f"its manifest names a file outside its folder: {place!r}")
-        return manifest
+            return parse_manifest(kind, key, name, text)
+        except ManifestFault as fault:
+            raise self.damaged(kind, key, str(fault)) from fault
 
     @contextmanager
     def stage(self) -> Iterator[Path]:
@@ -449,13 +433,6 @@ class Artifacts:
                 f"the artifact {manifest.kind}/{manifest.key} in {self._location.name} was made anew by another "
                 "process while this one used it; run the same command again"
             )
-
-
-@lru_cache(maxsize=256)
-def _manifest_of(text: bytes) -> tuple[Manifest, bool]:
-    """What the bytes say, and whether they are as they were written: the same for the same bytes."""
-    manifest = Manifest.model_validate_json(text)
-    return manifest, manifest.is_intact
 
 
 def _manifest_path(kind: str, key: str) -> str:
