@@ -7,7 +7,8 @@ copied when its sequences part, and leaves the batch when the last of them has e
     rows of the cache     | in the batch, dead ones among them | free | retired |
 
 There is always room: every row, dead and retired ones too, is the row of at least one sequence. Nothing of an ended
-sequence is copied, since what it read is the beginning of what its row holds.
+sequence is copied, since what it read is the beginning of what its row holds. Where nobody will ask for ended
+sequences their rows are not retired but overwritten.
 
 Suffixes: B sequences, A rows of the batch.
 """
@@ -27,16 +28,24 @@ class Batch:
 
     Attributes:
         going: Sequences that have not ended, ascending. int64
-        rows_B: Row of each sequence, ended ones too. int64
+        rows_B: Row of each sequence, ended ones too if they are kept. int64
         num_rows: Rows of the batch: the cache's first.
     """
 
-    def __init__(self, cache: KVCache, rows_B: np.ndarray, num_rows: int) -> None:
-        """Begin with all sequences, in the rows of their prompts."""
+    def __init__(self, cache: KVCache, rows_B: np.ndarray, num_rows: int, keeps_ended: bool) -> None:
+        """Begin with all sequences, in the rows of their prompts.
+
+        Args:
+            cache: Its first rows are the prompts'.
+            rows_B: Row of each sequence.
+            num_rows: Distinct prompts.
+            keeps_ended: Is what ended sequences have read to stay in their rows?
+        """
         self.rows_B = rows_B
         self.going = np.arange(len(rows_B))
         self.num_rows = num_rows
         self._cache = cache
+        self._keeps_ended = keeps_ended
         self._num_retired = 0
 
     def rows_of_going(self, device: torch.device) -> Tensor | None:
@@ -80,20 +89,21 @@ class Batch:
             self.num_rows += num_copies
 
     def _retire(self) -> None:
-        """Move dead rows to the end of the cache, and the batch's last rows into their places."""
+        """Move the batch's last rows into the places of dead ones, and these, if they are kept, to the cache's end."""
         is_dead = np.ones(self.num_rows, dtype=bool)
         is_dead[self.rows_B[self.going]] = False
         dead = np.flatnonzero(is_dead)
         if len(dead) * _LEAVING_SHARE < self.num_rows or not len(dead):
             return
-        num_left = self.num_rows - len(dead)
-        end = self._cache.num_rows - self._num_retired
-        fillers = num_left + np.flatnonzero(~is_dead[num_left:])
-        sources = np.concatenate([dead, fillers])
-        targets = np.concatenate([np.arange(end - len(dead), end), dead[: len(fillers)]])
+        self.num_rows -= len(dead)
+        sources = self.num_rows + np.flatnonzero(~is_dead[self.num_rows :])
+        targets = dead[: len(sources)]
+        if self._keeps_ended:
+            end = self._cache.num_rows - self._num_retired
+            self._num_retired += len(dead)
+            sources = np.concatenate([dead, sources])
+            targets = np.concatenate([np.arange(end - len(dead), end), targets])
         self._cache.copy_rows(sources, targets)
         moved = np.arange(self._cache.num_rows)
         moved[sources] = targets
         self.rows_B = moved[self.rows_B]
-        self._num_retired += len(dead)
-        self.num_rows = num_left

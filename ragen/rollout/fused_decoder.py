@@ -122,8 +122,8 @@ class FusedDecoder:
         rotations_N1 = self._rotations[torch.from_numpy(tree.positions).to(device)][:, None]
         num_carried = cache.num_slots
         slots = cache.append_block(tree.lengths, width)
-        bias_UT = cache.bias_BT[:num_rows, : cache.num_slots]
-        mask = _causal_mask(bias_UT, num_carried, width) if num_carried else None
+        kept, bias_R1T = cache.in_use(num_rows), self._row_bias(cache, num_rows)
+        mask = _causal_mask(cache.bias_BT[:num_rows, : cache.num_slots], num_carried, width) if num_carried else None
 
         x_NE = F.embedding(torch.from_numpy(tree.tokens).to(device), self._embedding)
         for number, layer in enumerate(self._layers):
@@ -134,14 +134,13 @@ class FusedDecoder:
                 2, 0, 3, 1, 4
             )
             if is_last:
-                attended = self._attend_one(qkv_NQ[last_U], cache, number)
+                attended = self._attend_one(qkv_NQ[last_U], kept[number], bias_R1T)
                 x_NE = x_NE[last_U]
             else:
                 query = qkv_NQ[:, : self._query_size].index_select(0, nodes).view(num_rows, width, -1, self._D)
                 attended_rows = F.scaled_dot_product_attention(
                     query.transpose(1, 2),
-                    cache.keys(number, num_rows),
-                    cache.values(number, num_rows),
+                    *kept[number],
                     attn_mask=mask,
                     is_causal=mask is None,
                     enable_gqa=True,
@@ -154,14 +153,15 @@ class FusedDecoder:
     def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
         """See `Decoder.step`."""
         num_rows = len(tokens_B)
-        rotations_B1 = self._rotations[torch.from_numpy(positions_B).to(self.cache_shape.device)][:, None]
-        slot = cache.append_column()
+        positions = torch.from_numpy(positions_B).to(self.cache_shape.device)
+        rotations_B1 = self._rotations.index_select(0, positions)[:, None]
+        columns = cache.buffer[:, :, :num_rows, :, cache.append_column()].transpose(1, 2)  # [layers, B, 2, H, D]
+        kept, bias_R1T = cache.in_use(num_rows), self._row_bias(cache, num_rows)
         x_BE = F.embedding(tokens_B, self._embedding)
         for number, layer in enumerate(self._layers):
             qkv_BQ = self._project(layer, x_BE, rotations_B1)
-            kv = qkv_BQ[:, self._query_size :].view(num_rows, 2, self._H, self._D)
-            cache.buffer[number, :, :num_rows, :, slot] = kv.transpose(0, 1)
-            self._finish(layer, x_BE, self._attend_one(qkv_BQ, cache, number))
+            columns[number].copy_(qkv_BQ[:, self._query_size :].view(num_rows, 2, self._H, self._D))
+            self._finish(layer, x_BE, self._attend_one(qkv_BQ, kept[number], bias_R1T))
         return self._logits(x_BE)
 
     def _project(self, layer: _Layer, x_NE: Tensor, rotations_N1: Tensor) -> Tensor:
@@ -175,13 +175,25 @@ class FusedDecoder:
             pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()) * rotations_N1))
         return qkv_NQ
 
-    def _attend_one(self, qkv_BQ: Tensor, cache: KVCache, layer: int) -> Tensor:
-        """Attend from one token a row to all slots in use; returns [B, H * G * D]."""
+    def _row_bias(self, cache: KVCache, num_rows: int) -> Tensor:
+        """The cache's bias for `_attend_one`, [B * H, 1, T]."""
+        return cache.bias_BT[:num_rows, None, : cache.num_slots].repeat_interleave(self._H, 0)
+
+    def _attend_one(self, qkv_BQ: Tensor, kept: Tensor, bias_R1T: Tensor) -> Tensor:
+        """Attend from one token a row to all slots in use.
+
+        Args:
+            qkv_BQ: Of these tokens.
+            kept: This layer's keys and values, [2, B, H, T, D].
+            bias_R1T: From `_row_bias`.
+
+        Returns:
+            [B, H * G * D]
+        """
         num_rows = len(qkv_BQ)
         query = qkv_BQ[:, : self._query_size].reshape(num_rows * self._H, self._G, self._D)
-        keys, values = (plane.flatten(0, 1) for plane in (cache.keys(layer, num_rows), cache.values(layer, num_rows)))
-        scores = torch.bmm(query, keys.transpose(1, 2)).mul_(self._D**-0.5)
-        scores.view(num_rows, self._H * self._G, -1).add_(cache.bias_BT[:num_rows, None, : cache.num_slots])
+        keys, values = kept.flatten(1, 2)
+        scores = torch.baddbmm(bias_R1T, query, keys.transpose(1, 2), alpha=self._D**-0.5)
         return torch.bmm(scores.softmax(-1), values).view(num_rows, -1)
 
     def _finish(self, layer: _Layer, x_NE: Tensor, attended: Tensor) -> None:

@@ -75,13 +75,9 @@ class KVCache:
         """Slots there is room for."""
         return self.buffer.shape[4]
 
-    def keys(self, layer: int, num_rows: int) -> Tensor:
-        """Keys of the first rows in the slots in use, [B, H, T, D]; a view."""
-        return self.buffer[layer, 0, :num_rows, :, : self.num_slots]
-
-    def values(self, layer: int, num_rows: int) -> Tensor:
-        """Values of the first rows in the slots in use, [B, H, T, D]; a view."""
-        return self.buffer[layer, 1, :num_rows, :, : self.num_slots]
+    def in_use(self, num_rows: int) -> Tensor:
+        """Keys and values of the first rows in the slots in use, [num_layers, 2, B, H, T, D]; a view."""
+        return self.buffer[:, :, :num_rows, :, : self.num_slots]
 
     def append_block(self, counts_R: np.ndarray, width: int) -> slice:
         """Take `width` slots into use, of which each of the first rows holds tokens in the first `counts_R`.

@@ -94,9 +94,9 @@ class _Window(DynamicCache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         """Write one layer's keys and values, and return those of all slots in use."""
-        target = self._cache.buffer[layer_idx, :, : self._num_rows, :, self._slots]
-        target[0], target[1] = key_states, value_states
-        return self._cache.keys(layer_idx, self._num_rows), self._cache.values(layer_idx, self._num_rows)
+        keys, values = self._cache.in_use(self._num_rows)[layer_idx]
+        keys[:, :, self._slots], values[:, :, self._slots] = key_states, value_states
+        return keys, values
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Slots before this pass."""

@@ -19,6 +19,12 @@ from ragen.rollout.pool import Pool, WorkerLostError, error_of
 from ragen.rollout.worker import FAILURE, REQUEST, pack_request
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_MALLOC = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864:"
+    "glibc.malloc.mmap_threshold=268435456:glibc.malloc.trim_threshold=1073741824"
+}
+"""Keep what is freed, in large pages: a turn's cache and scores are not asked of the system anew, which took 7% of a
+shard. Read by glibc alone; a setting of the user's own stays."""
 _BACKGROUND_NICENESS = 19
 
 
@@ -48,7 +54,7 @@ class _Worker:
 
     def __init__(self, command: Sequence[str], is_background: bool) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **_ONE_THREAD}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**_MALLOC, **os.environ, **_ONE_THREAD}
         )
         if is_background:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, _BACKGROUND_NICENESS)

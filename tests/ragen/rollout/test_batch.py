@@ -13,7 +13,7 @@ SHAPE = CacheShape(num_layers=1, num_kv_heads=1, head_dim=1, dtype=torch.float32
 
 def test_sequences_part_where_they_draw_differently():
     cache = KVCache(SHAPE, num_rows=3, capacity=4)
-    batch = Batch(cache, np.array([0, 0, 1]), num_rows=2)
+    batch = Batch(cache, np.array([0, 0, 1]), num_rows=2, keeps_ended=True)
     going = np.zeros(3, dtype=bool)
     tokens, sequences = batch.advance(np.array([7, 7, 7]), going)
     assert (tokens.tolist(), sequences.tolist()) == ([7, 7], [1, 2])  # the first two are still one row
@@ -25,15 +25,15 @@ def test_sequences_part_where_they_draw_differently():
 
 
 @settings(deadline=None)
-@given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_every_row_holds_what_its_sequences_have_read(num_sequences, num_prompts, seed):
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(0, 2**32 - 1), st.booleans())
+def test_every_row_holds_what_its_sequences_have_read(num_sequences, num_prompts, seed, keeps_ended):
     rng = np.random.default_rng(seed)
     num_prompts = min(num_prompts, num_sequences)
     prompts = np.concatenate([np.arange(num_prompts), rng.integers(num_prompts, size=num_sequences - num_prompts)])
     cache = KVCache(SHAPE, num_sequences, capacity=11)
     slots = cache.append_block(np.ones(num_prompts, dtype=np.int64), 1)
     cache.buffer[..., :num_prompts, :, slots, 0] = torch.arange(num_prompts).float()[:, None, None]
-    batch = Batch(cache, prompts.copy(), num_prompts)
+    batch = Batch(cache, prompts.copy(), num_prompts, keeps_ended)
     read = [[prompt] for prompt in prompts.tolist()]
     for _ in range(10):
         drawn = rng.integers(3, size=len(batch.going))
@@ -47,6 +47,6 @@ def test_every_row_holds_what_its_sequences_have_read(num_sequences, num_prompts
             read[sequence].append(token)
         assert (batch.rows_B[batch.going] < batch.num_rows).all()
         assert len(sequences) == len(tokens) == batch.num_rows
-        for sequence in range(num_sequences):  # ended ones too: their rows must outlive them
-            held = cache.keys(0, num_sequences)[batch.rows_B[sequence], 0, : len(read[sequence]), 0]
+        for sequence in range(num_sequences) if keeps_ended else batch.going.tolist():
+            held = cache.in_use(num_sequences)[0, 0, batch.rows_B[sequence], 0, : len(read[sequence]), 0]
             assert held.tolist() == read[sequence]

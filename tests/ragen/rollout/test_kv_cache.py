@@ -21,7 +21,7 @@ def after_a_turn():
 
 def held(cache, layer=1):
     """What each row's slots in use hold, in keys; values hold the same."""
-    keys, values = cache.keys(layer, cache.num_rows), cache.values(layer, cache.num_rows)
+    keys, values = cache.in_use(cache.num_rows)[layer]
     assert torch.equal(keys, values)
     return keys[:, 2, :, 3].tolist()
 
@@ -73,5 +73,5 @@ def test_all_rows_are_read_before_any_is_written(after_a_turn, cycle):
 
 
 def test_views_of_the_first_rows_share_memory(after_a_turn):
-    assert after_a_turn.keys(0, 1).data_ptr() == after_a_turn.buffer.data_ptr()
-    assert after_a_turn.keys(0, 1).shape == (1, 3, 8, 4)
+    assert after_a_turn.in_use(1).data_ptr() == after_a_turn.buffer.data_ptr()
+    assert after_a_turn.in_use(1).shape == (2, 2, 1, 3, 8, 4)
