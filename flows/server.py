@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -80,8 +81,8 @@ class Process:
                 env={**os.environ, **(env or {})},
             )
         process = psutil.Process(child.pid)
-        if is_background and os.name == "posix":
-            process.nice(_BACKGROUND_NICENESS)
+        if is_background:
+            _step_back(process)
         self._pid_file.write_text(f"{child.pid} {process.create_time()}")
 
     def stop(self) -> bool:
@@ -97,6 +98,17 @@ class Process:
         for member in alive:
             _signal(member.kill)
         return True
+
+
+def _step_back(process: psutil.Process) -> None:
+    """Have a process, and all that it starts, take what others leave of the cores."""
+    if os.name != "posix":
+        return
+    process.nice(_BACKGROUND_NICENESS)
+    # Linux shares the cores among sessions first, whatever the priorities inside them, and the process has one of its
+    # own: without this it gets as much as all of training. Kernels without such groups have no such file.
+    with suppress(OSError):
+        Path(f"/proc/{process.pid}/autogroup").write_text(str(_BACKGROUND_NICENESS))
 
 
 def _signal(send: object) -> None:

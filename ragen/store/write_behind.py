@@ -29,6 +29,10 @@ MAX_WAITING = 32
 _NICENESS = 10
 """The thread works in the gaps that a stage leaves on the processors."""
 
+_SWITCH_INTERVAL_S = 2e-4
+"""How long the thread may keep Python's lock once a stage wants it back; Python's own 5 ms are an eternity for a stage
+that gives the lock away at every tensor operation."""
+
 _CURRENT: "ContextVar[WriteBehind | None]" = ContextVar("write_behind", default=None)
 
 _log = logging.getLogger(__name__)
@@ -154,11 +158,14 @@ def writing_behind(url: str) -> Iterator[WriteBehind]:
     """
     behind = WriteBehind(url)
     token = _CURRENT.set(behind)
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         yield behind
     finally:
         _CURRENT.reset(token)
         behind.close()
+        sys.setswitchinterval(interval_s)
 
 
 def _step_back() -> None:

@@ -6,8 +6,8 @@ Bare means: the same library calls in one process, tables handed over in memory,
 manifest, no wandb. The new weights go from the learner to the engine through a folder in both. Two iterations of the
 run are followed by the same two bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it is
 at that moment; the second of each two is looked at, since the first one comes after a pause. Iterations are cut where a
-rollout has ended and all that was put is stored, so that what a run writes behind is paid for within them. On a shared
-machine two iterations of the same code differ by more than what is measured, so the second figure is what an iteration
+rollout has ended, whatever is still being written: the second one begins with what the first has left, as in a run. On a
+shared machine two iterations of the same code differ by more than what is measured, so the second figure is what an iteration
 of the run spends outside of these library calls: it does not see that they may be slower beside Prefect's threads and
 the thread that writes, and hardly varies.
 """
@@ -30,6 +30,7 @@ from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
 from ragen.diagnostics.metrics import filter_metrics, reward_metrics, rollout_metrics
 from ragen.envs.initial_states import fresh_env_seed
+from ragen.envs.sokoban import _room
 from ragen.evaluate.panel import make_panel
 from ragen.filter.select import select_groups
 from ragen.learn.learner import UpdateContext
@@ -86,6 +87,7 @@ class BareLoop:
 
     def seconds_of(self, iteration: int) -> float:
         """From the end of this iteration's rollout to that of the next one."""
+        _room.cache_clear()  # the run has made the next rollout's already
         started = time.perf_counter()
         config, rollout, turns = self.config, self.config.rollout, self.turns
         rewards = compute_rewards(turns, config.reward)
@@ -140,10 +142,10 @@ def test_prefect_and_store_cost_little(
         """Before a reward, an iteration ends and the next one begins."""
         nonlocal begun, inside
         if name == "reward":
-            store.finish_writing()
             if iteration > 0 and iteration % 2 == 0:
                 piped.append(time.perf_counter() - begun)
                 outside.append(1 - inside / piped[-1])
+                store.finish_writing()
                 time.sleep(SETTLING_S)
                 for process in prefect_server:
                     process.suspend()
