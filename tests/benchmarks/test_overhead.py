@@ -3,11 +3,12 @@
     pytest -m benchmark tests/benchmarks/test_overhead.py -s
 
 Bare means: the same library calls in one process, tables handed over in memory, no task, no validation, no Parquet, no
-manifest, no wandb. The new weights go from the learner to the engine through a folder in both. Two iterations of the
-run are followed by the same two bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it is
-at that moment; the second of each two is looked at, since the first one comes after a pause. Iterations are cut where a
-rollout has ended, whatever is still being written: the second one begins with what the first has left, as in a run. On a
-shared machine two iterations of the same code differ by more than what is measured, so the second figure is what an iteration
+manifest, no wandb. The new weights go from the learner to the engine through a folder in both. Learner and workers are
+the same in both, since two of them differ in speed by where their memory lies. Two iterations of the run are followed
+by the same two bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it is at that moment;
+the second of each two is looked at, since the first one comes after a pause. Iterations are cut where a rollout has
+ended, whatever is still being written: the second one begins with what the first has left, as in a run. On a shared
+machine two iterations of the same code differ by more than what is measured, so the second figure is what an iteration
 of the run spends outside of these library calls: it does not see that they may be slower beside Prefect's threads and
 the thread that writes, and hardly varies.
 """
@@ -34,14 +35,13 @@ from ragen.envs.sokoban import _room
 from ragen.evaluate.panel import make_panel
 from ragen.filter.select import select_groups
 from ragen.learn.learner import UpdateContext
-from ragen.learn.torch_learner import TorchLearner
 from ragen.learn.trajectories import assemble
 from ragen.reward.compute import compute_rewards
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.shards import make_episodes, play_shards
-from ragen.rollout.worker_pool import WorkerPool
 from ragen.seeding import derive_seed
 from ragen.store import Store
+from tasks.warm_processes import learner_for, shard_player
 
 # By a thread: with an alarm set, Prefect has its time limits watched by threads of their own, which no run does.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]
@@ -68,11 +68,10 @@ class BareLoop:
     """The training loop without Prefect and store."""
 
     def __init__(self, config: StarPOConfig, first: str, folder: Path) -> None:
-        self.config, self.folder = config, folder
+        self.config, self.first, self.folder = config, first, folder
         self.policy = (first, "first")
-        self.workers = WorkerPool("torch", Runtime().threads)
-        self.learner = TorchLearner(config.update, num_threads=Runtime().threads)
-        self.learner.load(first, "first", first)
+        self.workers = shard_player(config.rollout, Runtime().threads)
+        self.learner = learner_for(config.update)
         panel = make_panel(config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed)
         self.excluded = panel.excluded_digests
         self.turns = self.play(0)
@@ -88,6 +87,7 @@ class BareLoop:
     def seconds_of(self, iteration: int) -> float:
         """From the end of this iteration's rollout to that of the next one."""
         _room.cache_clear()  # the run has made the next rollout's already
+        self.learner.load(*self.policy, self.first)
         started = time.perf_counter()
         config, rollout, turns = self.config, self.config.rollout, self.turns
         rewards = compute_rewards(turns, config.reward)
