@@ -138,9 +138,11 @@ class FusedDecoder:
                 x_NE = x_NE[last_U]
             else:
                 query = qkv_NQ[:, : self._query_size].index_select(0, nodes).view(num_rows, width, -1, self._D)
+                keys, values = kept[number]
                 attended_rows = F.scaled_dot_product_attention(
                     query.transpose(1, 2),
-                    *kept[number],
+                    keys,
+                    values,
                     attn_mask=mask,
                     is_causal=mask is None,
                     enable_gqa=True,

@@ -223,6 +223,18 @@ def test_only_new_tokens_are_prefilled(policies):
     assert counter.prefilled[-1] == 3  # does not extend what is kept: the whole prompt
 
 
+def test_nothing_is_kept_where_prompts_begin_anew(policies):
+    engine, counter = counting_engine(policies)
+    session = engine.session(SAMPLING, STOPS)
+    session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
+    (second,) = session.generate([Request("s", [33, 34], token_uniforms(0, 1, 9), 0)])
+    prompt = [33, 34, *second.token_ids, 35]
+    (third,) = session.generate([Request("s", prompt, token_uniforms(0, 2, 9), 0)])
+    assert counter.prefilled == [3, 2, len(prompt)]
+    (anew,) = engine.session(SAMPLING, STOPS).generate([Request("s", prompt, token_uniforms(0, 2, 9), 0)])
+    assert third == anew
+
+
 def test_sequences_are_one_row_until_they_part_and_leave_when_they_end(policies):
     engine, counter = counting_engine(policies)
     requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 60), 0) for number in range(64)]

@@ -1,6 +1,7 @@
 """Worker processes: the same rows as in this process, errors of their own type, deaths that cost nothing."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -142,6 +143,20 @@ def test_workers_in_the_background_give_the_same_rows_at_the_lowest_priority(job
     own = [worker for worker in workers() if worker.pid not in others]
     assert 19 in {worker.nice() for worker in own}
     background.stop()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
+@pytest.mark.parametrize("asked", [None, "glibc.malloc.hugetlb=0"])
+def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypatch, asked):
+    if asked:
+        monkeypatch.setenv("GLIBC_TUNABLES", asked)
+    others = {worker.pid for worker in workers()}
+    pool = WorkerPool("torch", 1)
+    assert play_shards(pool, job, SHARDS).num_rows
+    (own,) = [worker for worker in workers() if worker.pid not in others]
+    tunables = own.environ()["GLIBC_TUNABLES"]
+    assert tunables == asked if asked else "hugetlb=1" in tunables
+    pool.stop()
 
 
 def test_workers_end_with_their_parent(job):

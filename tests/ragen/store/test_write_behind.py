@@ -1,6 +1,7 @@
 """Writes behind: in order, seen by their own run at once, tried again after an error, and never half there."""
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -252,3 +253,10 @@ def test_rows_are_validated_once(store: Store, work: dict[str, Any], monkeypatch
         store.put_table_soon("turns", example("turns"), **work)
     store.read_table("turns", work["key"])
     assert len(checked) == 1
+
+
+def test_stages_get_the_lock_back_soon_while_a_run_writes_behind(tmp_path):
+    before = sys.getswitchinterval()
+    with Store(str(tmp_path)).writing_behind():
+        assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() == before
