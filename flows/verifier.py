@@ -77,8 +77,11 @@ class Verifier:
 
     def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
         """Compute the stage again: what it made, or the verdict on all that it should have made, and why."""
+        from tasks.warm_processes import playing_here
+
         try:
-            return self._compute(visit), Verdict.SAME, ""
+            with playing_here():  # actors on other nodes do not see the scratch store
+                return self._compute(visit), Verdict.SAME, ""
         except _CannotRepeat as error:
             return {}, Verdict.NOT_REPEATABLE, str(error)
         except Exception as error:  # whatever damaged or forged data make a stage raise is a finding

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _pools: list[Pool] = []
 _IS_APART: ContextVar[bool] = ContextVar("is_apart", default=False)
+_IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
 
 
 @contextmanager
@@ -47,6 +48,16 @@ def playing_apart() -> Iterator[None]:
         yield
     finally:
         _IS_APART.reset(token)
+
+
+@contextmanager
+def playing_here() -> Iterator[None]:
+    """Inside, episodes are played on this machine, whatever RAGEN_POOL says: its store is no other machine's."""
+    token = _IS_HERE.set(True)
+    try:
+        yield
+    finally:
+        _IS_HERE.reset(token)
 
 
 def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
@@ -132,7 +143,9 @@ def _workers(spec: EngineSpec, num_workers: int, python: str, is_background: boo
 
 
 def _is_on_ray(rollout: RolloutConfig) -> bool:
-    return Runtime().pool == "ray" and rollout.engine != "openai"  # which only waits for a server
+    if _IS_HERE.get() or rollout.engine == "openai":  # which only waits for a server
+        return False
+    return Runtime().pool == "ray"
 
 
 @cache

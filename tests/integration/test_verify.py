@@ -112,6 +112,19 @@ def test_an_untouched_run_is_the_same_throughout_and_stays_untouched(folder: Pat
     assert snapshot(folder) == before
 
 
+def test_episodes_are_played_on_this_machine_wherever_the_run_played(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Actors on other nodes cannot have checkpoints from the store aside, which is a folder of this machine."""
+
+    def no_actors(*_: object) -> None:
+        raise AssertionError("Ray was asked for")
+
+    monkeypatch.setenv("RAGEN_POOL", "ray")
+    monkeypatch.setattr("tasks.warm_processes._actors", no_actors)
+    assert faults(verify(folder)) == {}
+
+
 def in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Verification:
     """Verified with nothing looked at ahead."""
     with monkeypatch.context() as patch:

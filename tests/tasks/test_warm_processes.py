@@ -19,3 +19,14 @@ def test_without_a_gpu_vllm_has_a_process_of_its_own_even_where_it_is_installed(
     monkeypatch.setattr(warm_processes, "vllm_python", lambda: sys.executable)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     assert isinstance(warm_processes.shard_player(RolloutConfig(engine="vllm"), 4), player)
+
+
+def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    actors = object()
+    monkeypatch.setenv("RAGEN_POOL", "ray")
+    monkeypatch.setattr(warm_processes, "_actors", lambda spec: actors)
+    assert warm_processes.shard_player(RolloutConfig(), 2) is actors
+    with warm_processes.playing_here():
+        assert warm_processes.shard_player(RolloutConfig(), 2) is not actors
+        assert warm_processes.is_deterministic(RolloutConfig())
+    assert warm_processes.shard_player(RolloutConfig(), 2) is actors
