@@ -76,7 +76,7 @@ def ablation(
         ConfigError: If something is wrong with the grid; nothing has been done then.
         CellsFailedError: If runs failed; the message names them.
     """
-    opened = Store(store or Runtime().store)
+    opened = Store(store or Runtime.current().store)
     study = resolve(grid, opened, config=config, allow_few_seeds=allow_few_seeds)
     records = Ablations(opened.url)
     records.begin(grid)
@@ -96,7 +96,7 @@ def _run_all(store: Store, study: Study, concurrency: int) -> dict[str, str]:
     to_do = [run for run in study.runs if not is_finished(store, run, plans[run.name])]
     total, number = len(study.runs), len(study.runs) - len(to_do)
     log.info("ablation %s: %d runs, %d of them finished before", study.grid.name, total, number)
-    if concurrency > 1 or Runtime().pool == "ray":
+    if concurrency > 1 or Runtime.current().pool == "ray":
         _share_first_checkpoints(store, to_do, plans)
     progress: Any = create_progress_artifact(100.0 * number / total, description=f"ablation {study.grid.name}")
     errors = {}
@@ -125,7 +125,7 @@ def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[
 
 def _run_side_by_side(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[CellRun, str | None]]:
     """Run so many at a time, or on Ray; yields each run with why it failed, if it did, as it ends."""
-    return _run_on_ray(store, runs) if Runtime().pool == "ray" else _run_in_processes(store, runs, concurrency)
+    return _run_on_ray(store, runs) if Runtime.current().pool == "ray" else _run_in_processes(store, runs, concurrency)
 
 
 def _run_on_ray(store: Store, runs: Sequence[CellRun]) -> Iterator[tuple[CellRun, str | None]]:

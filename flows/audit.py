@@ -37,7 +37,7 @@ def audit(run: str | None = None, names: list[str] | None = None, store: str | N
         Completed; or Failed, if what a run has stored contradicts itself or cannot be read. One run's failure does not
         keep the others from being audited.
     """
-    opened, log = Store(store or Runtime().store), get_run_logger()
+    opened, log = Store(store or Runtime.current().store), get_run_logger()
     chosen = chosen_audits(names or [])
     audited, faults = [opened.runs.get(run).name] if run else due_runs(opened), []
     for name in audited:

@@ -58,7 +58,7 @@ def eval_sweep(sweep: Sweep, store: str | None = None, concurrency: int = 1) -> 
         ConfigError: If something is wrong with the sweep; nothing has been done then.
         CellsFailedError: If cells failed; the message names them.
     """
-    opened = Store(store or Runtime().store)
+    opened = Store(store or Runtime.current().store)
     plan = plan_sweep(opened, sweep)
     records = Sweeps(opened.url)
     records.begin(sweep)

@@ -19,7 +19,7 @@ def check_memory(config: StarPOConfig) -> None:
     Raises:
         DoesNotFitError: With what it needs, what there is, and what to change.
     """
-    runtime = Runtime()
+    runtime = Runtime.current()
     if not runtime.should_check_memory or "RAY_ADDRESS" in os.environ:
         return
     try:

@@ -10,11 +10,13 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from prefect.logging import get_run_logger
+from prefect.utilities.annotations import quote
 
 from flows.announcements import Announcements
 from flows.iteration_summary import iteration_markdown
@@ -170,7 +172,7 @@ class RunRecorder:
     def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Run one stage and write down what it made."""
         self.progress.say(name, fraction=None)
-        keys = task(*args, **kwargs)
+        keys = task(*map(quote, args), **_quoted(kwargs))
         self._made(iteration, name, keys)
         return keys
 
@@ -185,7 +187,7 @@ class RunRecorder:
         from tasks.warm_processes import stop_playing
 
         unlimited = task.with_options(timeout_seconds=0)  # type: ignore[attr-defined]  # a thread cannot be interrupted
-        future = unlimited.submit(*args, **kwargs)
+        future = unlimited.submit(*map(quote, args), **_quoted(kwargs))
         keys: Keys = {}
         try:
             yield keys
@@ -249,7 +251,7 @@ class RunRecorder:
             )
         self._announcements.iteration(done, total, summary)
 
-    @property
+    @cached_property
     def _address(self) -> str:
         """Of the run's folder, as a browser takes it."""
         place = f"{self._store.url}/runs/{self.name}"
@@ -277,6 +279,11 @@ class RunRecorder:
         values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
         self.metrics |= values
         self._tracker.log(iteration, values)
+
+
+def _quoted(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """As they are: Prefect would search all settings, three times, for futures, which stages are never given."""
+    return {name: quote(value) for name, value in arguments.items()}
 
 
 def default_run_name(preset: str, config: StarPOConfig) -> str:

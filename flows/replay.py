@@ -54,7 +54,7 @@ def replay(
     Returns:
         The replay's name: it is a run like any other.
     """
-    url = store or Runtime().store
+    url = store or Runtime.current().store
     plan = plan_replay(Store(url), base, start, stop, overrides, should_update)
     with RunRecorder.open(
         url, run or plan.name, flow="replay", preset=plan.base.preset or "", config=plan.config,

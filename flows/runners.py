@@ -29,7 +29,7 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
         EngineError: If the Ray cluster cannot be joined.
         ConfigError: If it does not have what a single cell asks for.
     """
-    if Runtime().pool == "ray":
+    if Runtime.current().pool == "ray":
         with _on_ray(RayRuntime()) as runner:
             yield runner
         return
@@ -41,7 +41,7 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
 def _on_ray(settings: RayRuntime) -> Iterator[TaskRunner[Any]]:
     from ragen.rollout.ray_cluster import check_room, connect
 
-    ray = connect(num_cpus=Runtime().threads)
+    ray = connect(num_cpus=Runtime.current().threads)
     try:
         from prefect_ray import RayTaskRunner
         from prefect_ray.context import remote_options

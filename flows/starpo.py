@@ -57,7 +57,7 @@ def starpo(
         config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}}
     )
     check_memory(config)
-    with RunRecorder.open(store or Runtime().store, run, flow="starpo", preset=preset, config=config) as record:
+    with RunRecorder.open(store or Runtime.current().store, run, flow="starpo", preset=preset, config=config) as record:
         train(record, config)
     return record.name
 

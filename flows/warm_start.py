@@ -30,5 +30,5 @@ def warm_start(
         Key of the checkpoint artifact.
     """
     config = apply_overrides(config or load_preset(preset), overrides or {})
-    key: str = make_checkpoint(store or Runtime().store, config)["checkpoint"]
+    key: str = make_checkpoint(store or Runtime.current().store, config)["checkpoint"]
     return key

@@ -8,6 +8,7 @@ and hold no nulls. All text is untrusted model or environment output.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -48,7 +49,7 @@ class Dataset:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema, with the meaning of every column and the dataset's name and version as metadata."""
         fields = [pa.field(c.name, c.type, nullable=c.nullable, metadata={"meaning": c.meaning}) for c in self.columns]

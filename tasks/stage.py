@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -99,8 +100,8 @@ class StageWork:
         """Store a dataset, beside what comes next if the run writes behind; see `Store.put_table_soon`."""
         self.store.put_table_soon(kind, table, **self._identity(extra))
 
-    def put_folder(self, kind: str, folder: str, **extra: Any) -> None:
-        """Store a folder of files; see `Store.put_folder_soon`."""
+    def put_folder(self, kind: str, folder: Path, **extra: Any) -> None:
+        """Store a folder of files, made by `Store.new_folder`; see `Store.put_folder_soon`."""
         self.store.put_folder_soon(kind, folder, **self._identity(extra))
 
     def _identity(self, extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     vLLM is played in processes of the environment that has it, or here if that is this one and there is a GPU: on the
     CPU vLLM works in no other thread than the one that started it.
     """
-    spec, num_threads = EngineSpec.of(rollout), Runtime().threads
+    spec, num_threads = EngineSpec.of(rollout), Runtime.current().threads
     is_apart = rollout.staleness > 0 or _IS_APART.get()
     if _is_on_ray(rollout):
         return _actors(spec)
@@ -116,7 +116,7 @@ def checkpoint_folder(store: Store, checkpoint: str) -> str:
         ArtifactMissingError: If there is no such checkpoint, and it cannot be derived.
         DerivationError: If what was derived is not the original, or cannot be proved to be.
     """
-    if Runtime().pool == "ray":
+    if Runtime.current().pool == "ray":
         store.finish_writing()  # actors on other nodes have it from the store
     try:
         return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
@@ -131,7 +131,7 @@ def checkpoint_folder(store: Store, checkpoint: str) -> str:
 @cache
 def learner_for(config: UpdateConfig) -> Learner:
     """The process's learner for this configuration, wherever it is."""
-    learner: Learner = load(LEARNERS, config.learner)(config, num_threads=Runtime().threads)
+    learner: Learner = load(LEARNERS, config.learner)(config, num_threads=Runtime.current().threads)
     return learner
 
 
@@ -145,7 +145,7 @@ def _workers(spec: EngineSpec, num_workers: int, python: str, is_background: boo
 def _is_on_ray(rollout: RolloutConfig) -> bool:
     if _IS_HERE.get() or rollout.engine == "openai":  # which only waits for a server
         return False
-    return Runtime().pool == "ray"
+    return Runtime.current().pool == "ray"
 
 
 @cache
@@ -153,7 +153,7 @@ def _actors(spec: EngineSpec) -> "RayPool":
     from ragen.rollout.ray_pool import RayPool
 
     python = vllm_python() if spec.name == "vllm" else sys.executable
-    pool = RayPool(spec, RayRuntime(), Runtime().threads, None if python == sys.executable else python)
+    pool = RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
     _pools.append(pool)
     return pool
 

@@ -1,6 +1,5 @@
 """(configuration) -> checkpoint: the first one of a run."""
 
-import tempfile
 from pathlib import Path
 
 from ragen.config.policy import PretrainedPolicy, TinyPolicy
@@ -29,8 +28,8 @@ def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | Non
         }
     work = StageWork(store, STAGE, settings, {}, policy.seed if isinstance(policy, TinyPolicy) else None)
     if not work.is_stored("checkpoint"):
-        with tempfile.TemporaryDirectory(prefix="warm-start-") as folder:
-            headline = _make(policy, config, Path(folder), progress)
+        with store.new_folder() as folder:
+            headline = _make(policy, config, folder, progress)
             work.put_folder("checkpoint", folder, headline=headline)
     return {"checkpoint": work.key}
 

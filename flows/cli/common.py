@@ -32,7 +32,7 @@ def open_store(url: str | None) -> "Store":
     from ragen.store import Store
 
     load_credentials()
-    return Store(url or Runtime().store)
+    return Store(url or Runtime.current().store)
 
 
 def parse_overrides(assignments: list[str] | None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def up() -> None:
     from flows import server
     from ragen.config.runtime import Runtime
 
-    url = server.start(Runtime().state_dir)
+    url = server.start(Runtime.current().state_dir)
     typer.echo(f"Prefect: {url.removesuffix('/api')}")
     typer.echo("Try: prefect deployment run starpo/sokoban")
 
@@ -40,7 +40,7 @@ def down() -> None:
     from flows import server
     from ragen.config.runtime import Runtime
 
-    stopped = server.stop(Runtime().state_dir)
+    stopped = server.stop(Runtime.current().state_dir)
     typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 

@@ -46,7 +46,7 @@ def ablate(name: str, *, store: str | None, concurrency: int, allow_few_seeds: b
         StoreError: If the store cannot be written.
         RunFailedError: If a run failed, or the whole ablation; the result of the others is printed all the same.
     """
-    opened = Store(store or Runtime().store)
+    opened = Store(store or Runtime.current().store)
     study, records = _study(name, opened, allow_few_seeds), Ablations(opened.url)
     records.begin(study.grid)
     deployment, parameters = _deployment(name, study)

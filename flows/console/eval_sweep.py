@@ -89,7 +89,7 @@ def sweep(asked: Sweep, *, store: str | None, concurrency: int, as_json: bool) -
         StoreError: If the store cannot be written.
         RunFailedError: If a cell failed, or the whole sweep; the result of the others is printed all the same.
     """
-    opened = Store(store or Runtime().store)
+    opened = Store(store or Runtime.current().store)
     plan, records = plan_sweep(opened, asked), Sweeps(opened.url)
     records.begin(asked)
     parameters: dict[str, Any] = {"sweep": asked.model_dump(mode="json", exclude_defaults=True)}

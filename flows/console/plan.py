@@ -80,7 +80,7 @@ def print_plan(
 
 def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:
     """What to plan for, and is it this machine?"""
-    here = this_machine(Runtime().threads)
+    here = this_machine(Runtime.current().threads)
     if gpu is None and gpu_memory is None and number is None:
         return here, True
     chosen = here.device if gpu is None and not here.device.is_cpu else device(gpu or _DEFAULT_GPU)

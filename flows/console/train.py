@@ -36,7 +36,7 @@ def train_preset(
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
         check_memory(config)
-    runtime, console = Runtime(), Console()
+    runtime, console = Runtime.current(), Console()
     opened, run_name = Store(store or runtime.store), run or default_run_name(name, config)
     if run is not None:  # a name of the user's own must not belong to a run with other settings
         opened.runs.create(run, flow="starpo", preset=name, config=config.model_dump(mode="json"))
@@ -81,7 +81,7 @@ def start_deployment(deployment: str, parameters: dict[str, Any], console: Conso
         ServerError: If there is no server, and none can be started.
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
-        url = server.start(Runtime().state_dir)
+        url = server.start(Runtime.current().state_dir)
     console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
     console.print(f"$ prefect deployment run {deployment}{_flags(parameters)}", highlight=False, markup=False)
     return _FlowRun(deployment, parameters).ended
@@ -92,7 +92,7 @@ def write_report(store: Store, run: str, output: Path | None, wanted: Sequence[i
     from ragen.report.data import gather
     from ragen.report.page import render_report
 
-    path = output or Path(Runtime().state_dir) / "reports" / f"{run}.html"
+    path = output or Path(Runtime.current().state_dir) / "reports" / f"{run}.html"
     with Console(stderr=True).status(f"reading {run}") as status:
         data = gather(store, run, wanted=wanted, on_batch=lambda what: status.update(f"reading {run}: {what}"))
         return _write(path, render_report(data))

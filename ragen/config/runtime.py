@@ -4,6 +4,7 @@ Read from environment variables `RAGEN_...`; everything that decides what a run 
 """
 
 import os
+from functools import cache
 from typing import Literal
 
 from pydantic import Field
@@ -38,3 +39,19 @@ class Runtime(BaseSettings):
     """Where wandb metrics go. 'online' needs an account; a run never waits for the network."""
     wandb_project: str = "starpo"
     """The wandb project."""
+
+    @classmethod
+    def current(cls) -> "Runtime":
+        """Those of the environment as it is now, which is read anew only where it has changed.
+
+        Raises:
+            pydantic.ValidationError: If one of them is not what it should be.
+        """
+        prefix = cls.model_config["env_prefix"]
+        variables = frozenset(item for item in os.environ.items() if item[0].upper().startswith(prefix))
+        return _read(variables, _available_cores())
+
+
+@cache
+def _read(_variables: frozenset[tuple[str, str]], _num_cores: int) -> Runtime:
+    return Runtime()

@@ -20,7 +20,7 @@ class Tracker:
     def __init__(self, run: str, config: dict[str, Any]) -> None:
         import wandb
 
-        runtime = Runtime()
+        runtime = Runtime.current()
         self._run = wandb.init(
             project=runtime.wandb_project,
             id=run,

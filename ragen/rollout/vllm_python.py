@@ -16,7 +16,7 @@ def vllm_python() -> str:
     Raises:
         MissingPackageError: If there is none.
     """
-    asked = Runtime().vllm_python
+    asked = Runtime.current().vllm_python
     if asked is None and find_spec("vllm") is not None:
         return sys.executable
     python = Path(asked) if asked is not None else _MADE

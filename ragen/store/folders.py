@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ragen.errors import StoreError
-from ragen.store.files import entries_of
+from ragen.store.files import entries_of, entry_of
 from schemas.manifest import FileEntry
 
 
@@ -21,6 +21,15 @@ def copy_files(folder: Path, target: Path) -> list[FileEntry]:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
     return entries_of(target)
+
+
+def hashed_files(folder: Path) -> list[FileEntry]:
+    """All files of a folder, those in its folders too, hashed, by name.
+
+    Raises:
+        StoreError: If there is none, or one is a link.
+    """
+    return [entry_of(file, folder) for file in _files(folder)]
 
 
 def folder_digest(folder: Path) -> str:

@@ -57,7 +57,7 @@ def adopt(folder: Path, digest: str) -> Path:
     os.utime(copy)
     if time.monotonic() > _next_trim:
         _next_trim = time.monotonic() + TRIM_EVERY_S
-        trim(round(Runtime().cache_gb * 1e9))
+        trim(round(Runtime.current().cache_gb * 1e9))
     return copy
 
 

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from ragen.store import datasets
 from ragen.store.artifacts import Artifacts
 from ragen.store.facts import Facts
 from ragen.store.files import entries_of
-from ragen.store.folders import copy_files, digest_of
+from ragen.store.folders import copy_files, digest_of, hashed_files
 from ragen.store.location import Location
 from ragen.store.names import checked_name
 from ragen.store.quarantine import quarantine
@@ -29,7 +30,7 @@ from ragen.store.recent import Content, RecentTables, content_of
 from ragen.store.runs import Runs
 from ragen.store.write_behind import Write, WriteBehind, current, writing_behind
 from schemas.datasets import DATASETS
-from schemas.manifest import Manifest, Stage
+from schemas.manifest import FileEntry, Manifest, Stage
 from schemas.validate import ContractViolation, Validator, validate
 
 _VALIDATED: set[Content] = set()
@@ -138,22 +139,28 @@ class Store:
         return self._put_table(kind, data, facts)
 
     def put_table_soon(self, kind: str, table: pa.Table, **facts: Any) -> None:
-        """Validate a dataset, and store it without waiting for that, if the run writes behind.
+        """Validate a dataset and store it, if the run writes behind without waiting for either.
 
-        The arguments are those of `put_table`. What another try would not give again is waited for: another writer's
-        may be there first, and then what comes next has to be made from that.
+        Whoever reads it waits until it is validated. The arguments are those of `put_table`. What another try would not
+        give again is waited for: another writer's may be there first, and then what comes next has to be made from
+        that.
 
         Raises:
-            DataError: If the data break their contract; they are in quarantine then.
+            DataError: If the data, or those of an earlier call, break their contract; they are in quarantine then. If
+                they are not waited for, this is raised where they are read, where the next ones are put, or at the end.
             StoreError: If the store cannot be written, now or at an earlier call.
         """
         behind = self._behind
-        if behind is None or not facts.get("is_deterministic", True) or not _is_valid(table, kind):
+        if behind is None or not facts.get("is_deterministic", True):
             self.put_table(kind, table, **facts)
         elif behind.find(kind, facts["key"]) is None:
-            rows = table.cast(datasets.columns_schema(kind))
-            write = partial(self._put_table, kind, rows, Facts(**facts), is_validated=True)
-            behind.submit(Write(write, (kind, facts["key"]), table=rows))
+            valid = behind.validate(partial(_valid, table, _known_dataset(kind)))
+            write = partial(self._put_validated, kind, table, valid, Facts(**facts))
+            behind.submit(Write(write, (kind, facts["key"]), table=valid))
+
+    def _put_validated(self, kind: str, table: pa.Table, valid: Future[pa.Table | None], facts: Facts) -> Manifest:
+        rows = valid.result()
+        return self._put_table(kind, table if rows is None else rows, facts, is_validated=rows is not None)
 
     def _put_table(
         self, kind: str, data: pa.Table | Iterable[pa.RecordBatch], facts: Facts, *, is_validated: bool = False
@@ -203,27 +210,36 @@ class Store:
             return self._artifacts.manifest(kind, key)
         facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance)
         with self._artifacts.stage() as staged:
-            return self._artifacts.commit(staged, self._copied(Path(folder), staged, kind, facts))
+            return self._artifacts.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
 
-    def put_folder_soon(self, kind: str, folder: str, **facts: Any) -> None:
-        """Store a copy of a folder's files, on remote storage without waiting for that, if the run writes behind.
+    def new_folder(self) -> AbstractContextManager[Path]:
+        """An empty folder on this machine for the files of an artifact in the making; removed at the end.
 
-        The arguments are those of `put_folder`. The copy on this machine is what `local_folder` gives meanwhile. In a
-        local store the artifact's own folder is, so it has to be there first. See `put_table_soon` on what is waited
-        for.
+        Raises:
+            StoreError: If it, or what the block writes, cannot be written.
+        """
+        return self._artifacts.stage()
+
+    def put_folder_soon(self, kind: str, folder: Path, **facts: Any) -> None:
+        """Store a folder of `new_folder`; on remote storage without waiting for that, if the run writes behind.
+
+        The arguments are those of `put_folder`; the files are moved, not copied. This machine's copy of a remote
+        artifact is what `local_folder` gives meanwhile. In a local store the artifact's own folder is, so it has to be
+        there first. See `put_table_soon` on what is waited for.
 
         Raises:
             StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written, now or at an
                 earlier call.
         """
         behind = self._behind
+        _check_no_dataset(kind)
         if behind is None or self._location.local is not None or not facts.get("is_deterministic", True):
-            self.put_folder(kind, folder, **facts)
+            self.finish_writing()
+            if not self._has_now(kind, facts["key"]):
+                self._artifacts.commit(folder, self._sealed(hashed_files(folder), kind, Facts(**facts)))
         elif behind.find(kind, facts["key"]) is None:
-            _check_no_dataset(kind)
-            with self._artifacts.stage() as staged:
-                manifest = self._copied(Path(folder), staged, kind, Facts(**facts))
-                copy = self._artifacts.keep(staged, manifest)
+            manifest = self._sealed(hashed_files(folder), kind, Facts(**facts))
+            copy = self._artifacts.keep(folder, manifest)
             behind.submit(Write(partial(self._send, copy, manifest), (kind, manifest.key), folder=str(copy)))
 
     def when_written(self, call: Callable[[], object]) -> None:
@@ -250,9 +266,8 @@ class Store:
         """Inside, what is put soon is written by a thread, in order; see `ragen.store.write_behind`."""
         return writing_behind(self.url)
 
-    def _copied(self, folder: Path, staged: Path, kind: str, facts: Facts) -> Manifest:
-        """Copy a folder's files to a staged one; returns its sealed manifest."""
-        entries = copy_files(folder, staged)
+    def _sealed(self, entries: Sequence[FileEntry], kind: str, facts: Facts) -> Manifest:
+        """The manifest of a folder of files."""
         return self._artifacts.sealed(facts.manifest(kind, digest_of(entries)), entries)
 
     def _send(self, copy: Path, manifest: Manifest) -> None:
@@ -275,8 +290,8 @@ class Store:
         """
         schema = datasets.columns_schema(_known_dataset(kind), columns)
         waiting = self._being_written(kind, key)
-        if waiting is not None and waiting.table is not None:
-            return waiting.table.select(schema.names)
+        if waiting is not None and waiting.table is not None and (rows := waiting.table.result()) is not None:
+            return rows.select(schema.names)
         manifest = self.manifest(kind, key)
         files = self._verified_files(manifest)
         table = _RECENT.get(content_of(manifest))
@@ -388,12 +403,13 @@ def _check_no_dataset(kind: str) -> None:
         raise StoreError(f"'{kind}' is a dataset: store it as a table, so that it is validated")
 
 
-def _is_valid(table: pa.Table, kind: str) -> bool:
+def _valid(table: pa.Table, kind: str) -> pa.Table | None:
+    """The rows, with the dataset's own schema; None: they break their contract."""
     try:
-        validate(table, _known_dataset(kind))
+        validate(table, kind)
     except ContractViolation:
-        return False
-    return True
+        return None
+    return table.cast(datasets.columns_schema(kind))
 
 
 def _check_version(manifest: Manifest) -> None:

@@ -1,11 +1,13 @@
-"""Writes that a run does not wait for: one thread does them, in the order in which they were asked for.
+"""What a run does not wait for: one thread validates its tables, another writes all, in the order of asking.
 
-    stage -> Store.put_table_soon -> queue -> thread -> artifact -> record of the run
-                  `-> the next stage reads the table from memory
+    stage -> Store.put_table_soon -> validation -> queue -> thread -> artifact -> record of the run
+                                         `-> the next stage reads the table from memory
 
-The order makes it safe: an artifact comes into the store after those that it was made from, and a run's record after
+Whoever reads a table waits until it is validated, so nobody ever sees data that nobody has looked at. The order makes
+it safe: an artifact comes into the store after those that it was made from, and a run's record after
 what it names, so a killed run leaves what a slower one would have left. A write that fails stays the first of the
 queue: whoever asks for another one, or waits, does it again in its own thread, where errors are raised, and retried.
+Data that break their contract are put into quarantine once, and are what everybody who comes after is told of.
 """
 
 import logging
@@ -14,14 +16,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ragen.errors import StarPOError
+from ragen.errors import DataError, StarPOError
 
 MAX_WAITING = 32
 """Writes that wait at most, about three iterations of a run; whoever asks for more does those first."""
@@ -45,13 +47,13 @@ class Write:
     Attributes:
         do: Carries it out. May be called again after an error.
         artifact: Kind and key of what it puts into the store; None: it is no artifact.
-        table: The rows, where it is a dataset.
+        table: The rows, where it is a dataset, as soon as they are validated; none if they break their contract.
         folder: A local folder with the artifact's files, where it is none.
     """
 
     do: Callable[[], object]
     artifact: tuple[str, str] | None = None
-    table: pa.Table | None = None
+    table: Future[pa.Table | None] | None = None
     folder: str | None = None
 
 
@@ -68,13 +70,20 @@ class WriteBehind:
         self._artifacts: dict[tuple[str, str], Write] = {}
         self._is_writing = threading.Lock()
         self._has_failed = False
+        self._violation: DataError | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-behind", initializer=_step_back)
+        self._validator = ThreadPoolExecutor(1, thread_name_prefix="validate")
+
+    def validate(self, call: Callable[[], pa.Table | None]) -> Future[pa.Table | None]:
+        """Have rows validated, after those that were given before."""
+        return self._validator.submit(call)
 
     def submit(self, write: Write) -> None:
         """Have something written after all that was asked for before.
 
         Raises:
             StoreError: If an earlier write failed, and has failed again.
+            DataError: If data that were put earlier break their contract.
         """
         if self._has_failed or len(self._writes) >= MAX_WAITING:
             self.drain()
@@ -92,6 +101,7 @@ class WriteBehind:
 
         Raises:
             StoreError: If it cannot be.
+            DataError: If it breaks its contract, or what was put before it does.
         """
         while (kind, key) in self._artifacts:
             self._write_first()
@@ -101,6 +111,7 @@ class WriteBehind:
 
         Raises:
             StoreError: If something cannot be.
+            DataError: If something breaks its contract.
         """
         while self._writes:
             self._write_first()
@@ -116,6 +127,7 @@ class WriteBehind:
             _log.warning("results not stored: %d; the run computes them again when it goes on", len(self._artifacts))
         self._writes.clear()
         self._thread.shutdown(wait=True)
+        self._validator.shutdown(wait=True)
 
     def _work(self) -> None:
         if self._has_failed:
@@ -127,13 +139,16 @@ class WriteBehind:
 
     def _write_first(self) -> None:
         with self._is_writing:
+            if self._violation is not None:  # which doing it again would put into quarantine again
+                raise self._violation
             if not self._writes:
                 return
             write = self._writes[0]
             try:
                 write.do()
-            except BaseException:
+            except BaseException as error:
                 self._has_failed = True
+                self._violation = error if isinstance(error, DataError) else None
                 raise
             self._has_failed = False
             if write.artifact is not None:

@@ -70,7 +70,7 @@ class BareLoop:
     def __init__(self, config: StarPOConfig, first: str, folder: Path) -> None:
         self.config, self.first, self.folder = config, first, folder
         self.policy = (first, "first")
-        self.workers = shard_player(config.rollout, Runtime().threads)
+        self.workers = shard_player(config.rollout, Runtime.current().threads)
         self.learner = learner_for(config.update)
         panel = make_panel(config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed)
         self.excluded = panel.excluded_digests

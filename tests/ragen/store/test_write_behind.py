@@ -1,19 +1,23 @@
 """Writes behind: in order, seen by their own run at once, tried again after an error, and never half there."""
 
 import logging
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from fsspec.core import url_to_fs
 
 from ragen.errors import DataError, StoreError
 from ragen.store import Store, datasets, write_behind
+from ragen.store import store as store_module
 from ragen.store.artifacts import Artifacts
 from schemas.examples import example
-from schemas.manifest import Manifest
+from schemas.manifest import Manifest, Stage
 
 
 class Gate:
@@ -53,6 +57,12 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path / "weights")
 
 
+def put_folder_soon(store: Store, source: str, **facts: Any) -> None:
+    with store.new_folder() as made:
+        shutil.copytree(source, made, dirs_exist_ok=True)
+        store.put_folder_soon("checkpoint", made, **facts)
+
+
 def elsewhere(call: Any) -> Any:
     """What another process would be answered: a thread that does not belong to the run."""
     found: list[Any] = []
@@ -64,7 +74,7 @@ def elsewhere(call: Any) -> Any:
 
 def test_outside_of_a_run_soon_is_now(store: Store, work: dict[str, Any], folder: str) -> None:
     store.put_table_soon("turns", example("turns"), **work)
-    store.put_folder_soon("checkpoint", folder, **work)
+    put_folder_soon(store, folder, **work)
     assert elsewhere(lambda: (store.has("turns", work["key"]), store.has("checkpoint", work["key"]))) == (True, True)
 
 
@@ -139,17 +149,72 @@ def test_what_the_caller_changes_later_does_not_matter(store: Store, work: dict[
     assert (manifest.settings, manifest.inputs, manifest.headline) == ({"a": [1]}, {"checkpoint": "c"}, {"x": 1.0})
 
 
-def test_data_are_validated_before_anyone_reads_them(store: Store, work: dict[str, Any], gate: Gate) -> None:
+def read(store: Store, key: str) -> None:
+    store.read_table("turns", key)
+
+
+def put_next(store: Store, key: str) -> None:
+    store.put_table_soon("rewards", example("rewards"), key=key, stage=Stage(name="s", version=1), settings={},
+                         inputs={}, seed=None)  # fmt: skip
+
+
+def finish(store: Store, key: str) -> None:
+    store.finish_writing()
+
+
+@pytest.mark.parametrize("ask", [read, put_next, finish])
+def test_data_that_break_their_contract_stop_whoever_comes_next(
+    store: Store, work: dict[str, Any], gate: Gate, ask: Any
+) -> None:
     gate.open()
-    with store.writing_behind(), pytest.raises(DataError, match="quarantine"):
+    with store.writing_behind() as behind:
         store.put_table_soon("turns", example("turns").slice(1), **work)
+        behind._thread.submit(lambda: None).result()  # it has been looked at by now
+        for _ in range(3):
+            with pytest.raises(DataError, match="dataset 'turns'"):
+                ask(store, work["key"])
+    assert gate.committed == []
     assert not store.has("turns", work["key"])
+    files, root = url_to_fs(f"{store.url}/quarantine")
+    (kept,) = files.ls(root, detail=False)  # once, however often it was asked for
+    names = {Path(file).name for file in files.ls(kept, detail=False)}
+    assert names == {"data.parquet", "failure_cases.parquet", "reason.txt"}
+
+
+def test_nobody_reads_data_that_are_yet_to_be_validated(
+    store: Store, work: dict[str, Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    looked_at: list[str] = []
+    validate = store_module.validate
+
+    def held(table: Any, kind: str) -> None:
+        assert may_go_on.wait(20)
+        validate(table, kind)
+        looked_at.append(kind)
+
+    monkeypatch.setattr(store_module, "validate", held)
+    with store.writing_behind():
+        store.put_table_soon("turns", example("turns"), **work)
+        assert looked_at == []
+        threading.Timer(0.2, may_go_on.set).start()
+        store.read_table("turns", work["key"])
+        assert looked_at == ["turns"]
+        gate.open()
+
+
+def test_rows_in_a_wider_type_are_read_as_the_datasets_own(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    nullable = example("turns").cast(pa.schema([field.with_nullable(True) for field in example("turns").schema]))
+    with store.writing_behind():
+        store.put_table_soon("turns", nullable, **work)
+        assert store.read_table("turns", work["key"]).schema.equals(example("turns").schema, check_metadata=True)
+        gate.open()
 
 
 def test_what_may_come_out_otherwise_is_waited_for(store: Store, work: dict[str, Any], folder: str) -> None:
     with store.writing_behind():
         store.put_table_soon("turns", example("turns"), **work, is_deterministic=False)
-        store.put_folder_soon("checkpoint", folder, **work, is_deterministic=False)
+        put_folder_soon(store, folder, **work, is_deterministic=False)
         assert elsewhere(lambda: store.has("turns", work["key"]) and store.has("checkpoint", work["key"]))
 
 
@@ -220,7 +285,7 @@ def test_a_checkpoint_on_its_way_to_remote_storage_is_read_from_this_machine(
 ) -> None:
     store = Store("memory://behind/store")
     with store.writing_behind() as behind:
-        store.put_folder_soon("checkpoint", folder, **work)
+        put_folder_soon(store, folder, **work)
         here = Path(store.local_folder("checkpoint", work["key"]))
         assert (here / "deep" / "model.bin").read_bytes() == b"weights"
         assert gate.committed == []
@@ -235,7 +300,7 @@ def test_another_writer_who_was_first_does_not_take_the_folder_away(
 ) -> None:
     store = Store("memory://raced/store")
     with store.writing_behind():
-        store.put_folder_soon("checkpoint", folder, **work)
+        put_folder_soon(store, folder, **work)
         here = Path(store.local_folder("checkpoint", work["key"]))
         gate.open()
         elsewhere(lambda: Store(store.url).put_folder("checkpoint", folder, **work))
