@@ -27,10 +27,21 @@ _BACKGROUND_NICENESS = 19
 _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    # What runs report is written in batches, at most a second old: one by one it takes a tenth of a core from training.
+    # What runs report is written in batches, at most two seconds old: one by one it takes a tenth of a core from training.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "2",
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
+    # Late and paused runs, lost workers and expired leases, which are rare here, are looked for once a minute.
+    **{
+        f"PREFECT_SERVER_SERVICES_{service}_LOOP_SECONDS": "60"
+        for service in (
+            "CLEANUP_RECONCILER",
+            "FOREMAN",
+            "LATE_RUNS",
+            "PAUSE_EXPIRATIONS",
+            "REPOSSESSOR",
+        )
+    },
 }
 
 

@@ -1,5 +1,7 @@
 """checkpoint -> turns."""
 
+from functools import partial
+
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ConfigError
 from ragen.evaluate.panel import Panel, make_panel
@@ -78,7 +80,7 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     work.put_table(
         "turns",
         turns,
-        headline=rollout_metrics(turns),
+        headline=partial(rollout_metrics, turns),
         provenance={name: value for name, value in told.items() if value},
         is_deterministic=is_deterministic(settings),
     )

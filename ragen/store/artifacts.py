@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
@@ -310,8 +310,8 @@ class Artifacts:
 
     def _commit_local(self, folder: Path, root: Path, manifest: Manifest) -> Manifest:
         (folder / MANIFEST_NAME).write_text(_text(manifest), encoding="utf-8")
-        with ThreadPoolExecutor(NUM_TRANSFERS) as pool:  # at once: a file system writes its journal once for all
-            list(pool.map(sync, [folder / MANIFEST_NAME, *(folder / entry.path for entry in manifest.files)]))
+        written = [folder / MANIFEST_NAME, *(folder / entry.path for entry in manifest.files)]
+        list(_syncing_threads().map(sync, written))  # at once: a file system writes its journal once for all
         sync(folder)
         final = root / manifest.kind / manifest.key
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -441,6 +441,15 @@ def _manifest_path(kind: str, key: str) -> str:
 
 def _path(kind: str, key: str, name: str) -> str:
     return f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}/{name}"
+
+
+@cache
+def _syncing_threads() -> ThreadPoolExecutor:
+    """Kept: to start them takes as long as what they do."""
+    return ThreadPoolExecutor(NUM_TRANSFERS, thread_name_prefix="sync")
+
+
+os.register_at_fork(after_in_child=_syncing_threads.cache_clear)  # which has none of these threads
 
 
 def _text(manifest: Manifest) -> str:

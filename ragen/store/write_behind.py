@@ -104,7 +104,7 @@ class WriteBehind:
             DataError: If it breaks its contract, or what was put before it does.
         """
         while (kind, key) in self._artifacts:
-            self._write_first()
+            self._write_first(unless_stored=(kind, key))
 
     def drain(self) -> None:
         """Go on when all is written.
@@ -137,8 +137,10 @@ class WriteBehind:
         except Exception as error:  # raised again where it can be handled, if it happens again
             _log.info("a write will be tried again: %s", error)
 
-    def _write_first(self) -> None:
+    def _write_first(self, unless_stored: tuple[str, str] | None = None) -> None:
         with self._is_writing:
+            if unless_stored is not None and unless_stored not in self._artifacts:
+                return
             if self._violation is not None:  # which doing it again would put into quarantine again
                 raise self._violation
             if not self._writes:

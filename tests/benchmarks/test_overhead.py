@@ -4,10 +4,10 @@
 
 Bare means: the same library calls in one process, tables handed over in memory, no task, no validation, no Parquet, no
 manifest, no wandb. The new weights go from the learner to the engine through a folder in both. Learner and workers are
-the same in both, since two of them differ in speed by where their memory lies. Two iterations of the run are followed
-by the same two bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it is at that moment;
-the second of each two is looked at, since the first one comes after a pause. Iterations are cut where a rollout has
-ended, whatever is still being written: the second one begins with what the first has left, as in a run. On a shared
+the same in both, since two of them differ in speed by where their memory lies. Four iterations of the run are followed
+by the same four bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it is at that moment;
+the first of each four is not looked at, since it comes after a pause. Iterations are cut where a rollout has
+ended, whatever is still being written: each begins with what the one before has left, as in a run. On a shared
 machine two iterations of the same code differ by more than what is measured, so the second figure is what an iteration
 of the run spends outside of these library calls: it does not see that they may be slower beside Prefect's threads and
 the thread that writes, and hardly varies.
@@ -45,7 +45,8 @@ from tasks.warm_processes import learner_for, shard_player
 
 # By a thread: with an alarm set, Prefect has its time limits watched by threads of their own, which no run does.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]
-ITERATIONS = 37
+BLOCK = 4
+ITERATIONS = 19 * BLOCK + 1
 SETTLING_S = 2.0
 """What an iteration leaves behind for the server is done by then, and what it missed while it was stopped."""
 LIBRARY = (
@@ -142,14 +143,15 @@ def test_prefect_and_store_cost_little(
         """Before a reward, an iteration ends and the next one begins."""
         nonlocal begun, inside
         if name == "reward":
-            if iteration > 0 and iteration % 2 == 0:
+            if iteration > 0 and iteration % BLOCK != 1:  # the others come after a pause
                 piped.append(time.perf_counter() - begun)
                 outside.append(1 - inside / piped[-1])
+            if iteration > 0 and iteration % BLOCK == 0:
                 store.finish_writing()
                 time.sleep(SETTLING_S)
                 for process in prefect_server:
                     process.suspend()
-                bare.append([loops[0].seconds_of(number) for number in (iteration - 2, iteration - 1)][1])
+                bare.extend([loops[0].seconds_of(number) for number in range(iteration - BLOCK, iteration)][1:])
                 for process in prefect_server:
                     process.resume()
                 time.sleep(SETTLING_S)  # it catches up on the timers that it has missed
@@ -159,11 +161,13 @@ def test_prefect_and_store_cost_little(
     monkeypatch.setattr(RunRecorder, "training_begins", begin)
     monkeypatch.setattr(RunRecorder, "stage", cut)
     starpo(config, preset="sokoban", store=store.url)
-    # The first iteration starts worker processes, and loads, in both.
-    shares = sorted((slow - fast) / slow for slow, fast in zip(piped[1:], bare[1:], strict=True))
+    # The first block starts worker processes, and loads, in both.
+    slow, fast, outside = (values[BLOCK - 1 :] for values in (piped, bare, outside))
+    shares = sorted((here - there) / here for here, there in zip(slow, fast, strict=True))
     print(
-        f"iteration: {statistics.median(piped[1:]):.2f} s in the pipeline, {statistics.median(bare[1:]):.2f} s bare; "
+        f"iteration: {statistics.median(slow):.2f} s in the pipeline, {statistics.median(fast):.2f} s bare; "
         f"Prefect and store: median {statistics.median(shares):.1%} of an iteration "
-        f"(quartiles {shares[len(shares) // 4]:.1%}, {shares[3 * len(shares) // 4]:.1%}); outside of the library: "
-        f"median {statistics.median(outside[1:]):.1%} (of {min(outside[1:]):.1%} to {max(outside[1:]):.1%})"
+        f"(quartiles {shares[len(shares) // 4]:.1%}, {shares[3 * len(shares) // 4]:.1%}, {len(shares)} pairs); "
+        f"all together {1 - sum(fast) / sum(slow):.1%}; outside of the library: "
+        f"median {statistics.median(outside):.1%} (of {min(outside):.1%} to {max(outside):.1%})"
     )

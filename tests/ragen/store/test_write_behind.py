@@ -4,6 +4,7 @@ import logging
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,33 @@ def test_nobody_reads_data_that_are_yet_to_be_validated(
         store.read_table("turns", work["key"])
         assert looked_at == ["turns"]
         gate.open()
+
+
+def test_headlines_may_be_worked_out_when_they_are_written(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    asked: list[str] = []
+
+    def headline() -> dict[str, float]:
+        asked.append(threading.current_thread().name)
+        return {"x": 1.0}
+
+    with store.writing_behind() as behind:
+        store.put_table_soon("turns", example("turns"), **work, headline=headline)
+        gate.open()
+        behind._thread.submit(lambda: None).result()
+    assert [name.partition("_")[0] for name in asked] == ["write-behind"]
+    assert store.manifest("turns", work["key"]).headline == {"x": 1.0}
+
+
+def test_whoever_waits_for_one_artifact_does_not_write_the_next(store: Store, work: dict[str, Any], gate: Gate) -> None:
+    with store.writing_behind() as behind:
+        store.put_table_soon("turns", example("turns"), **work)
+        while not behind._is_writing.locked():
+            time.sleep(0.01)
+        store.put_table_soon("rewards", example("rewards"), **work)
+        behind._thread.shutdown(wait=False, cancel_futures=True)  # it writes the turns, and no more
+        threading.Timer(0.2, gate.open).start()
+        store.manifest("turns", work["key"])
+        assert gate.committed == ["turns"]
 
 
 def test_rows_in_a_wider_type_are_read_as_the_datasets_own(store: Store, work: dict[str, Any], gate: Gate) -> None:
