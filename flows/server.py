@@ -27,7 +27,7 @@ _BACKGROUND_NICENESS = 19
 _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    # What runs report is written in batches, at most two seconds old: one by one it takes a tenth of a core from training.
+    # What runs report is written in batches, at most two seconds old: one by one it takes a tenth of a core.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "2",
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
