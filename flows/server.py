@@ -1,7 +1,9 @@
 """A local Prefect server and the process that serves the deployments: start, look after, stop.
 
 Both listen on or talk to loopback, run in the background, log into the state folder, and leave a process id there, so
-that `ragen down` stops exactly what `ragen up` started.
+that `ragen down` stops exactly what `ragen up` started. They are started by `python -m flows.server STATE_DIR`, which
+begins the session that they, and the runs, then share: Linux divides the cores among sessions before it looks at what
+is in them, so the server can step back for a run only within the run's own session.
 """
 
 import os
@@ -20,9 +22,6 @@ import psutil
 from ragen.errors import StarPOError
 
 START_TIMEOUT_S = 120.0
-
-_BACKGROUND_NICENESS = 19
-"""The server's: it takes what training leaves. It needs a tenth of a second an iteration of the default run."""
 
 _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -80,7 +79,7 @@ class Process:
             return None
 
     def start(self, *command: str, env: dict[str, str] | None = None, is_background: bool = False) -> None:
-        """Start it detached from this terminal; in the background, it leaves the cores to whoever computes."""
+        """Start it in this session; in the background, it takes only what others of the session leave of the cores."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             child = subprocess.Popen(
@@ -88,7 +87,6 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
                 env={**os.environ, **(env or {})},
             )
         process = psutil.Process(child.pid)
@@ -112,14 +110,11 @@ class Process:
 
 
 def _step_back(process: psutil.Process) -> None:
-    """Have a process, and all that it starts, take what others leave of the cores."""
-    if os.name != "posix":
-        return
-    process.nice(_BACKGROUND_NICENESS)
-    # Linux shares the cores among sessions first, whatever the priorities inside them, and the process has one of its
-    # own: without this it gets as much as all of training. Kernels without such groups have no such file.
-    with suppress(OSError):
-        Path(f"/proc/{process.pid}/autogroup").write_text(str(_BACKGROUND_NICENESS))
+    """Have a process, and all that it starts, take only what others of its session leave of the cores."""
+    if os.name == "posix":
+        process.nice(19)
+    with suppress(AttributeError, OSError):  # where the system has, and allows, a class below every priority
+        os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _signal(send: object) -> None:
@@ -168,6 +163,28 @@ def start(state_dir: str) -> str:
         ServerError: If either does not come up in time; the message names its log.
     """
     url = api_url()
+    if not is_healthy(url) or processes(state_dir)[1].running() is None:
+        launcher = subprocess.run(
+            [sys.executable, "-m", "flows.server", state_dir],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PREFECT_API_URL": url},
+        )
+        if launcher.returncode != 0:
+            raise ServerError(launcher.stderr.strip())
+    return url
+
+
+def start_in_this_session(state_dir: str) -> None:
+    """What `start` does, for processes that live no longer than the session of this one.
+
+    Raises:
+        ServerError: As `start`.
+    """
+    url = api_url()
     server, serve = processes(state_dir)
     if not is_healthy(url):
         address = urlsplit(url)
@@ -185,7 +202,6 @@ def start(state_dir: str) -> str:
         ready.unlink(missing_ok=True)
         serve.start(sys.executable, "-m", "flows.serve", str(ready), env={"PREFECT_API_URL": url})
         _wait(ready.exists, serve, "the process that serves the deployments did not come up")
-    return url
 
 
 def stop(state_dir: str) -> list[str]:
@@ -208,3 +224,10 @@ def _wait(is_ready: object, process: Process, complaint: str) -> None:
 
 def _tail(path: Path, lines: int = 8) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+
+
+if __name__ == "__main__":
+    try:
+        start_in_this_session(sys.argv[1])
+    except ServerError as error:
+        sys.exit(str(error))

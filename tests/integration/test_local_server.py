@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +63,35 @@ def run(shell: Shell) -> str:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return "by-hand"
+
+
+def test_the_server_gives_way_to_the_runs_in_one_session(shell: Shell) -> None:
+    pids = [int((shell.folder / "state" / f"{name}.pid").read_text().split()[0]) for name in ("server", "serve")]
+    server, serve = (os.getsid(pid) for pid in pids)
+    assert server == serve != os.getsid(0)
+    if hasattr(os, "SCHED_IDLE"):
+        assert [os.sched_getscheduler(pid) for pid in pids] == [os.SCHED_IDLE, os.SCHED_OTHER]
+
+
+def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
+    """Prefect 3.8 cannot insert scheduled runs with SQLAlchemy 2.1: nothing with a schedule would ever run."""
+    asked = {
+        "deployments": {"name": {"any_": ["hourly"]}},
+        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+        "limit": 1,
+    }
+    request = urllib.request.Request(
+        f"{shell.env['PREFECT_API_URL']}/flow_runs/filter",
+        data=json.dumps(asked).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    deadline = time.monotonic() + 90
+    while not (found := json.load(urllib.request.urlopen(request, timeout=30))):
+        log = (shell.folder / "state" / "server.log").read_text()
+        assert "Traceback" not in log, log[-2000:]
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    assert found[0]["state"]["type"] == "SCHEDULED"
 
 
 def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> None:
