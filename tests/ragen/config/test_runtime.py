@@ -1,0 +1,39 @@
+"""The environment's settings are read once, and again only where it has changed."""
+
+import pytest
+from pydantic import ValidationError
+
+from ragen.config.runtime import Runtime
+
+
+def test_the_same_environment_is_read_once(monkeypatch):
+    monkeypatch.setenv("RAGEN_STORE", "here")
+    first = Runtime.current()
+    monkeypatch.setenv("SOMETHING_ELSE", "changed")
+    assert Runtime.current() is first
+    assert first.store == "here"
+
+
+@pytest.mark.parametrize("name", ["RAGEN_STORE", "ragen_store"])
+def test_a_changed_environment_is_read_anew(monkeypatch, name):
+    monkeypatch.delenv("RAGEN_STORE", raising=False)
+    assert Runtime.current().store == "var/store"
+    monkeypatch.setenv(name, "there")
+    assert Runtime.current().store == "there"
+    monkeypatch.delenv(name)
+    assert Runtime.current().store == "var/store"
+
+
+def test_a_changed_number_of_cores_changes_the_threads(monkeypatch):
+    monkeypatch.delenv("RAGEN_THREADS", raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(3)), raising=False)
+    before = Runtime.current().threads
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(5)), raising=False)
+    assert (before, Runtime.current().threads) == (3, 5)
+
+
+def test_what_is_wrong_is_refused_each_time(monkeypatch):
+    monkeypatch.setenv("RAGEN_THREADS", "0")
+    for _ in range(2):
+        with pytest.raises(ValidationError, match="threads"):
+            Runtime.current()
