@@ -187,15 +187,16 @@ def start_in_this_session(state_dir: str) -> None:
     url = api_url()
     server, serve = processes(state_dir)
     if not is_healthy(url):
-        address = urlsplit(url)
-        if address.hostname not in ("127.0.0.1", "localhost", "::1"):
-            raise ServerError(f"no Prefect server answers at {url}, and only a local one can be started from here")
-        server.start(
-            sys.executable, "-m", "prefect", "server", "start",
-            "--host", address.hostname, "--port", str(address.port or 4200),
-            env=_SERVER_ENV,
-            is_background=True,
-        )  # fmt: skip
+        if server.running() is None:  # else it comes up, or runs leave it no core at the moment
+            address = urlsplit(url)
+            if address.hostname not in ("127.0.0.1", "localhost", "::1"):
+                raise ServerError(f"no Prefect server answers at {url}, and only a local one can be started from here")
+            server.start(
+                sys.executable, "-m", "prefect", "server", "start",
+                "--host", address.hostname, "--port", str(address.port or 4200),
+                env=_SERVER_ENV,
+                is_background=True,
+            )  # fmt: skip
         _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
     if serve.running() is None:
         ready = Path(state_dir) / "serve.ready"

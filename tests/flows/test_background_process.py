@@ -1,10 +1,11 @@
-"""A background process gives way to whoever computes in its session, which is that of the runs."""
+"""Background processes: who gives way to whom, and that one that is slow to answer is not started twice."""
 
 import os
 import sys
 
 import pytest
 
+from flows import server
 from flows.server import Process
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
@@ -24,3 +25,20 @@ def test_background_steps_back_within_the_session_of_whoever_starts_it(tmp_path,
             assert idle is is_background
     finally:
         assert process.stop()
+
+
+def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
+    """Two runs on two cores leave it so little that the first question comes back without an answer."""
+    answers = iter([False, False, True])
+    monkeypatch.setattr(server, "is_healthy", lambda _: next(answers))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    both = server.processes(str(tmp_path))
+    for process in both:
+        process.start(*SLEEP)
+    pids = [process.running().pid for process in both]
+    try:
+        server.start_in_this_session(str(tmp_path))
+        assert [process.running().pid for process in both] == pids
+    finally:
+        server.stop(str(tmp_path))
+    assert list(answers) == []
