@@ -145,11 +145,24 @@ class _FlowRun:
         self._id = run_deployment(deployment, parameters=parameters, timeout=0, as_subflow=False).id  # type: ignore[union-attr]
 
     def ended(self) -> Outcome | None:
-        """Prefect's final state; None while it goes on."""
+        """Prefect's final state; None while it goes on, or while the server is too busy to say.
+
+        Raises:
+            ServerError: If there is no server any more.
+        """
+        import httpx
         from prefect.client.orchestration import get_client
 
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(self._id).state
+        try:
+            with get_client(sync_client=True) as client:
+                state = client.read_flow_run(self._id).state
+        except httpx.TimeoutException:
+            return None
+        except httpx.TransportError as error:
+            raise server.ServerError(
+                f"the Prefect server at {server.api_url()} does not answer any more ({error}). What a run has stored "
+                "is kept: `ragen up`, and the same command again, goes on from there"
+            ) from error
         if state is None or not state.is_final():
             return None
         return Outcome(state.type.value.lower(), (state.message or "").removeprefix(_PREFECT_PREFIX))

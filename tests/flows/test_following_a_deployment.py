@@ -1,0 +1,46 @@
+"""A command that follows a flow run survives a server that is busy, and says so when there is none."""
+
+from types import SimpleNamespace
+from uuid import uuid4
+
+import httpx
+import pytest
+from rich.console import Console
+
+from flows.console.train import start_deployment
+from flows.server import ServerError
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("prefect.deployments.run_deployment", lambda *_, **__: SimpleNamespace(id=uuid4()))
+    return start_deployment("starpo/smoke", {}, Console())
+
+
+class Client:
+    def __init__(self, error):
+        self.error = error
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def read_flow_run(self, _):
+        raise self.error
+
+
+def test_a_busy_server_is_asked_again(ended, monkeypatch):
+    monkeypatch.setattr(
+        "prefect.client.orchestration.get_client", lambda **_: Client(httpx.ReadTimeout("nothing for 60 s"))
+    )
+    assert ended() is None
+
+
+def test_no_server_is_one_message_that_says_what_to_do(ended, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    with pytest.raises(ServerError, match=r"does not answer any more.*ragen up") as raised:
+        ended()
+    assert "\n" not in str(raised.value)
