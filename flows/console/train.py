@@ -160,8 +160,8 @@ class _FlowRun:
             return None
         except httpx.TransportError as error:
             raise server.ServerError(
-                f"the Prefect server at {server.api_url()} does not answer any more ({error}). What a run has stored "
-                "is kept: `ragen up`, and the same command again, goes on from there"
+                f"the Prefect server at {server.api_url()} does not answer any more ({error}). A run that is at work "
+                "goes on without it: `ragen up` starts it again, and `ragen follow RUN` shows how far the run is"
             ) from error
         if state is None or not state.is_final():
             return None
