@@ -13,6 +13,7 @@ from flows.server import ServerError
 
 @pytest.fixture
 def ended(monkeypatch):
+    monkeypatch.setattr("flows.server.api_url", lambda: "http://127.0.0.1:1/api")
     monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
     monkeypatch.setattr("prefect.deployments.run_deployment", lambda *_, **__: SimpleNamespace(id=uuid4()))
     return start_deployment("starpo/smoke", {}, Console())
@@ -32,15 +33,18 @@ class Client:
         raise self.error
 
 
-def test_a_busy_server_is_asked_again(ended, monkeypatch):
-    monkeypatch.setattr(
-        "prefect.client.orchestration.get_client", lambda **_: Client(httpx.ReadTimeout("nothing for 60 s"))
-    )
+@pytest.fixture
+def read_fails_with(monkeypatch):
+    return lambda error: monkeypatch.setattr("prefect.client.orchestration.get_client", lambda **_: Client(error))
+
+
+def test_a_busy_server_is_asked_again(ended, read_fails_with):
+    read_fails_with(httpx.ReadTimeout("nothing for 60 s"))
     assert ended() is None
 
 
-def test_no_server_is_one_message_that_says_what_to_do(ended, monkeypatch):
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+def test_no_server_is_one_message_that_says_what_to_do(ended, read_fails_with):
+    read_fails_with(httpx.ConnectError("[Errno 111] Connection refused"))
     with pytest.raises(ServerError, match=r"does not answer any more.*ragen up") as raised:
         ended()
     assert "\n" not in str(raised.value)
