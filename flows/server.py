@@ -74,14 +74,25 @@ class Process:
         try:
             pid, created = self._pid_file.read_text().split()
             process = psutil.Process(int(pid))
-            return process if abs(process.create_time() - float(created)) < 2.0 and process.is_running() else None
-        except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+            is_ours = abs(process.create_time() - float(created)) < 2.0
+            return process if is_ours and process.status() != psutil.STATUS_ZOMBIE else None
+        except (OSError, ValueError, psutil.NoSuchProcess):
             return None
 
     def start(self, *command: str, env: dict[str, str] | None = None, is_background: bool = False) -> None:
-        """Start it in this session; in the background, it takes only what others of the session leave of the cores."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        """Start it in this session; in the background, it takes only what others of the session leave of the cores.
+
+        Raises:
+            ServerError: If its log cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            output = self.log.open("ab")
+        except OSError as error:
+            raise ServerError(
+                f"{self.log} cannot be written ({error.strerror}); set RAGEN_STATE_DIR to a folder that can"
+            ) from error
+        with output as log:
             child = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

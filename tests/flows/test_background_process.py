@@ -2,11 +2,12 @@
 
 import os
 import sys
+import time
 
 import pytest
 
 from flows import server
-from flows.server import Process
+from flows.server import Process, ServerError
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
@@ -25,6 +26,21 @@ def test_background_steps_back_within_the_session_of_whoever_starts_it(tmp_path,
             assert idle is is_background
     finally:
         assert process.stop()
+
+
+def test_one_that_has_ended_is_not_running(tmp_path):
+    process = Process("short", tmp_path)
+    process.start(sys.executable, "-c", "")
+    deadline = time.monotonic() + 30
+    while process.running() is not None:  # ended, though nobody has asked for its exit code
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_folder_that_cannot_be_is_one_message(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ServerError, match="RAGEN_STATE_DIR"):
+        Process("sleep", tmp_path / "file" / "state").start(*SLEEP)
 
 
 def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
