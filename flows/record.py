@@ -233,14 +233,8 @@ class RunRecorder:
         facts = {
             "iteration": done,
             "seconds_left": round(seconds_each * (total - done), 1),
-            **{
-                name: self.metrics.get(metric)
-                for name, metric in {
-                    "success": "rollout/success_rate",
-                    "reward_std": "reward/in_group_std",
-                    "evaluation": f"evaluation/{self._config.environment.type}/success",
-                }.items()
-            },
+            "success": self.metrics.get("rollout/success_rate"),
+            "reward_std": self.metrics.get("reward/in_group_std"),
         }
         self.progress.say("update done", **facts)
         summary = None
@@ -279,6 +273,9 @@ class RunRecorder:
         values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
         self.metrics |= values
         self._tracker.log(iteration, values)
+        panel_success = values.get(f"evaluation/{self._config.environment.type}/success")
+        if panel_success is not None:
+            self.progress.say("evaluated", evaluation=panel_success)
 
 
 def _quoted(arguments: Mapping[str, Any]) -> dict[str, Any]:

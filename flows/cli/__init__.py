@@ -1,6 +1,7 @@
 """The `ragen` command. Every command imports what it needs inside itself, so that `--help` answers at once."""
 
 import importlib
+import os
 import sys
 
 from flows.cli.common import app
@@ -29,6 +30,7 @@ for _module in (
 
 def main() -> None:
     """Entry point: an error that a user can mend is one message and exit code 1, never a traceback."""
+    os.environ.setdefault("DO_NOT_TRACK", "1")  # Prefect would send usage data, and say so above every answer
     try:
         app()
     except StarPOError as error:

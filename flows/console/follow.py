@@ -1,11 +1,12 @@
 """Live progress of a run in a terminal: iteration, success, reward std, time left."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from ragen.errors import StarPOError
 from ragen.store import Store
@@ -27,6 +28,19 @@ class Outcome:
     reason: str
 
 
+class RunBar(Progress):
+    """Where a run is, and below it the numbers (`numbers` of a task): side by side they are too wide for 80 columns."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        super().__init__(*columns, console=console, disable=not console.is_terminal)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """What is drawn: the bars, then the numbers."""
+        yield self.make_tasks_table(self.tasks)
+        yield from (Text(f"  {task.fields['numbers']}", no_wrap=True, overflow="ellipsis") for task in self.tasks)
+
+
 def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> None:
     """Show a run until it ends.
 
@@ -40,7 +54,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
         RunFailedError: If it did not complete; the message is the run's own.
     """
     ask = ended or (lambda: _final(store.runs.state(run)))
-    with _bar(console) as bar:
+    with RunBar(console) as bar:
         row = bar.add_task("waiting for the run to start", total=None, numbers="")
         said = ""
         while True:
@@ -69,18 +83,6 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
 
 def _final(state: RunState | None) -> Outcome | None:
     return Outcome(state.status, state.message) if state is not None and state.status in FINAL else None
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[numbers]}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
 
 
 def _numbers(facts: dict[str, float]) -> str:

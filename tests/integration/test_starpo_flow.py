@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.console.listing import evaluation_curve
 from flows.presets import preset
 from flows.starpo import starpo
 from ragen.store import Store
@@ -27,13 +28,24 @@ def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
     assert store.runs.state(run).status == "completed"
 
 
+def test_what_a_run_says_last_is_how_well_its_last_checkpoint_plays(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    store = Store(str(folder))
+    run = starpo(preset("smoke", {"iterations": 1}), preset="smoke", store=str(folder))
+    first, last = (point["success"] for point in evaluation_curve(store, store.runs.get(run)))
+    said = store.runs.state(run).metrics
+    assert first != last == said["evaluation"]
+    assert said["iteration"] == said["iterations"] == 1
+
+
 def test_running_again_does_nothing_again(finished: tuple[Path, str]) -> None:
     folder, run = finished
     store = Store(str(folder))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+    names = {listed.name for listed in store.runs.list()}
     assert starpo(preset("smoke"), preset="smoke", store=str(folder)) == run
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")} == before
-    assert len(store.runs.list()) == 1
+    assert {listed.name for listed in store.runs.list()} == names
 
 
 def test_a_second_store_gets_the_same_digests(finished: tuple[Path, str], tmp_path: Path) -> None:
