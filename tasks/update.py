@@ -57,8 +57,8 @@ def _train(work: StageWork, config: UpdateConfig) -> None:
     learner = learner_at(work.store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     result = run_update(work.store, learner, work.settings, work.inputs, work.seed)
     kept = {"is_deterministic": learner.is_deterministic}
-    work.put_table("metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), **kept)
     with work.store.new_folder() as folder:
         learner.save(str(folder), work.key)
         work.put_folder("checkpoint", folder, headline=result.metrics, provenance={"timings": result.timings}, **kept)
+    work.put_table("metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), **kept)
     work.put_table("samples", result.samples, **kept)

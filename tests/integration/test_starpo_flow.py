@@ -1,12 +1,18 @@
 """The flow on a real Prefect server and a real store: stored stages, resuming, sharing, Online-k, bad input."""
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from flows.console.listing import evaluation_curve
 from flows.presets import preset
 from flows.starpo import starpo
+from ragen.errors import DataError
+from ragen.rollout import shards
+from ragen.rollout.job import RolloutJob
 from ragen.store import Store
 from tests.integration.run_digests import digests
 
@@ -101,6 +107,38 @@ def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> Non
     state = Store(str(tmp_path)).runs.state("empty")
     assert state.status == "failed"
     assert "kept no group" in state.message
+
+
+def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_it(
+    finished: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, play = preset("smoke"), shards.play_shards
+    num_rollouts = 0
+
+    def play_wrongly(player: shards.ShardPlayer, job: RolloutJob, *args: Any, **settings: Any) -> pa.Table:
+        nonlocal num_rollouts
+        turns = play(player, job, *args, **settings)
+        if job.sampling != config.rollout.sampling:  # an evaluation
+            return turns
+        num_rollouts += 1
+        later = pc.add(turns["turn"], pa.scalar(1, turns.schema.field("turn").type))
+        place = turns.schema.get_field_index("turn")
+        return turns if num_rollouts == 1 else turns.set_column(place, turns.field(place), later)
+
+    monkeypatch.setattr(shards, "play_shards", play_wrongly)
+    with pytest.raises(DataError, match=r"dataset 'turns'.*\n- column 'turn' counts 0, 1, 2"):
+        starpo(config, preset="smoke", store=str(tmp_path), run="broken")
+    store = Store(str(tmp_path))
+    state = store.runs.state("broken")
+    assert state.status == "failed"
+    assert "column 'turn'" in state.message
+    assert len(list((tmp_path / "quarantine").iterdir())) == 1
+    folder, run = finished
+    whole = Store(str(folder)).runs.iterations(run)
+    assert store.runs.iterations("broken")[0] == whole[0]
+    for kind, stage in (("turns", "rollout"), ("rewards", "reward"), ("selection", "variance_filter")):
+        assert not store.has(kind, whole[1][stage][kind])
+    assert sorted(store.runs.iterations("broken").get(1, {})) in ([], ["evaluate:sokoban"])
 
 
 @pytest.fixture(scope="module")
