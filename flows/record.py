@@ -269,7 +269,7 @@ class RunRecorder:
         self._store.when_written(write)
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
-        table = self._store.speculate(lambda: self._store.read_table("metrics", metrics_key))
+        table = self._store.read_table("metrics", metrics_key)
         values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
         self.metrics |= values
         self._tracker.log(iteration, values)

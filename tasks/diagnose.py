@@ -1,7 +1,5 @@
 """turns, rewards, selection -> metrics of the rollout, the reward and the filter."""
 
-import pyarrow as pa
-
 from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from ragen.store import Store
 from schemas.manifest import Stage
@@ -17,10 +15,11 @@ def diagnose(store_url: str, iteration: int, turns: str, rewards: str, selection
     inputs = {"turns": turns, "rewards": rewards, "selection": selection}
     work = StageWork(store, STAGE, {"iteration": iteration}, inputs)
     if not work.is_stored("metrics"):
-        values = store.speculate(lambda: _measured(*(store.read_table(kind, key) for kind, key in inputs.items())))
+        turns_table, rewards_table = store.read_table("turns", turns), store.read_table("rewards", rewards)
+        values = {
+            **rollout_metrics(turns_table),
+            **reward_metrics(rewards_table, turns_table),
+            **filter_metrics(store.read_table("selection", selection)),
+        }
         work.put_table("metrics", metrics_table(iteration, STAGE.name, values))
     return {"metrics": work.key}
-
-
-def _measured(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> dict[str, float]:
-    return {**rollout_metrics(turns), **reward_metrics(rewards, turns), **filter_metrics(selection)}

@@ -15,9 +15,7 @@ def variance_filter(store_url: str, iteration: int, config: FilterConfig, turns:
     store = Store(store_url)
     work = StageWork(store, STAGE, config.model_dump(mode="json"), {"turns": turns, "rewards": rewards})
     if not work.is_stored("selection"):
-        selection = store.speculate(
-            lambda: select_groups(store.read_table("turns", turns), store.read_table("rewards", rewards), config)
-        )
+        selection = select_groups(store.read_table("turns", turns), store.read_table("rewards", rewards), config)
         num_kept = sum(selection["kept"].to_pylist())
         work.put_table("selection", selection, headline={"num_kept": num_kept, "num_groups": selection.num_rows})
     return {"selection": work.key}

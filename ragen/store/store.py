@@ -10,10 +10,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,11 +37,6 @@ _VALIDATED: set[Content] = set()
 """Datasets whose content this process has validated, on the way in or out."""
 
 _RECENT = RecentTables()
-
-_UNVALIDATED: ContextVar[list[Write] | None] = ContextVar("unvalidated", default=None)
-"""While somebody speculates: what was read before it was validated."""
-
-Made = TypeVar("Made")
 
 
 class Store:
@@ -162,7 +156,7 @@ class Store:
         elif behind.find(kind, facts["key"]) is None:
             valid = behind.validate(partial(_valid, table, _known_dataset(kind)))
             write = partial(self._put_validated, kind, table, valid, Facts(**facts))
-            behind.submit(Write(write, (kind, facts["key"]), table=valid, rows=table))
+            behind.submit(Write(write, (kind, facts["key"]), table=valid))
 
     def _put_validated(self, kind: str, table: pa.Table, valid: Future[pa.Table | None], facts: Facts) -> Manifest:
         rows = valid.result()
@@ -296,7 +290,7 @@ class Store:
         """
         schema = datasets.columns_schema(_known_dataset(kind), columns)
         waiting = self._being_written(kind, key)
-        if waiting is not None and (rows := _rows_of(waiting, datasets.columns_schema(kind))) is not None:
+        if waiting is not None and waiting.table is not None and (rows := waiting.table.result()) is not None:
             return rows.select(schema.names)
         manifest = self.manifest(kind, key)
         files = self._verified_files(manifest)
@@ -306,30 +300,6 @@ class Store:
             if columns is None:
                 _RECENT.put(content_of(manifest), table)
         return table.select(schema.names)
-
-    def speculate(self, work: Callable[[], Made]) -> Made:
-        """What this gives, where it may read tables that are still being validated.
-
-        For cheap work that only reads from this store. A run writes in order, so what comes of it is stored after what
-        it read, and not at all if that breaks its contract.
-
-        Args:
-            work: Reads and computes. If it fails over data that break their contract, that is what is said.
-
-        Raises:
-            DataError: If it failed, and what it had read breaks its contract.
-        """
-        unvalidated: list[Write] = []
-        token = _UNVALIDATED.set(unvalidated)
-        try:
-            return work()
-        except Exception:
-            for write in unvalidated:
-                if write.artifact is not None and write.table is not None and write.table.result() is None:
-                    self.manifest(*write.artifact)  # which waits for it to be written, and raises what is wrong with it
-            raise
-        finally:
-            _UNVALIDATED.reset(token)
 
     def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same as `read_table`, in batches of at most 131,072 rows and in bounded memory."""
@@ -440,17 +410,6 @@ def _valid(table: pa.Table, kind: str) -> pa.Table | None:
     except ContractViolation:
         return None
     return table.cast(datasets.columns_schema(kind))
-
-
-def _rows_of(write: Write, schema: pa.Schema) -> pa.Table | None:
-    """The rows of a dataset that is being written; None: they break their contract, or it is none."""
-    if write.table is None or write.rows is None:
-        return None
-    unvalidated = _UNVALIDATED.get()
-    if unvalidated is None or write.table.done() or write.rows.schema.names != schema.names:
-        return write.table.result()
-    unvalidated.append(write)
-    return write.rows.cast(schema)
 
 
 def _check_version(manifest: Manifest) -> None:

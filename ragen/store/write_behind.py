@@ -3,12 +3,11 @@
     stage -> Store.put_table_soon -> validation -> queue -> thread -> artifact -> record of the run
                                          `-> the next stage reads the table from memory
 
-Whoever reads a table waits until it is validated; cheap work need not (`Store.speculate`), since what comes of it is
-stored later, and so never if the table breaks its contract. The order makes it safe: an artifact comes into the store
-after those that it was made from, and a run's record after what it names, so a killed run leaves what a slower one
-would have left. A write that fails stays the first of the queue: whoever asks for another one, or waits, does it again
-in its own thread, where errors are raised, and retried. Data that break their contract are put into quarantine once,
-and are what everybody who comes after is told of.
+Whoever reads a table waits until it is validated, so nobody ever sees data that nobody has looked at. The order makes
+it safe: an artifact comes into the store after those that it was made from, and a run's record after
+what it names, so a killed run leaves what a slower one would have left. A write that fails stays the first of the
+queue: whoever asks for another one, or waits, does it again in its own thread, where errors are raised, and retried.
+Data that break their contract are put into quarantine once, and are what everybody who comes after is told of.
 """
 
 import logging
@@ -49,14 +48,12 @@ class Write:
         do: Carries it out. May be called again after an error.
         artifact: Kind and key of what it puts into the store; None: it is no artifact.
         table: The rows, where it is a dataset, as soon as they are validated; none if they break their contract.
-        rows: The same, as they were given; nobody may have looked at them yet.
         folder: A local folder with the artifact's files, where it is none.
     """
 
     do: Callable[[], object]
     artifact: tuple[str, str] | None = None
     table: Future[pa.Table | None] | None = None
-    rows: pa.Table | None = None
     folder: str | None = None
 
 

@@ -182,113 +182,26 @@ def test_data_that_break_their_contract_stop_whoever_comes_next(
     assert names == {"data.parquet", "failure_cases.parquet", "reason.txt"}
 
 
-class Inspection:
-    """Holds validation back."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._may_go_on = threading.Event()
-        self.looked_at: list[str] = []
-        validate = store_module.validate
-
-        def held(table: Any, kind: str) -> None:
-            assert self._may_go_on.wait(20)
-            self.looked_at.append(kind)
-            validate(table, kind)
-
-        monkeypatch.setattr(store_module, "validate", held)
-
-    def go_on(self) -> None:
-        self._may_go_on.set()
-
-
-@pytest.fixture
-def inspection(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inspection]:
-    made = Inspection(monkeypatch)
-    yield made
-    made.go_on()
-
-
 def test_nobody_reads_data_that_are_yet_to_be_validated(
-    store: Store, work: dict[str, Any], gate: Gate, inspection: Inspection
+    store: Store, work: dict[str, Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    may_go_on = threading.Event()
+    looked_at: list[str] = []
+    validate = store_module.validate
+
+    def held(table: Any, kind: str) -> None:
+        assert may_go_on.wait(20)
+        validate(table, kind)
+        looked_at.append(kind)
+
+    monkeypatch.setattr(store_module, "validate", held)
     with store.writing_behind():
         store.put_table_soon("turns", example("turns"), **work)
-        assert inspection.looked_at == []
-        threading.Timer(0.2, inspection.go_on).start()
+        assert looked_at == []
+        threading.Timer(0.2, may_go_on.set).start()
         store.read_table("turns", work["key"])
-        assert inspection.looked_at == ["turns"]
+        assert looked_at == ["turns"]
         gate.open()
-
-
-def test_who_speculates_does(store: Store, work: dict[str, Any], gate: Gate, inspection: Inspection) -> None:
-    nullable = example("turns").cast(pa.schema([field.with_nullable(True) for field in example("turns").schema]))
-    with store.writing_behind():
-        store.put_table_soon("turns", nullable, **work)
-        rows = store.speculate(lambda: store.read_table("turns", work["key"]))
-        column = store.speculate(lambda: store.read_table("turns", work["key"], ["turn"]))
-        assert inspection.looked_at == []
-        inspection.go_on()
-        gate.open()
-    assert rows.equals(example("turns"))
-    assert rows.schema.equals(example("turns").schema, check_metadata=True)
-    assert column.equals(example("turns").select(["turn"]))
-
-
-def test_speculation_ends_with_the_work(store: Store, work: dict[str, Any], gate: Gate, inspection: Inspection) -> None:
-    with store.writing_behind():
-        store.put_table_soon("turns", example("turns"), **work)
-        store.speculate(lambda: store.read_table("turns", work["key"]))
-        threading.Timer(0.2, inspection.go_on).start()
-        store.read_table("turns", work["key"])
-        assert inspection.looked_at == ["turns"]
-        gate.open()
-
-
-def test_work_that_fails_over_broken_data_says_what_they_break(
-    store: Store, work: dict[str, Any], gate: Gate, inspection: Inspection
-) -> None:
-    gate.open()
-
-    def fail() -> None:
-        store.read_table("turns", work["key"])
-        inspection.go_on()
-        raise KeyError("no such turn")
-
-    with store.writing_behind():
-        store.put_table_soon("turns", example("turns").slice(1), **work)
-        with pytest.raises(DataError, match="dataset 'turns'"):
-            store.speculate(fail)
-
-
-def test_work_that_fails_over_sound_data_fails_as_it_does(
-    store: Store, work: dict[str, Any], gate: Gate, inspection: Inspection
-) -> None:
-    gate.open()
-
-    def fail() -> None:
-        store.read_table("turns", work["key"])
-        inspection.go_on()
-        raise KeyError("no such turn")
-
-    with store.writing_behind():
-        store.put_table_soon("turns", example("turns"), **work)
-        with pytest.raises(KeyError, match="no such turn"):
-            store.speculate(fail)
-
-
-def test_what_comes_of_broken_data_is_never_stored(
-    store: Store, work: dict[str, Any], gate: Gate, inspection: Inspection
-) -> None:
-    gate.open()
-    with store.writing_behind() as behind:
-        store.put_table_soon("turns", example("turns").slice(1), **work)
-        store.speculate(lambda: store.read_table("turns", work["key"]))
-        put_next(store, work["key"])
-        inspection.go_on()
-        with pytest.raises(DataError, match="dataset 'turns'"):
-            behind.drain()
-    assert gate.committed == []
-    assert not store.has("rewards", work["key"])
 
 
 def test_headlines_may_be_worked_out_when_they_are_written(store: Store, work: dict[str, Any], gate: Gate) -> None:
