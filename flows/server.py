@@ -167,6 +167,19 @@ def processes(state_dir: str) -> tuple[Process, Process]:
     return Process("server", folder), Process("serve", folder)
 
 
+def served_variable(state_dir: str, name: str) -> tuple[bool, str | None]:
+    """An environment variable of the serving process, which its runs inherit.
+
+    Returns:
+        Is it known? And its value; None: it is not set.
+    """
+    process = processes(state_dir)[1].running()
+    try:
+        return (False, None) if process is None else (True, process.environ().get(name))
+    except psutil.Error:
+        return False, None
+
+
 def start(state_dir: str) -> str:
     """Have a server and a serving process running; what already runs is used. Returns the API's address.
 

@@ -36,7 +36,7 @@ def ablate(name: str, *, store: str | None, concurrency: int, allow_few_seeds: b
 
     Args:
         name: A grid's name, or a TOML file.
-        store: The store as the user named it. None: the configured one, of the serving process too.
+        store: The store as the user named it. None: the configured one.
         concurrency: Runs at a time.
         allow_few_seeds: Accept fewer than three seeds.
         as_json: Print JSON alone; progress goes to the error output.

@@ -33,7 +33,7 @@ def replay_run(
         overrides: Settings to change, by dotted path.
         should_update: False: reward and filter only.
         should_evaluate: Evaluate both ends.
-        store_url: The store as the user named it. None: the configured one, of the serving process too.
+        store_url: The store as the user named it. None: the configured one.
         name: Of the replay. None: a name made of what it does.
         as_json: Print JSON alone; progress goes to the error output.
     """

@@ -1,6 +1,7 @@
 """What `ragen train`, `report` and `compare` do: run a deployment, follow it, write pages and pictures."""
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -74,6 +75,8 @@ def follow_deployment(deployment: str, parameters: dict[str, Any], store: Store,
 def start_deployment(deployment: str, parameters: dict[str, Any], console: Console) -> Callable[[], Outcome | None]:
     """Run a deployment on the local server, which is started if need be.
 
+    The store is the one that is configured here, though the serving process may have been started with another.
+
     Returns:
         What says how its flow run ended; None while it goes on.
 
@@ -82,6 +85,9 @@ def start_deployment(deployment: str, parameters: dict[str, Any], console: Conso
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
         url = server.start(Runtime.current().state_dir)
+    is_known, served = server.served_variable(Runtime.current().state_dir, "RAGEN_STORE")
+    if parameters.get("store") is None and is_known and served != os.environ.get("RAGEN_STORE"):
+        parameters = {**parameters, "store": Runtime.current().store}
     console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
     console.print(f"$ prefect deployment run {deployment}{_flags(parameters)}", highlight=False, markup=False)
     return _FlowRun(deployment, parameters).ended

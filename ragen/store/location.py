@@ -242,15 +242,15 @@ class Location:
         """Call with the place of `path` on this machine.
 
         Raises:
-            FileNotFoundError: If there is none.
+            FileNotFoundError: If there is none to read, list or delete.
             StoreError: For everything else that the disk refuses.
         """
         assert self.local is not None
         try:
             return call(self.local / path)
-        except FileNotFoundError:
-            raise
         except OSError as error:
+            if verb != "write" and isinstance(error, FileNotFoundError):
+                raise
             raise self.failure(verb, path, error) from error
 
 

@@ -12,6 +12,17 @@ from flows.server import Process, ServerError
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
+def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
+    assert server.served_variable(str(tmp_path), "RAGEN_STORE") == (False, None)
+    process = Process("serve", tmp_path)
+    process.start(*SLEEP, env={"RAGEN_STORE": "s3://mine"})
+    try:
+        assert server.served_variable(str(tmp_path), "RAGEN_STORE") == (True, "s3://mine")
+        assert server.served_variable(str(tmp_path), "RAGEN_NO_SUCH") == (True, None)
+    finally:
+        assert process.stop()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="niceness is of POSIX")
 @pytest.mark.parametrize("is_background", [True, False])
 def test_background_steps_back_within_the_session_of_whoever_starts_it(tmp_path, is_background):

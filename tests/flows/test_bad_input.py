@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.presets import preset
+from ragen.errors import StoreError
 from ragen.store import Store
 from ragen.store.keys import stage_key
 from schemas.examples import example
@@ -128,6 +129,12 @@ def test_a_store_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file where a folder should be")
     message = refused("show", "mine", "--store", str(tmp_path / "store"), cwd=tmp_path)
     assert str(tmp_path / "store") in message
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder in which nobody can make one: Linux has /proc")
+def test_a_store_that_cannot_be_made() -> None:
+    with pytest.raises(StoreError, match="Check that /proc/nope is a folder that you may read and write"):
+        Store("/proc/nope").runs.create("mine", flow="starpo", preset="smoke", config={})
 
 
 def test_an_s3_address_that_does_not_answer(tmp_path: Path) -> None:
