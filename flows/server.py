@@ -167,17 +167,13 @@ def processes(state_dir: str) -> tuple[Process, Process]:
     return Process("server", folder), Process("serve", folder)
 
 
-def served_variable(state_dir: str, name: str) -> tuple[bool, str | None]:
-    """An environment variable of the serving process, which its runs inherit.
-
-    Returns:
-        Is it known? And its value; None: it is not set.
-    """
+def served_environment(state_dir: str) -> dict[str, str] | None:
+    """Environment variables of the serving process, which its runs inherit; None: they are not known."""
     process = processes(state_dir)[1].running()
     try:
-        return (False, None) if process is None else (True, process.environ().get(name))
+        return process.environ() if process is not None else None
     except psutil.Error:
-        return False, None
+        return None
 
 
 def start(state_dir: str) -> str:

@@ -85,8 +85,9 @@ def start_deployment(deployment: str, parameters: dict[str, Any], console: Conso
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
         url = server.start(Runtime.current().state_dir)
-    is_known, served = server.served_variable(Runtime.current().state_dir, "RAGEN_STORE")
-    if parameters.get("store") is None and is_known and served != os.environ.get("RAGEN_STORE"):
+    served = server.served_environment(Runtime.current().state_dir)
+    is_elsewhere = served is not None and served.get("RAGEN_STORE") != os.environ.get("RAGEN_STORE")
+    if parameters.get("store") is None and is_elsewhere:
         parameters = {**parameters, "store": Runtime.current().store}
     console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
     console.print(f"$ prefect deployment run {deployment}{_flags(parameters)}", highlight=False, markup=False)

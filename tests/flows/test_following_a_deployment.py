@@ -53,12 +53,12 @@ def test_no_server_is_one_message_that_says_what_to_do(ended, read_fails_with):
 @pytest.mark.parametrize(
     ("here", "served", "named", "given"),
     [
-        ("here", (True, "there"), {}, {"store": "here"}),
-        ("here", (True, None), {}, {"store": "here"}),
-        ("", (True, "there"), {}, {"store": "var/store"}),
-        ("here", (True, "here"), {}, {}),
-        ("here", (False, None), {}, {}),
-        ("here", (True, "there"), {"store": "elsewhere"}, {"store": "elsewhere"}),
+        ("here", {"RAGEN_STORE": "there"}, {}, {"store": "here"}),
+        ("here", {}, {}, {"store": "here"}),
+        ("", {"RAGEN_STORE": "there"}, {}, {"store": "var/store"}),
+        ("here", {"RAGEN_STORE": "here"}, {}, {}),
+        ("here", None, {}, {}),
+        ("here", {"RAGEN_STORE": "there"}, {"store": "elsewhere"}, {"store": "elsewhere"}),
     ],
 )
 def test_a_run_writes_to_the_store_configured_here_whatever_the_serving_process_has(
@@ -70,7 +70,7 @@ def test_a_run_writes_to_the_store_configured_here_whatever_the_serving_process_
     else:
         monkeypatch.delenv("RAGEN_STORE", raising=False)
     monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
-    monkeypatch.setattr("flows.server.served_variable", lambda *_: served)
+    monkeypatch.setattr("flows.server.served_environment", lambda *_: served)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
         lambda _, parameters, **__: started.append(parameters) or SimpleNamespace(id=uuid4()),
