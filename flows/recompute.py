@@ -11,12 +11,12 @@ from ragen.errors import ConfigError
 from ragen.seeding import derive_seed
 from ragen.verify.finding import shown
 from ragen.verify.plan import INPUTS, Visit
-from tasks import diagnose, evaluate, reward, rollout, update, variance_filter, warm_start
+from tasks import evaluate, reward, rollout, update, variance_filter, warm_start
 from tasks.stage import Keys
 
 VERSIONS = {
     module.STAGE.name: module.STAGE.version
-    for module in (warm_start, evaluate, rollout, reward, variance_filter, diagnose, update)
+    for module in (warm_start, evaluate, rollout, reward, variance_filter, update)
 }
 """Stage -> the version that this release has."""
 
@@ -52,8 +52,6 @@ def recompute(visit: Visit, config: StarPOConfig, store_url: str, inputs: Mappin
                 return reward.reward.fn(store_url, iteration, config.reward, **given)
             case "variance_filter":
                 return variance_filter.variance_filter.fn(store_url, iteration, config.filter, **given)
-            case "diagnose":
-                return diagnose.diagnose.fn(store_url, iteration, **given)
             case "update":
                 return update.update.fn(
                     store_url,

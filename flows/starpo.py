@@ -1,7 +1,7 @@
 """The training loop: plain Python over stages. Resuming a run is running it again.
 
 checkpoint -> rollout -> reward -> variance_filter -> update -> checkpoint
-     `-> evaluate                        `-> diagnose     beside it, with rollout.staleness = 1: the next rollout
+     `-> evaluate                                         beside it, with rollout.staleness = 1: the next rollout
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +18,6 @@ from ragen.config.starpo import StarPOConfig
 from ragen.diagnostics.online import RolloutUse
 from ragen.errors import NothingKeptError
 from ragen.seeding import derive_seed
-from tasks.diagnose import diagnose
 from tasks.evaluate import evaluate
 from tasks.reward import reward
 from tasks.rollout import rollout
@@ -93,7 +92,6 @@ def train(record: Recorder, config: StarPOConfig) -> None:
         data = dict(turns)
         data |= record.stage(iteration, "reward", reward, store, iteration, config.reward, **data)
         data |= record.stage(iteration, "variance_filter", variance_filter, store, iteration, config.filter, **data)
-        record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
         if record.metrics["filter/num_kept"] == 0:
             num_empty += 1
             ahead = {}
@@ -144,7 +142,7 @@ def learn(record: Recorder, config: StarPOConfig, iteration: int, checkpoint: st
         iteration: Updates done before.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint.
-        data: Kind -> key of turns, rewards and selection.
+        data: Kind -> key of turns, rewards and selection; others are passed over.
     """
     return record.stage(
         iteration,
@@ -159,7 +157,7 @@ def learn(record: Recorder, config: StarPOConfig, iteration: int, checkpoint: st
         max_response_tokens=config.rollout.max_response_tokens,
         checkpoint=checkpoint,
         reference=reference,
-        **data,
+        **{kind: data[kind] for kind in ("turns", "rewards", "selection")},
     )
 
 

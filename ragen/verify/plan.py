@@ -16,7 +16,6 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "rollout": ("checkpoint",),
     "reward": ("turns",),
     "variance_filter": ("turns", "rewards"),
-    "diagnose": ("turns", "rewards", "selection"),
     "update": ("checkpoint", "reference", "turns", "rewards", "selection"),
 }
 """Stage -> roles of its inputs; stages in the order of an iteration, whose evaluation comes before its update."""

@@ -135,9 +135,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         n = iteration % DIFFERENT_ROLLOUTS
         put(iteration, "rollout", turns=played[n])
         put(iteration, "reward", rewards=paid[n])
-        put(iteration, "variance_filter", selection=chosen[n])
         values = {name: value * noise.uniform(0.9, 1.1) for name, value in measured[n].items()}
-        put(iteration, "diagnose", metrics=metrics_table(iteration, "diagnose", values))
+        table = metrics_table(iteration, "variance_filter", values)
+        put(iteration, "variance_filter", selection=chosen[n], metrics=table)
         values = {"update/gradient_norm": noise.uniform(0.1, 1.0)}
         values |= {f"update/number_{i}": noise.random() for i in range(UPDATE_METRICS)}
         table = metrics_table(iteration, "update", values)

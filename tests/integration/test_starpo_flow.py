@@ -29,7 +29,7 @@ def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
     folder, run = finished
     store = Store(str(folder))
     stages = [set(stages) for stages in store.runs.iterations(run).values()]
-    every = {"rollout", "reward", "variance_filter", "diagnose", "update", "evaluate:sokoban"}
+    every = {"rollout", "reward", "variance_filter", "update", "evaluate:sokoban"}
     assert stages == [every | {"warm_start"}, every, {"evaluate:sokoban"}]
     assert store.runs.state(run).status == "completed"
 

@@ -35,8 +35,7 @@ CHECKS = {
     "evaluate:sokoban": {"episodes", "metrics", "actions"},
     "rollout": {"turns", "actions", "texts"},
     "reward": {"rewards"},
-    "variance_filter": {"selection"},
-    "diagnose": {"metrics"},
+    "variance_filter": {"selection", "metrics"},
     "update": {"checkpoint", "samples", "metrics", "tokens"},
 }
 
@@ -152,7 +151,7 @@ def test_what_is_looked_at_beside_an_update_is_found_the_same_as_in_order(
     folder: Path, looked_at_ahead: list[tuple[int, str, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = verify(folder)
-    second = ["evaluate:sokoban", "rollout", "reward", "variance_filter", "diagnose"]
+    second = ["evaluate:sokoban", "rollout", "reward", "variance_filter"]
     assert [(1, name, True) for name in second] == [entry for entry in looked_at_ahead if entry[0] == 1]
     assert (2, "evaluate:sokoban", True) in looked_at_ahead
     assert ahead.findings == in_order(folder, monkeypatch).findings
@@ -199,7 +198,7 @@ def test_an_edited_manifest_is_named(folder: Path) -> None:
 def test_a_missing_artifact_is_named(folder: Path) -> None:
     place = artifact(folder, 0, "variance_filter", "selection")
     shutil.rmtree(place)
-    found = faults(verify(folder, last=0, stages=["variance_filter", "diagnose", "update"]))
+    found = faults(verify(folder, last=0, stages=["variance_filter", "update"]))
     assert set(found) == {(0, "variance_filter", "selection")}
     assert f"no artifact selection/{place.name}" in found[0, "variance_filter", "selection"].detail
 
@@ -328,9 +327,11 @@ def test_a_run_whose_settings_were_edited_is_different(folder: Path) -> None:
     run = json.loads(record.read_text())
     run["config"]["filter"]["keep"] = 0.75
     record.write_text(json.dumps(run))
-    [finding] = faults(verify(folder, last=0, stages=["variance_filter"])).values()
-    assert finding.verdict is Verdict.DIFFERENT
-    assert "settings.keep is 0.5, by the run 0.75" in finding.detail
+    found = faults(verify(folder, last=0, stages=["variance_filter"]))
+    assert {check for _, _, check in found} == {"selection", "metrics"}
+    for finding in found.values():
+        assert finding.verdict is Verdict.DIFFERENT
+        assert "settings.keep is 0.5, by the run 0.75" in finding.detail
 
 
 def test_a_checkpoint_that_was_dropped_is_proved_and_used_all_the_same(folder: Path) -> None:
@@ -368,7 +369,8 @@ def test_the_command_prints_a_table_and_ends_with_0(
     assert command(*arguments, "--json", monkeypatch=monkeypatch) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["is_faultless"] is True
-    assert {(f["check"], f["verdict"]) for f in facts["findings"]} == {("rewards", "same"), ("selection", "same")}
+    found = {(f["check"], f["verdict"]) for f in facts["findings"]}
+    assert found == {("rewards", "same"), ("selection", "same"), ("metrics", "same")}
 
 
 def test_the_command_names_a_fault_and_ends_with_1(

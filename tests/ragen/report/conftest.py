@@ -141,9 +141,10 @@ def store_run(store: Store, name: str, folder: Path, keep: float = 0.5) -> None:
         turns_key = put("turns", turns, iteration, "rollout", {"checkpoint": checkpoint}, 2.0)
         inputs = {"turns": turns_key}
         inputs["rewards"] = put("rewards", rewards, iteration, "reward", dict(inputs), 0.25)
-        inputs["selection"] = put("selection", selection, iteration, "variance_filter", dict(inputs), 0.25, keep=keep)
         values = {**rollout_metrics(turns), **reward_metrics(rewards, turns), **filter_metrics(selection)}
-        put("metrics", metrics_table(iteration, "diagnose", values), iteration, "diagnose", dict(inputs), 0.5)
+        metrics = metrics_table(iteration, "variance_filter", values)
+        put("metrics", metrics, iteration, "variance_filter", dict(inputs), 0.5, keep=keep)
+        inputs["selection"] = put("selection", selection, iteration, "variance_filter", dict(inputs), 0.25, keep=keep)
         put("samples", samples(turns, rewards, selection), iteration, "update", dict(inputs), 3.0)
         store_success(store, name, iteration, put)
     store_success(store, name, ITERATIONS, put)

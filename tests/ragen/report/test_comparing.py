@@ -75,7 +75,7 @@ def test_an_unknown_run_is_named_before_anything_is_read(stored_run: Store) -> N
 
 
 def test_a_damaged_run_is_compared_with_what_can_be_read(damaged_run: Store) -> None:
-    key = damaged_run.runs.iteration("other", 2)["diagnose"]["metrics"]
+    key = damaged_run.runs.iteration("other", 2)["variance_filter"]["metrics"]
     shutil.rmtree(Path(damaged_run.url) / "metrics" / key)
     runs = gather_runs(damaged_run, ["hostile", "other"])
     assert [len(run.missing) for run in runs] == [0, 1]
@@ -97,7 +97,7 @@ def test_the_page_has_a_line_a_run_in_every_panel(stored_run: Store) -> None:
     assert data["panels"][1]["lines"][0]["smooth"]
     assert "1 of 126 settings differ" in page or re.search(r"1 of \d+ settings differ", page)
     assert '<td>rollout</td><td class="number">4 of 4</td><td class="number">4 of 4</td>' in page
-    assert '<td>variance_filter</td><td class="number">0 of 4</td><td class="number">0 of 4</td>' in page
+    assert '<td>variance_filter</td><td class="number">0 of 8</td><td class="number">0 of 8</td>' in page
     assert "<td>60.0%<small>[55.0%, 65.0%] after 4</small></td>" in page
 
 

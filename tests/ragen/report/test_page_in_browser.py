@@ -36,7 +36,7 @@ def rows(store: Store, iteration: int, stage: str, kind: str) -> list[dict]:
 
 def test_every_part_is_drawn(page) -> None:
     assert page.count("#panels .panel svg path.smooth") >= 6
-    assert page.count("#stage-seconds rect") == 4 * 6 + 1  # six stages an iteration, and the last evaluation
+    assert page.count("#stage-seconds rect") == 4 * 5 + 1  # five stages an iteration, and the last evaluation
     assert page.count("#heatmap canvas") == 1
     assert page.count(".turn .board") >= 3
     assert page.count(".player .board") == 1
@@ -162,7 +162,7 @@ def test_an_iteration_has_its_stages_metrics_and_groups(page, stored_run: Store)
     assert len(stage_rows) == sum(len(by_kind) for by_kind in stages.values())
     assert any("checkpoint" in row and "iteration 0" in row for row in stage_rows)  # where the rollout's policy is from
     assert "python 3" in page.text("[data-part=Stages] .origin")
-    metrics = {row["name"] for row in rows(stored_run, 1, "diagnose", "metrics")}
+    metrics = {row["name"] for row in rows(stored_run, 1, "variance_filter", "metrics")}
     assert metrics < set(page.texts("[data-part=Metrics] dt"))
     groups = page.texts("[data-part=Groups] tbody tr")
     for row, shown in zip(

@@ -52,7 +52,7 @@ def test_a_missing_artifact_in_the_chain_leaves_a_gap_that_is_named(
 
 
 def test_damaged_files_and_manifests_are_told_from_missing_ones(damaged_run: Store) -> None:
-    flip_a_byte(folder(damaged_run, 0, "diagnose", "metrics") / "part-00000.parquet")
+    flip_a_byte(folder(damaged_run, 0, "variance_filter", "metrics") / "part-00000.parquet")
     manifest = folder(damaged_run, 2, "evaluate:sokoban", "episodes") / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"num_rows": 3', '"num_rows": 4'))
     data = gather(damaged_run, "hostile")

@@ -113,7 +113,7 @@ def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set
     location = Location(store.url)
     for number, sources in enumerate(inputs):
         manifest = Manifest(
-            kind="metrics", key=f"{number:032x}", stage=Stage(name="diagnose", version=1), settings={}, seed=None,
+            kind="metrics", key=f"{number:032x}", stage=Stage(name="update", version=1), settings={}, seed=None,
             inputs={f"role {source}": f"{source:032x}" for source in sources if source < number},
             dataset_version=1, num_rows=0, files=(), content_digest="0" * 64,
         )  # fmt: skip

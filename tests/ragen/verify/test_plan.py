@@ -16,10 +16,9 @@ def iteration(number: int, rollout: int | None = None, **more: dict[str, str]) -
     source = number if rollout is None else rollout
     return {
         "update": {"samples": f"u{number}", "metrics": f"u{number}", "checkpoint": f"u{number}"},
-        "variance_filter": {"selection": f"s{source}"},
+        "variance_filter": {"selection": f"s{number}", "metrics": f"s{number}"},
         "rollout": {"turns": f"t{source}"},
         "reward": {"rewards": f"r{source}"},
-        "diagnose": {"metrics": f"d{number}"},
         "evaluate:sokoban": {"episodes": f"e{number}", "metrics": f"e{number}"},
         **more,
     }
@@ -35,9 +34,8 @@ RECORDED = {
 def test_the_order_is_that_of_the_work_and_inputs_are_what_came_before():
     visits = plan_visits(RUN, RECORDED)
     assert [(v.iteration, v.stage) for v in visits] == [
-        (0, "warm_start"), (0, "evaluate"), (0, "rollout"), (0, "reward"), (0, "variance_filter"), (0, "diagnose"),
-        (0, "update"), (1, "evaluate"), (1, "rollout"), (1, "reward"), (1, "variance_filter"), (1, "diagnose"),
-        (1, "update"), (2, "evaluate"),
+        (0, "warm_start"), (0, "evaluate"), (0, "rollout"), (0, "reward"), (0, "variance_filter"), (0, "update"),
+        (1, "evaluate"), (1, "rollout"), (1, "reward"), (1, "variance_filter"), (1, "update"), (2, "evaluate"),
     ]  # fmt: skip
     by_name = {(v.iteration, v.stage): v for v in visits}
     assert by_name[0, "rollout"].inputs == {"checkpoint": "w"}
@@ -50,8 +48,8 @@ def test_the_order_is_that_of_the_work_and_inputs_are_what_came_before():
 
 def test_work_that_iterations_share_is_visited_once():
     recorded = {0: iteration(0, warm_start={"checkpoint": "w"}), 1: iteration(1, rollout=0)}
-    shared = [v.iteration for v in plan_visits(RUN, recorded) if v.stage in ("rollout", "reward", "variance_filter")]
-    assert shared == [0, 0, 0]
+    shared = [v.iteration for v in plan_visits(RUN, recorded) if v.stage in ("rollout", "reward")]
+    assert shared == [0, 0]
     [second] = [v for v in plan_visits(RUN, recorded, first=1) if v.stage == "update"]
     assert second.inputs["turns"] == "t0"
 
