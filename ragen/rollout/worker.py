@@ -49,6 +49,7 @@ def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
     from ragen.rollout.local_player import LocalPlayer
 
     player = LocalPlayer(spec.make(num_threads=1))
+    is_first = True
     while True:
         try:
             _, payload = read_frame(requests)
@@ -60,9 +61,10 @@ def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
             write_frame(answers, FAILURE, failure(error))
         else:
             write_frame(answers, ROWS, _as_stream(rows))
-        if not gc.get_freeze_count():  # modules and tokenizer: every tenth shard, a walk through them took half of it
+        if is_first:  # modules and tokenizer stay: every tenth shard, a walk through them took half of it
             gc.collect()
             gc.freeze()
+            is_first = False
 
 
 def _as_stream(rows: pa.Table) -> pa.Buffer:
