@@ -17,7 +17,7 @@ from ragen.rollout.local_player import LocalPlayer
 from ragen.rollout.shards import make_episodes, play_shards
 from ragen.seeding import derive_seed
 
-GENERATED_TOKENS_PER_S = 15_000  # about what the torch engine makes with the tiny policy, a thread
+GENERATED_TOKENS_PER_S = 40_000  # about what the torch engine makes with the tiny policy, a thread
 ITERATION = [(f"g{group}", derive_seed("benchmark", group)) for group in range(24)]
 COMPACT = SokobanSettings(observation="compact", generator="distance")
 
@@ -26,6 +26,7 @@ class InstantEngine:
     """Answers at once, with walks of two steps that differ between trajectories."""
 
     is_deterministic = True
+    is_continuous = False
 
     def __init__(self, tokenizer) -> None:
         agent = AgentConfig()
