@@ -3,6 +3,7 @@
 datasets + rules -> row_model (batch by batch), across_model (all rows together), or whole_model (both) -> validate
 """
 
+import os
 from functools import cache
 
 import polars as pl
@@ -13,6 +14,10 @@ from polars import col
 from schemas.datasets import DATASETS
 from schemas.rule import Rule, each_item
 from schemas.rules import ACROSS_RULES, ROW_RULES
+
+if "POLARS_ENGINE_AFFINITY" not in os.environ:  # what its user has set, stays
+    # Of a few thousand rows the streaming engine, polars' own choice, makes twice the work; more come in batches.
+    pl.Config.set_engine_affinity("in-memory")
 
 
 @cache
