@@ -28,12 +28,12 @@ from ragen.errors import DataError, StarPOError
 MAX_WAITING = 32
 """Writes that wait at most, about three iterations of a run; whoever asks for more does those first."""
 
-_NICENESS = 10
+_NICENESS = 19
 """The thread works in the gaps that a stage leaves on the processors."""
 
-_SWITCH_INTERVAL_S = 2e-4
-"""How long the thread may keep Python's lock once a stage wants it back; Python's own 5 ms are an eternity for a stage
-that gives the lock away at every tensor operation."""
+_SWITCH_INTERVAL_S = 1e-3
+"""How long the thread may keep Python's lock once a stage wants it back. Python's own 5 ms are an eternity for a stage
+that gives the lock away at every tensor operation; with less than this the lock's own way back and forth adds up."""
 
 _CURRENT: "ContextVar[WriteBehind | None]" = ContextVar("write_behind", default=None)
 
