@@ -14,9 +14,13 @@ SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
     assert server.served_environment(str(tmp_path)) is None
-    process = Process("serve", tmp_path)
-    process.start(*SLEEP, env={"RAGEN_STORE": "s3://mine"})
+    process, begun = Process("serve", tmp_path), tmp_path / "begun"  # until then it is a copy of this process
+    code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
+    process.start(sys.executable, "-c", code, str(begun), env={"RAGEN_STORE": "s3://mine"})
     try:
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
         assert server.served_environment(str(tmp_path))["RAGEN_STORE"] == "s3://mine"
     finally:
         assert process.stop()
