@@ -83,13 +83,13 @@ class _ColumnDigest:
             self._nulls.update(positions.astype("<i8").tobytes())
         self._num_seen += len(array)
         if self._items is not None:
-            self._lengths.update(_little_endian(_filled(pc.list_value_length(array), 0)))
+            self._lengths.update(_little_endian(pc.fill_null(pc.list_value_length(array), 0)))
             self._items.update(array.flatten())
         elif pa.types.is_string(self.type) or pa.types.is_binary(self.type):
-            self._lengths.update(_little_endian(_filled(pc.binary_length(array), 0)))
+            self._lengths.update(_little_endian(pc.fill_null(pc.binary_length(array), 0)))
             self._values.update(_text_bytes(array.drop_null()))
         else:
-            self._values.update(_little_endian(_filled(array, False if pa.types.is_boolean(self.type) else 0)))
+            self._values.update(_little_endian(array.fill_null(False if pa.types.is_boolean(self.type) else 0)))
 
     def digest(self) -> bytes:
         streams = [self._nulls.digest(), self._lengths.digest(), self._values.digest()]
@@ -117,10 +117,6 @@ def _decoded(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     return array if array.type.equals(type_) else array.cast(type_)
-
-
-def _filled(array: pa.Array, value: int | bool) -> pa.Array:
-    return array.fill_null(value) if array.null_count else array
 
 
 def _little_endian(array: pa.Array) -> bytes:

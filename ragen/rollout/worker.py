@@ -61,7 +61,7 @@ def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
             write_frame(answers, FAILURE, failure(error))
         else:
             write_frame(answers, ROWS, _as_stream(rows))
-        if is_first:  # modules and tokenizer stay: every tenth shard, a walk through them took half of it
+        if is_first:  # modules and tokenizer stay: nobody need walk through them again, not even to count them
             gc.collect()
             gc.freeze()
             is_first = False

@@ -4,10 +4,10 @@
                                          `-> the next stage reads the table from memory
 
 Whoever reads a table waits until it is validated, so nobody ever sees data that nobody has looked at. The order makes
-it safe: an artifact comes into the store after those that it was made from, and a run's record after
-what it names, so a killed run leaves what a slower one would have left. A write that fails stays the first of the
-queue: whoever asks for another one, or waits, does it again in its own thread, where errors are raised, and retried.
-Data that break their contract are put into quarantine once, and are what everybody who comes after is told of.
+it safe: an artifact comes into the store after those that it was made from, and a run's record after what it names, so
+a killed run leaves what a slower one would have left. A write that fails stays the first of the queue: whoever asks for
+another one, or waits, does it again in its own thread, where errors are raised, and retried. Data that break their
+contract are put into quarantine once, and are what everybody who comes after is told of.
 """
 
 import logging
