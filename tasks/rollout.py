@@ -1,6 +1,7 @@
 """checkpoint -> turns."""
 
-from functools import partial
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ConfigError
@@ -9,7 +10,7 @@ from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
 
-STAGE = Stage(name="rollout", version=1)
+STAGE = Stage(name="rollout", version=2)
 
 
 @stage_task(name="rollout", task_run_name="{iteration:03d} rollout", timeout_seconds=24 * 3600)
@@ -46,7 +47,6 @@ def training_panel(config: StarPOConfig) -> Panel:
 
 
 def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
-    from ragen.diagnostics.metrics import rollout_metrics
     from ragen.envs.initial_states import fresh_env_seed
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
@@ -80,7 +80,16 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     work.put_table(
         "turns",
         turns,
-        headline=partial(rollout_metrics, turns),
+        headline=_headline(turns),
         provenance={name: value for name, value in told.items() if value},
         is_deterministic=is_deterministic(settings),
     )
+
+
+def _headline(turns: pa.Table) -> dict[str, float]:
+    """How many trajectories there are, and how many reached the goal; `variance_filter` measures the rest."""
+    goals = turns.filter(turns["success"])
+    return {
+        "num_trajectories": pc.count_distinct(turns["trajectory_id"]).as_py(),
+        "num_successful": pc.count_distinct(goals["trajectory_id"]).as_py(),
+    }

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import IO
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ REQUEST, ROWS, FAILURE = b"Q", b"R", b"F"
 
 def pack_request(job: RolloutJob, episodes: Sequence[Episode]) -> bytes:
     """A shard as it is sent to a worker."""
-    return json.dumps({"job": job.to_json(), "episodes": [asdict(episode) for episode in episodes]}).encode()
+    return json.dumps({"job": job.to_json(), "episodes": [vars(episode) for episode in episodes]}).encode()
 
 
 def unpack_request(payload: bytes) -> tuple[RolloutJob, list[Episode]]:

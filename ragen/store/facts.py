@@ -1,15 +1,12 @@
 """What a manifest says of an artifact beside its content: what work it stands for, and how that was done."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from ragen.store.keys import as_json
 from ragen.store.provenance import collect
 from schemas.manifest import Manifest, Stage
-
-Headline: TypeAlias = Mapping[str, float] | Callable[[], Mapping[str, float]] | None
-"""A few numbers that say what is inside, or what gives them: this is asked when the manifest is made."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,7 @@ class Facts:
     settings: dict[str, Any]
     inputs: Mapping[str, str]
     seed: int | None
-    headline: Headline = None
+    headline: Mapping[str, float] | None = None
     is_deterministic: bool = True
     provenance: Mapping[str, Any] | None = None
     found: Mapping[str, Any] = field(default_factory=collect)
@@ -35,7 +32,7 @@ class Facts:
         taken = {
             "settings": as_json(self.settings),
             "inputs": dict(self.inputs),
-            "headline": self.headline if callable(self.headline) else as_json(self.headline or {}),
+            "headline": as_json(self.headline or {}),
             "provenance": as_json(self.provenance or {}),
         }
         for name, value in taken.items():
@@ -61,7 +58,7 @@ class Facts:
             seed=self.seed,
             files=(),
             is_deterministic=self.is_deterministic,
-            headline=as_json(self.headline()) if callable(self.headline) else dict(self.headline or {}),
+            headline=dict(self.headline or {}),
             provenance={**self.found, **(self.provenance or {})},
             content_digest=content_digest,
             dataset_version=dataset_version,

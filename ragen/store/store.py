@@ -19,7 +19,7 @@ import pyarrow as pa
 from ragen.errors import ConfigError, StoreError
 from ragen.store import datasets
 from ragen.store.artifacts import Artifacts
-from ragen.store.facts import Facts, Headline
+from ragen.store.facts import Facts
 from ragen.store.files import entries_of
 from ragen.store.folders import copy_files, digest_of, hashed_files
 from ragen.store.location import Location
@@ -109,7 +109,7 @@ class Store:
         settings: dict[str, Any],
         inputs: Mapping[str, str],
         seed: int | None,
-        headline: Headline = None,
+        headline: Mapping[str, float] | None = None,
         is_deterministic: bool = True,
         provenance: Mapping[str, Any] | None = None,
     ) -> Manifest:
@@ -123,7 +123,7 @@ class Store:
             settings: The stage's own configuration, as JSON.
             inputs: Role -> key of what it was made from.
             seed: The stage's seed, where it has one.
-            headline: A few finite numbers that say what is inside, or what gives them once they are to be written.
+            headline: A few finite numbers that say what is inside.
             is_deterministic: Would the same work give the same content again on this kind of machine?
             provenance: Volatile facts to add, such as timings.
 
@@ -193,7 +193,7 @@ class Store:
         settings: dict[str, Any],
         inputs: Mapping[str, str],
         seed: int | None,
-        headline: Headline = None,
+        headline: Mapping[str, float] | None = None,
         is_deterministic: bool = True,
         provenance: Mapping[str, Any] | None = None,
     ) -> Manifest:

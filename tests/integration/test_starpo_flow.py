@@ -34,6 +34,20 @@ def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
     assert store.runs.state(run).status == "completed"
 
 
+def test_the_manifest_of_a_rollout_counts_its_trajectories_and_those_that_succeeded(
+    finished: tuple[Path, str],
+) -> None:
+    folder, run = finished
+    store = Store(str(folder))
+    key = store.runs.iterations(run)[1]["rollout"]["turns"]
+    rows = store.read_table("turns", key).to_pylist()
+    successful = {row["trajectory_id"] for row in rows if row["success"]}
+    assert store.manifest("turns", key).headline == {
+        "num_trajectories": len({row["trajectory_id"] for row in rows}),
+        "num_successful": len(successful),
+    }
+
+
 def test_what_a_run_says_last_is_how_well_its_last_checkpoint_plays(finished: tuple[Path, str]) -> None:
     folder, _ = finished
     store = Store(str(folder))

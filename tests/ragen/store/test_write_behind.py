@@ -204,21 +204,6 @@ def test_nobody_reads_data_that_are_yet_to_be_validated(
         gate.open()
 
 
-def test_headlines_may_be_worked_out_when_they_are_written(store: Store, work: dict[str, Any], gate: Gate) -> None:
-    asked: list[str] = []
-
-    def headline() -> dict[str, float]:
-        asked.append(threading.current_thread().name)
-        return {"x": 1.0}
-
-    with store.writing_behind() as behind:
-        store.put_table_soon("turns", example("turns"), **work, headline=headline)
-        gate.open()
-        behind._thread.submit(lambda: None).result()
-    assert [name.partition("_")[0] for name in asked] == ["write-behind"]
-    assert store.manifest("turns", work["key"]).headline == {"x": 1.0}
-
-
 def test_whoever_waits_for_one_artifact_does_not_write_the_next(store: Store, work: dict[str, Any], gate: Gate) -> None:
     with store.writing_behind() as behind:
         store.put_table_soon("turns", example("turns"), **work)
