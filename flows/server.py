@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from ragen.allocator import keeping_freed_memory
 from ragen.errors import StarPOError
 
 START_TIMEOUT_S = 120.0
@@ -221,7 +222,8 @@ def start_in_this_session(state_dir: str) -> None:
     if serve.running() is None:
         ready = Path(state_dir) / "serve.ready"
         ready.unlink(missing_ok=True)
-        serve.start(sys.executable, "-m", "flows.serve", str(ready), env={"PREFECT_API_URL": url})
+        env = {**keeping_freed_memory(), "PREFECT_API_URL": url}  # which runs inherit
+        serve.start(sys.executable, "-m", "flows.serve", str(ready), env=env)
         _wait(ready.exists, serve, "the process that serves the deployments did not come up")
 
 

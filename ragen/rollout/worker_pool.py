@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from ragen.allocator import keeping_freed_memory
 from ragen.frames import read_frame, write_frame
 from ragen.rollout.engine_spec import EngineSpec
 from ragen.rollout.episode import Episode
@@ -19,12 +20,6 @@ from ragen.rollout.pool import Pool, WorkerLostError, error_of
 from ragen.rollout.worker import FAILURE, REQUEST, pack_request
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-_MALLOC = {
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864:"
-    "glibc.malloc.mmap_threshold=268435456:glibc.malloc.trim_threshold=1073741824"
-}
-"""Keep what is freed, in large pages: a turn's cache and scores are not asked of the system anew, which took 7% of a
-shard. Read by glibc alone; a setting of the user's own stays."""
 _BACKGROUND_NICENESS = 19
 
 
@@ -54,7 +49,7 @@ class _Worker:
 
     def __init__(self, command: Sequence[str], is_background: bool) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**_MALLOC, **os.environ, **_ONE_THREAD}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**keeping_freed_memory(), **_ONE_THREAD}
         )
         if is_background:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, _BACKGROUND_NICENESS)

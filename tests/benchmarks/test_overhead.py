@@ -1,16 +1,17 @@
 """What Prefect and the store add to an iteration of the default run: the same stages bare, in turns with it.
 
-    pytest -m benchmark tests/benchmarks/test_overhead.py -s
+    GLIBC_TUNABLES=$(python -m ragen.allocator) pytest -m benchmark tests/benchmarks/test_overhead.py -s
 
-Bare means: the same library calls in one process, tables handed over in memory, no task, no validation, no Parquet, no
-manifest, no wandb. The new weights go from the learner to the engine through a folder in both. Learner and workers are
-the same in both, since two of them differ in speed by where their memory lies. Four iterations of the run are followed
-by the same four bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it is at that moment;
-the first of each four is not looked at, since it comes after a pause. Iterations are cut where a rollout has
-ended, whatever is still being written: each begins with what the one before has left, as in a run. On a shared
-machine two iterations of the same code differ by more than what is measured, so the second figure is what an iteration
-of the run spends outside of these library calls: it does not see that they may be slower beside Prefect's threads and
-the thread that writes, and hardly varies.
+The setting before the command is that of the process that a deployment's run has. Bare means: the same library calls
+in one process, tables handed over in memory, no task, no validation, no Parquet, no manifest, no wandb. The new
+weights go from the learner to the engine through a folder in both. Learner and workers are the same in both, since two
+of them differ in speed by where their memory lies. Four iterations of the run are followed by the same four bare, with
+the Prefect server stopped (SIGSTOP), so that both meet the machine as it is at that moment; the first of each four is
+not looked at, since it comes after a pause. Iterations are cut where a rollout has ended, whatever is still being
+written: each begins with what the one before has left, as in a run. On a shared machine two iterations of the same
+code differ by more than what is measured, so the second figure is what an iteration of the run spends outside of these
+library calls: it does not see that they may be slower beside Prefect's threads and the thread that writes, and hardly
+varies.
 """
 
 import statistics

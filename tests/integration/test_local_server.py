@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from flows.server import served_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 BIN = Path(sys.executable).parent
@@ -71,6 +74,13 @@ def test_the_server_gives_way_to_the_runs_in_one_session(shell: Shell) -> None:
     assert server == serve != os.getsid(0)
     if hasattr(os, "SCHED_IDLE"):
         assert [os.sched_getscheduler(pid) for pid in pids] == [os.SCHED_IDLE, os.SCHED_OTHER]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
+def test_runs_keep_freed_memory(shell: Shell) -> None:
+    environment = served_environment(str(shell.folder / "state"))
+    assert environment is not None
+    assert "glibc.malloc.hugetlb=1" in environment["GLIBC_TUNABLES"]
 
 
 def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
