@@ -5,6 +5,7 @@ log, since a page that is out of date is no reason to stop training.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -18,6 +19,12 @@ from prefect.artifacts import (
     create_progress_artifact,
     update_progress_artifact,
 )
+
+_PAUSE_S = 0.1
+"""An iteration is announced once the next one is on its way, whose beginning would wait for it."""
+
+_PROGRESS_EVERY_S = 5.0
+"""How often a percentage is sent that somebody may be looking at."""
 
 
 class Announcements:
@@ -36,6 +43,7 @@ class Announcements:
         self._log = log
         self._key = _artifact_key(run)
         self._progress: UUID | None = None
+        self._progress_at = 0.0
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="announcements")
 
     def __enter__(self) -> "Announcements":
@@ -55,9 +63,12 @@ class Announcements:
             total: Updates when the run ends.
             summary: Markdown about the iteration; None: none.
         """
+        self._sender.submit(time.sleep, _PAUSE_S)
         if summary is not None:
             self._send(create_markdown_artifact, summary, key=self._key, description=f"{self._run}, iteration {done}")
-        self._send(self._show_progress, 100.0 * done / total)
+        if done == total or time.monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
+            self._progress_at = time.monotonic()
+            self._send(self._show_progress, 100.0 * done / total)
 
     def _begin(self) -> None:
         self._progress = create_progress_artifact(0.0, description=f"run {self._run}")  # type: ignore[assignment]

@@ -8,6 +8,9 @@ from ragen.errors import StarPOError
 from ragen.store import Store
 from ragen.store.runs import RunStatus
 
+_SETTLING_S = 0.05
+"""Stages that follow one another at once are one state."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +72,9 @@ class RunProgress:
         self._writer.submit(self._write_newest)
 
     def _write_newest(self) -> None:
+        if self._newest is None:  # written with what was said after it, or left out
+            return
+        time.sleep(_SETTLING_S)
         newest, self._newest = self._newest, None
         if newest is None:
             return

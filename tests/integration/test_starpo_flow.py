@@ -1,5 +1,6 @@
 """The flow on a real Prefect server and a real store: stored stages, resuming, sharing, Online-k, bad input."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,32 @@ def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> Non
     assert "kept no group" in state.message
 
 
+def count_turns_from_one(turns: pa.Table) -> pa.Table:
+    """Rewards can be made of it all the same."""
+    later = pc.add(turns["turn"], pa.scalar(1, turns.schema.field("turn").type))
+    place = turns.schema.get_field_index("turn")
+    return turns.set_column(place, turns.field(place), later)
+
+
+def leave_rewards_out(turns: pa.Table) -> pa.Table:
+    """The next stage fails on it."""
+    return turns.drop_columns(["action_rewards"])
+
+
+@pytest.mark.parametrize(
+    ("break_contract", "column", "rule"),
+    [
+        (count_turns_from_one, "turn", "counts 0, 1, 2"),
+        (leave_rewards_out, "action_rewards", "is a column of type"),
+    ],
+)
 def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_it(
-    finished: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: tuple[Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    break_contract: Callable[[pa.Table], pa.Table],
+    column: str,
+    rule: str,
 ) -> None:
     config, play = preset("smoke"), shards.play_shards
     num_rollouts = 0
@@ -135,17 +160,15 @@ def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_i
         if job.sampling != config.rollout.sampling:  # an evaluation
             return turns
         num_rollouts += 1
-        later = pc.add(turns["turn"], pa.scalar(1, turns.schema.field("turn").type))
-        place = turns.schema.get_field_index("turn")
-        return turns if num_rollouts == 1 else turns.set_column(place, turns.field(place), later)
+        return turns if num_rollouts == 1 else break_contract(turns)
 
     monkeypatch.setattr(shards, "play_shards", play_wrongly)
-    with pytest.raises(DataError, match=r"dataset 'turns'.*\n- column 'turn' counts 0, 1, 2"):
+    with pytest.raises(DataError, match=rf"dataset 'turns'.*\n- column '{column}' {rule}"):
         starpo(config, preset="smoke", store=str(tmp_path), run="broken")
     store = Store(str(tmp_path))
     state = store.runs.state("broken")
     assert state.status == "failed"
-    assert "column 'turn'" in state.message
+    assert f"column '{column}'" in state.message
     assert len(list((tmp_path / "quarantine").iterdir())) == 1
     folder, run = finished
     whole = Store(str(folder)).runs.iterations(run)
