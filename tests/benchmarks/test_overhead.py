@@ -3,15 +3,15 @@
     GLIBC_TUNABLES=$(python -m ragen.allocator) pytest -m benchmark tests/benchmarks/test_overhead.py -s
 
 The setting before the command is that of the process that a deployment's run has. Bare means: the same library calls
-in one process, tables handed over in memory, no task, no validation, no Parquet, no manifest, no wandb. The new
-weights go from the learner to the engine through a folder in both. Learner and workers are the same in both, since two
-of them differ in speed by where their memory lies. Four iterations of the run are followed by the same four bare, with
-the Prefect server stopped (SIGSTOP), so that both meet the machine as it is at that moment; the first of each four is
-not looked at, since it comes after a pause. Iterations are cut where a rollout has ended, whatever is still being
-written: each begins with what the one before has left, as in a run. On a shared machine two iterations of the same
-code differ by more than what is measured, so the second figure is what an iteration of the run spends outside of these
-library calls: it does not see that they may be slower beside Prefect's threads and the thread that writes, and hardly
-varies.
+in one process, tables handed over in memory, no task, no validation, no Parquet, no manifest. wandb, which is neither
+Prefect nor store, is off in both; the new weights go from the learner to the engine through a folder in both. Learner
+and workers are the same in both, since two of them differ in speed by where their memory lies. Four iterations of the
+run are followed by the same four bare, with the Prefect server stopped (SIGSTOP), so that both meet the machine as it
+is at that moment; the first of each four is not looked at, since it comes after a pause. Iterations are cut where a
+rollout has ended, whatever is still being written: each begins with what the one before has left, as in a run. On a
+shared machine two iterations of the same code differ by more than what is measured, so the second figure is what an
+iteration of the run spends outside of these library calls: it does not see that they may be slower beside Prefect's
+threads and the thread that writes, and hardly varies.
 """
 
 import statistics
@@ -109,7 +109,7 @@ class BareLoop:
 def test_prefect_and_store_cost_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: list[psutil.Process]
 ) -> None:
-    monkeypatch.setenv("RAGEN_WANDB_MODE", "offline")
+    monkeypatch.setenv("RAGEN_WANDB_MODE", "disabled")
     monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
     config = preset("sokoban", {"iterations": ITERATIONS, "evaluation.every": 1000, "evaluation.variants": {}})
     store = Store(str(tmp_path / "store"))
