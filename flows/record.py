@@ -153,18 +153,15 @@ class RunRecorder:
             if self._lease.is_lost:  # the run is another process's now, and so is its state
                 self.progress.abandon()
                 return
-            try:
-                if error is None:
-                    self._store.finish_writing()
-                else:
-                    self._store.check_contracts()  # invalid data may be what it failed on: that is the error to tell
-            except StarPOError as found:
-                self._failed(found)
-                raise
-            if error is None:
-                self.progress.end("completed", "completed")
-            else:
+            if error is not None:
                 self._failed(error)
+                return
+            try:
+                self._store.finish_writing()
+            except StarPOError as unwritten:
+                self._failed(unwritten)
+                raise
+            self.progress.end("completed", "completed")
 
     def _failed(self, error: BaseException) -> None:
         try:
@@ -272,7 +269,7 @@ class RunRecorder:
         self._store.when_written(write)
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
-        table = self._store.read_table_early("metrics", metrics_key)
+        table = self._store.read_table("metrics", metrics_key)
         values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
         self.metrics |= values
         self._tracker.log(iteration, values)

@@ -15,5 +15,5 @@ def reward(store_url: str, iteration: int, config: RewardConfig, turns: str) -> 
     store = Store(store_url)
     work = StageWork(store, STAGE, config.model_dump(mode="json"), {"turns": turns})
     if not work.is_stored("rewards"):
-        work.put_table("rewards", compute_rewards(store.read_table_early("turns", turns), config))
+        work.put_table("rewards", compute_rewards(store.read_table("turns", turns), config))
     return {"rewards": work.key}

@@ -18,8 +18,7 @@ def variance_filter(store_url: str, iteration: int, config: FilterConfig, turns:
     settings = {**config.model_dump(mode="json"), "iteration": iteration}
     work = StageWork(store, STAGE, settings, {"turns": turns, "rewards": rewards})
     if not work.is_stored(*OUTPUTS):
-        turns_table = store.read_table_early("turns", turns)
-        rewards_table = store.read_table_early("rewards", rewards)
+        turns_table, rewards_table = store.read_table("turns", turns), store.read_table("rewards", rewards)
         selection = select_groups(turns_table, rewards_table, config)
         num_kept = sum(selection["kept"].to_pylist())
         work.put_table("selection", selection, headline={"num_kept": num_kept, "num_groups": selection.num_rows})

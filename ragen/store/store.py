@@ -141,9 +141,9 @@ class Store:
     def put_table_soon(self, kind: str, table: pa.Table, **facts: Any) -> None:
         """Validate a dataset and store it, if the run writes behind without waiting for either.
 
-        Whoever reads it by `read_table` waits until it is validated. The arguments are those of `put_table`. What
-        another try would not give again is waited for: another writer's may be there first, and then what comes next
-        has to be made from that.
+        Whoever reads it waits until it is validated. The arguments are those of `put_table`. What another try would not
+        give again is waited for: another writer's may be there first, and then what comes next has to be made from
+        that.
 
         Raises:
             DataError: If the data, or those of an earlier call, break their contract; they are in quarantine then. If
@@ -156,7 +156,7 @@ class Store:
         elif behind.find(kind, facts["key"]) is None:
             valid = behind.validate(partial(_valid, table, _known_dataset(kind)))
             write = partial(self._put_validated, kind, table, valid, Facts(**facts))
-            behind.submit(Write(write, (kind, facts["key"]), rows=table, valid=valid))
+            behind.submit(Write(write, (kind, facts["key"]), table=valid))
 
     def _put_validated(self, kind: str, table: pa.Table, valid: Future[pa.Table | None], facts: Facts) -> Manifest:
         rows = valid.result()
@@ -290,7 +290,7 @@ class Store:
         """
         schema = datasets.columns_schema(_known_dataset(kind), columns)
         waiting = self._being_written(kind, key)
-        if waiting is not None and waiting.valid is not None and (rows := waiting.valid.result()) is not None:
+        if waiting is not None and waiting.table is not None and (rows := waiting.table.result()) is not None:
             return rows.select(schema.names)
         manifest = self.manifest(kind, key)
         files = self._verified_files(manifest)
@@ -300,30 +300,6 @@ class Store:
             if columns is None:
                 _RECENT.put(content_of(manifest), table)
         return table.select(schema.names)
-
-    def read_table_early(self, kind: str, key: str) -> pa.Table:
-        """The same as `read_table`, but what this run has just put is not waited for: it may yet prove to be invalid.
-
-        For short work whose results are put by `put_table_soon`, which stores nothing that was made from invalid data.
-        Work that fails on such rows fails because of them: ask `check_contracts`.
-
-        Raises:
-            ValueError: If what this run has just put is not of the dataset's columns and types.
-        """
-        waiting = self._being_written(kind, key)
-        if waiting is not None and waiting.rows is not None:
-            return waiting.rows.cast(datasets.columns_schema(_known_dataset(kind)))
-        return self.read_table(kind, key)
-
-    def check_contracts(self) -> None:
-        """Go on when all that this run has put is validated.
-
-        Raises:
-            DataError: If some of it breaks its contract; it is in quarantine then.
-            StoreError: If it cannot be put there.
-        """
-        if (behind := self._behind) is not None:
-            behind.check_contracts()
 
     def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same as `read_table`, in batches of at most 131,072 rows and in bounded memory."""

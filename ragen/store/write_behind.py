@@ -1,14 +1,13 @@
 """What a run does not wait for: one thread validates its tables, another writes all, in the order of asking.
 
     stage -> Store.put_table_soon -> validation -> queue -> thread -> artifact -> record of the run
-                              |          `-> the next stage reads the table from memory
-                              `-> or, where what it makes goes the same way, before that (`Store.read_table_early`)
+                                         `-> the next stage reads the table from memory
 
-The order makes it safe: an artifact comes into the store after those that it was made from, and a run's record after
-what it names, so a killed run leaves what a slower one would have left, and of data that break their contract nothing
-that was made from them. A write that fails stays the first of the queue: whoever asks for another one, or waits, does
-it again in its own thread, where errors are raised, and retried. Data that break their contract are put into quarantine
-once, and are what everybody who comes after is told of.
+Whoever reads a table waits until it is validated, so nobody ever sees data that nobody has looked at. The order makes
+it safe: an artifact comes into the store after those that it was made from, and a run's record after what it names, so
+a killed run leaves what a slower one would have left. A write that fails stays the first of the queue: whoever asks for
+another one, or waits, does it again in its own thread, where errors are raised, and retried. Data that break their
+contract are put into quarantine once, and are what everybody who comes after is told of.
 """
 
 import logging
@@ -48,15 +47,13 @@ class Write:
     Attributes:
         do: Carries it out. May be called again after an error.
         artifact: Kind and key of what it puts into the store; None: it is no artifact.
-        rows: Where it is a dataset: as they were put.
-        valid: The same rows, as soon as they are validated; none if they break their contract.
+        table: The rows, where it is a dataset, as soon as they are validated; none if they break their contract.
         folder: A local folder with the artifact's files, where it is none.
     """
 
     do: Callable[[], object]
     artifact: tuple[str, str] | None = None
-    rows: pa.Table | None = None
-    valid: Future[pa.Table | None] | None = None
+    table: Future[pa.Table | None] | None = None
     folder: str | None = None
 
 
@@ -108,16 +105,6 @@ class WriteBehind:
         """
         while (kind, key) in self._artifacts:
             self._write_first(unless_stored=(kind, key))
-
-    def check_contracts(self) -> None:
-        """Go on when all data that were put and are not yet written are validated.
-
-        Raises:
-            DataError: If some break their contract.
-            StoreError: If they cannot be put into quarantine.
-        """
-        if any(write.valid is not None and write.valid.result() is None for write in tuple(self._writes)):
-            self.drain()
 
     def drain(self) -> None:
         """Go on when all is written.

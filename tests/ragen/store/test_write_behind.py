@@ -204,34 +204,6 @@ def test_nobody_reads_data_that_are_yet_to_be_validated(
         gate.open()
 
 
-def test_what_a_run_has_just_put_can_be_read_before_it_is_validated(
-    store: Store, work: dict[str, Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_go_on = threading.Event()
-    monkeypatch.setattr(store_module, "validate", lambda *_: may_go_on.wait(20))
-    rows = example("turns")
-    wider = rows.set_column(rows.schema.get_field_index("member"), "member", rows["member"].cast(pa.int64()))
-    with store.writing_behind():
-        store.put_table_soon("turns", wider, **work)
-        assert store.read_table_early("turns", work["key"]).equals(rows)  # with the dataset's own types
-        assert not may_go_on.is_set()
-        may_go_on.set()
-        gate.open()
-    assert store.read_table_early("turns", work["key"]).equals(rows)
-
-
-def test_a_check_of_contracts_waits_for_validation_and_not_for_the_store(
-    store: Store, work: dict[str, Any], gate: Gate
-) -> None:
-    with store.writing_behind():
-        store.put_table_soon("turns", example("turns"), **work)
-        store.check_contracts()
-        store.put_table_soon("turns", example("turns").slice(1), **{**work, "key": "b" * 32})
-        gate.open()
-        with pytest.raises(DataError, match="dataset 'turns'"):
-            store.check_contracts()
-
-
 def test_whoever_waits_for_one_artifact_does_not_write_the_next(store: Store, work: dict[str, Any], gate: Gate) -> None:
     with store.writing_behind() as behind:
         store.put_table_soon("turns", example("turns"), **work)
