@@ -5,6 +5,7 @@ log, since a page that is out of date is no reason to stop training.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +44,7 @@ class Announcements:
         self._log = log
         self._key = _artifact_key(run)
         self._progress: UUID | None = None
-        self._progress_at = 0.0
+        self._progress_at = -math.inf
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="announcements")
 
     def __enter__(self) -> "Announcements":

@@ -38,6 +38,16 @@ def test_nobody_waits_and_of_what_is_said_meanwhile_the_last_is_written(store, m
     assert written == [("running", "one", {"a": 1.0}), ("running", "four", {"a": 1.0, "b": 2.0})]
 
 
+def test_stages_that_follow_one_another_at_once_are_one_state(store, monkeypatch):
+    written = []
+    monkeypatch.setattr(Runs, "set_state", lambda self, run, status, message, metrics: written.append(message))
+    progress = RunProgress(store.url, "mine")
+    for message in ("reward", "variance_filter", "update"):
+        progress.say(message)
+    progress._writer.submit(lambda: None).result()
+    assert written == ["update"]
+
+
 def test_the_end_is_the_last_word(store):
     progress = RunProgress(store.url, "mine")
     for number in range(50):
