@@ -1,9 +1,9 @@
 """The deployments, served by one long-lived process: `python -m flows.serve [READY_FILE]`.
 
-Each preset is a deployment of the flow `starpo`; the warm starts of those with a tiny policy are deployments of
-`warm-start`; `replay/updates` replays a run; each grid is a deployment of `ablation`, and `ablation/custom` takes any;
-each sweep is a deployment of `eval-sweep` with a schedule that is to be resumed, and `eval-sweep/custom` takes any.
-Every run is started in a process of its own.
+Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings; the warm starts of those
+presets with a tiny policy are deployments of `warm-start`; `replay/updates` replays a run; each grid is a deployment of
+`ablation`, and `ablation/custom` takes any; each sweep is a deployment of `eval-sweep` with a schedule that is to be
+resumed, and `eval-sweep/custom` takes any. Every run is started in a process of its own.
 """
 
 import asyncio
@@ -48,6 +48,11 @@ def deployments() -> list[RunnerDeployment]:
                     entrypoint_type=EntrypointType.MODULE_PATH,
                 )
             )
+    made.append(
+        starpo.to_deployment(  # type: ignore[arg-type]
+            name="custom", tags=["starpo"], entrypoint_type=EntrypointType.MODULE_PATH
+        )
+    )
     made.append(
         replay.to_deployment(  # type: ignore[arg-type]
             name="updates", tags=["replay"], entrypoint_type=EntrypointType.MODULE_PATH

@@ -9,18 +9,18 @@ from flows.cli.common import RunArgument, SetOption, StoreOption, app, open_stor
 
 @app.command()
 def train(
-    preset: Annotated[str, typer.Argument(help="Preset; `ragen presets` lists them.")],
+    preset: Annotated[str, typer.Argument(help="Preset (`ragen presets` lists them), or a TOML file of settings.")],
     set_: SetOption = None,
     seed: Annotated[int | None, typer.Option(help="The run's seed.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Updates.")] = None,
     store: StoreOption = None,
     run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed and settings.")] = None,
 ) -> None:
-    """Start the local server if need be, run the deployment starpo/PRESET, and follow it."""
-    from flows.console.train import train_preset
+    """Start the local server if need be, run the deployment starpo/PRESET (of a file starpo/custom), and follow it."""
+    from flows.console.train import train_and_follow
 
     overrides = parse_overrides(set_)
-    train_preset(preset, overrides=overrides, seed=seed, iterations=iterations, store=store, run=run)
+    train_and_follow(preset, overrides=overrides, seed=seed, iterations=iterations, store=store, run=run)
 
 
 @app.command()

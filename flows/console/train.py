@@ -3,8 +3,9 @@
 import json
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -15,13 +16,13 @@ from flows.console.listing import evaluation_curve, success_line
 from flows.memory_check import check_memory
 from flows.presets import names, preset
 from flows.record import default_run_name
-from ragen.config.explanation import near
 from ragen.config.runtime import Runtime
 from ragen.errors import ConfigError
 from ragen.store import Store
+from ragen.store.names import checked_name
 
 
-def train_preset(
+def train_and_follow(
     name: str,
     *,
     overrides: dict[str, Any],
@@ -30,20 +31,26 @@ def train_preset(
     store: str | None,
     run: str | None,
 ) -> None:
-    """Run the deployment `starpo/<name>` on the local server and follow it to its end."""
-    if name not in names():
-        raise ConfigError(f"no preset '{name}'{near(name, names())}; presets: {', '.join(names())}")
+    """Train by a preset, or by a TOML file of settings, on the local server, and follow the run to its end.
+
+    A preset has a deployment of its name; the settings of a file are a parameter of `starpo/custom`.
+    """
     short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
         check_memory(config)
     runtime, console = Runtime.current(), Console()
-    opened, run_name = Store(store or runtime.store), run or default_run_name(name, config)
+    is_file = name not in names()
+    label = Path(name).stem if is_file else name
+    opened, run_name = Store(store or runtime.store), run or default_run_name(label, config)
+    checked_name(run_name, "run")
     if run is not None:  # a name of the user's own must not belong to a run with other settings
-        opened.runs.create(run, flow="starpo", preset=name, config=config.model_dump(mode="json"))
+        opened.runs.create(run, flow="starpo", preset=label, config=config.model_dump(mode="json"))
+    given = {"config": preset(name).model_dump(mode="json"), "preset": label} if is_file else {}
     optional = {"overrides": overrides or None, "store": store, "run": run}
-    parameters = {**short, **{key: value for key, value in optional.items() if value is not None}}
-    follow_deployment(f"starpo/{name}", parameters, opened, run_name, console)
+    parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
+    written = {"config": f'config="$(ragen validate {shlex.quote(name)} --json)"'}
+    follow_deployment(f"starpo/{'custom' if is_file else name}", parameters, opened, run_name, console, written)
     report = write_report(opened, run_name, None)
     for label, value in {
         "run": run_name,
@@ -55,7 +62,14 @@ def train_preset(
         console.print(f"{label:<10} {value}", highlight=False, markup=False, soft_wrap=True)
 
 
-def follow_deployment(deployment: str, parameters: dict[str, Any], store: Store, run: str, console: Console) -> None:
+def follow_deployment(
+    deployment: str,
+    parameters: dict[str, Any],
+    store: Store,
+    run: str,
+    console: Console,
+    written: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Run a deployment on the local server, which is started if need be, and follow the run that it makes to its end.
 
     Args:
@@ -64,15 +78,18 @@ def follow_deployment(deployment: str, parameters: dict[str, Any], store: Store,
         store: Where the run is written.
         run: Its name.
         console: Where to show it.
+        written: Parameter -> how a shell would be told, where that is shorter than its value.
 
     Raises:
         ServerError: If there is no server, and none can be started.
         RunFailedError: If the run did not complete.
     """
-    follow_run(store, run, console, start_deployment(deployment, parameters, console))
+    follow_run(store, run, console, start_deployment(deployment, parameters, console, written))
 
 
-def start_deployment(deployment: str, parameters: dict[str, Any], console: Console) -> Callable[[], Outcome | None]:
+def start_deployment(
+    deployment: str, parameters: dict[str, Any], console: Console, written: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[], Outcome | None]:
     """Run a deployment on the local server, which is started if need be.
 
     The store is the one that is configured here, though the serving process may have been started with another.
@@ -90,7 +107,8 @@ def start_deployment(deployment: str, parameters: dict[str, Any], console: Conso
     if parameters.get("store") is None and is_elsewhere:
         parameters = {**parameters, "store": Runtime.current().store}
     console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
-    console.print(f"$ prefect deployment run {deployment}{_flags(parameters)}", highlight=False, markup=False)
+    command = f"$ prefect deployment run {deployment}{_flags(parameters, written)}"
+    console.print(command, highlight=False, markup=False, soft_wrap=True)
     return _FlowRun(deployment, parameters).ended
 
 
@@ -175,5 +193,8 @@ class _FlowRun:
         return Outcome(state.type.value.lower(), (state.message or "").removeprefix(_PREFECT_PREFIX))
 
 
-def _flags(parameters: dict[str, Any]) -> str:
-    return "".join(f" -p {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in parameters.items())
+def _flags(parameters: dict[str, Any], written: Mapping[str, str]) -> str:
+    flags = {key: shlex.quote(f"{key}={json.dumps(value)}") for key, value in parameters.items()} | {
+        key: text for key, text in written.items() if key in parameters
+    }
+    return "".join(f" -p {flag}" for flag in flags.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.console.plan import print_plan
-from flows.console.train import train_preset
+from flows.console.train import train_and_follow
 from flows.memory_check import check_memory
 from flows.presets import preset
 from ragen.sizing import device as devices
@@ -76,7 +76,9 @@ def test_training_what_does_not_fit_is_refused_before_anything_is_started(
 ) -> None:
     monkeypatch.setattr("flows.server.start", lambda *_: pytest.fail("a server was started"))
     with pytest.raises(DoesNotFitError, match=r"this run does not fit: it needs about .* GiB a GPU, .* has 12.0 GiB"):
-        train_preset("sokoban-paper", overrides={}, seed=None, iterations=None, store=str(tmp_path / "store"), run=None)
+        train_and_follow(
+            "sokoban-paper", overrides={}, seed=None, iterations=None, store=str(tmp_path / "store"), run=None
+        )
     assert not (tmp_path / "store").exists()
 
 

@@ -1,0 +1,104 @@
+"""`ragen train FILE.toml`: settings of the user's own, by the deployment that takes any."""
+
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+
+from flows.console import train
+from flows.console.train import train_and_follow
+from flows.presets import preset
+from flows.record import default_run_name
+from flows.serve import deployments
+from ragen.errors import ConfigError, StoreError
+
+SETTINGS = """
+extends = ["smoke"]
+iterations = 3
+
+[filter]
+keep = 0.25
+"""
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """(deployment, parameters, run that is followed) of every start; nothing is run."""
+    found = []
+    monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("flows.server.served_environment", lambda *_: None)
+    monkeypatch.setattr(
+        "prefect.deployments.run_deployment",
+        lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
+    )
+    monkeypatch.setattr(train, "follow_run", lambda _store, run, *_: found[-1].append(run))
+    monkeypatch.setattr(train, "write_report", lambda *_: "report.html")
+    monkeypatch.setattr(train, "success_line", lambda *_: "")
+    return found
+
+
+@pytest.fixture
+def file(tmp_path):
+    made = tmp_path / "mine.toml"
+    made.write_text(SETTINGS)
+    return made
+
+
+def begin(name, tmp_path, **settings):
+    train_and_follow(
+        str(name),
+        **{
+            "overrides": {},
+            "seed": None,
+            "iterations": None,
+            "run": None,
+            "store": str(tmp_path / "store"),
+            **settings,
+        },
+    )
+
+
+def test_its_settings_are_a_parameter_and_its_name_is_in_the_runs(file, tmp_path, started, capsys):
+    begin(file, tmp_path, overrides={"filter.keep": 0.5}, seed=7)
+    ((deployment, parameters, run),) = started
+    assert deployment == "starpo/custom"
+    assert parameters["config"] == preset(str(file)).model_dump(mode="json")
+    assert parameters["config"]["filter"]["keep"] == 0.25
+    assert (parameters["preset"], parameters["overrides"], parameters["seed"]) == ("mine", {"filter.keep": 0.5}, 7)
+    assert run == default_run_name("mine", preset(str(file), {"filter.keep": 0.5, "seed": 7}))
+    shown = capsys.readouterr().out
+    assert f'$ prefect deployment run starpo/custom -p config="$(ragen validate {file} --json)" -p' in shown
+
+
+def test_a_preset_has_its_own_deployment(tmp_path, started):
+    begin("smoke", tmp_path)
+    ((deployment, parameters, _),) = started
+    assert (deployment, sorted(parameters)) == ("starpo/smoke", ["store"])
+
+
+def test_the_deployment_is_served_and_has_no_settings_of_its_own():
+    (made,) = [made for made in deployments() if (made.flow_name, made.name) == ("starpo", "custom")]
+    assert made.parameters == {}
+
+
+@pytest.mark.parametrize("name", ["nowhere.toml", "smokee"])
+def test_what_is_neither_is_one_message_and_nothing_is_started(name, tmp_path, started):
+    with pytest.raises(ConfigError, match=f"'{name}' is neither a preset nor a TOML file.*smoke"):
+        begin(name, tmp_path)
+    assert started == []
+
+
+def test_a_wrong_setting_stops_before_anything_is_started(file, tmp_path, started):
+    file.write_text(SETTINGS.replace("keep", "keeep"))
+    with pytest.raises(ConfigError, match="keeep"):
+        begin(file, tmp_path)
+    assert started == []
+
+
+def test_a_file_whose_name_no_run_can_have_needs_a_name_for_the_run(file, tmp_path, started):
+    odd = file.rename(tmp_path / "my settings.toml")
+    with pytest.raises(StoreError, match=r"'my settings-s0-.*cannot be a run"):
+        begin(odd, tmp_path)
+    assert started == []
+    begin(odd, tmp_path, run="mine")
+    assert started[0][2] == "mine"
