@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ragen.allocator import KEEP_FREED_MEMORY
+
 Stubs = Callable[..., tuple[Path, Path]]
 
 
@@ -36,7 +38,8 @@ def address() -> Iterator[str]:
 @pytest.fixture
 def start(root: Path, stubs: Stubs, bare: dict[str, str], tmp_path: Path) -> Callable[..., list[str]]:
     """Run a role; returns how programs were called."""
-    programs, log = stubs(prefect="", ray="", ragen="")
+    say_settings = 'printenv GLIBC_TUNABLES >"$TMPDIR/malloc" || true'
+    programs, log = stubs(prefect=say_settings, ray=say_settings, ragen="")
     (programs / "python").symlink_to(sys.executable)
 
     def run(*arguments: str, code: int = 0, **environment: str) -> list[str]:
@@ -84,6 +87,16 @@ def test_the_worker_joins_ray_before_it_takes_runs(start: Callable[..., list[str
 
 def test_without_ray_it_joins_nothing(start: Callable[..., list[str]], address: str) -> None:
     assert len(start("worker", PREFECT_API_URL=f"http://{address}/api")) == 1
+
+
+@pytest.mark.parametrize("role", ["worker", "ray-worker"])
+@pytest.mark.parametrize("own", [None, "glibc.malloc.hugetlb=0"])
+def test_who_computes_keeps_the_memory_that_it_frees(
+    start: Callable[..., list[str]], address: str, tmp_path: Path, role: str, own: str | None
+) -> None:
+    given = {} if own is None else {"GLIBC_TUNABLES": own}
+    start(role, RAY_ADDRESS=address, PREFECT_API_URL=f"http://{address}/api", **given)
+    assert (tmp_path / "malloc").read_text().strip() == (own or KEEP_FREED_MEMORY)
 
 
 def test_anything_else_is_a_command(start: Callable[..., list[str]]) -> None:
