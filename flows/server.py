@@ -80,6 +80,14 @@ class Process:
         except (OSError, ValueError, psutil.NoSuchProcess):
             return None
 
+    def environment(self) -> dict[str, str] | None:
+        """The environment variables that it was started with; None: it is not running, or does not say."""
+        process = self.running()
+        try:
+            return process.environ() if process is not None else None
+        except psutil.Error:
+            return None
+
     def start(self, *command: str, env: dict[str, str] | None = None, is_background: bool = False) -> None:
         """Start it in this session; in the background, it takes only what others of the session leave of the cores.
 
@@ -170,11 +178,7 @@ def processes(state_dir: str) -> tuple[Process, Process]:
 
 def served_environment(state_dir: str) -> dict[str, str] | None:
     """Environment variables of the serving process, which its runs inherit; None: they are not known."""
-    process = processes(state_dir)[1].running()
-    try:
-        return process.environ() if process is not None else None
-    except psutil.Error:
-        return None
+    return processes(state_dir)[1].environment()
 
 
 def start(state_dir: str) -> str:
@@ -215,9 +219,14 @@ def start_in_this_session(state_dir: str) -> None:
             server.start(
                 sys.executable, "-m", "prefect", "server", "start",
                 "--host", address.hostname, "--port", str(address.port or 4200),
-                env=_SERVER_ENV,
+                env={**_SERVER_ENV, "PREFECT_API_URL": url},
                 is_background=True,
             )  # fmt: skip
+        elif (other := (server.environment() or {}).get("PREFECT_API_URL", url)) != url:
+            raise ServerError(
+                f"no Prefect server answers at {url}: the one that was started here listens at {other}. Set "
+                "PREFECT_API_URL to that, or stop it with `ragen down` and run the same command again"
+            )
         _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
     if serve.running() is None:
         ready = Path(state_dir) / "serve.ready"

@@ -72,3 +72,20 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
     finally:
         server.stop(str(tmp_path))
     assert list(answers) == []
+
+
+def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
+    there, here = "http://127.0.0.1:1/api", "http://127.0.0.1:2/api"
+    monkeypatch.setattr(server, "is_healthy", lambda _: False)
+    monkeypatch.setattr(server, "api_url", lambda: here)
+    process, begun = server.processes(str(tmp_path))[0], tmp_path / "begun"  # until then it is a copy of this process
+    code = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(60)"
+    process.start(sys.executable, "-c", code, str(begun), env={"PREFECT_API_URL": there})
+    try:
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        with pytest.raises(ServerError, match=f"answers at {here}: .* listens at {there}.*ragen down"):
+            server.start_in_this_session(str(tmp_path))
+    finally:
+        assert process.stop()
