@@ -222,7 +222,7 @@ def start_in_this_session(state_dir: str) -> None:
                 env={**_SERVER_ENV, "PREFECT_API_URL": url},
                 is_background=True,
             )  # fmt: skip
-        elif (other := (server.environment() or {}).get("PREFECT_API_URL", url)) != url:
+        elif urlsplit(other := (server.environment() or {}).get("PREFECT_API_URL", url)).port != urlsplit(url).port:
             raise ServerError(
                 f"no Prefect server answers at {url}: the one that was started here listens at {other}. Set "
                 "PREFECT_API_URL to that, or stop it with `ragen down` and run the same command again"

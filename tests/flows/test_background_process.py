@@ -61,10 +61,10 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
     """Two runs on two cores leave it so little that the first question comes back without an answer."""
     answers = iter([False, False, True])
     monkeypatch.setattr(server, "is_healthy", lambda _: next(answers))
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    monkeypatch.setattr(server, "api_url", lambda: "http://127.0.0.1:1/api")
     both = server.processes(str(tmp_path))
     for process in both:
-        process.start(*SLEEP)
+        process.start(*SLEEP, env={"PREFECT_API_URL": "http://localhost:1/api"})
     pids = [process.running().pid for process in both]
     try:
         server.start_in_this_session(str(tmp_path))
