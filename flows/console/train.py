@@ -41,12 +41,12 @@ def train_and_follow(
         check_memory(config)
     runtime, console = Runtime.current(), Console()
     is_file = name not in names()
-    label = Path(name).stem if is_file else name
-    opened, run_name = Store(store or runtime.store), run or default_run_name(label, config)
+    settings = Path(name).stem if is_file else name  # what they are called
+    opened, run_name = Store(store or runtime.store), run or default_run_name(settings, config)
     checked_name(run_name, "run")
     if run is not None:  # a name of the user's own must not belong to a run with other settings
-        opened.runs.create(run, flow="starpo", preset=label, config=config.model_dump(mode="json"))
-    given = {"config": preset(name).model_dump(mode="json"), "preset": label} if is_file else {}
+        opened.runs.create(run, flow="starpo", preset=settings, config=config.model_dump(mode="json"))
+    given = {"config": preset(name).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": overrides or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
     written = {"config": f'config="$(ragen validate {shlex.quote(name)} --json)"'}
