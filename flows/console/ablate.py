@@ -7,15 +7,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
 from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_json, print_rows
-from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, say
+from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
+from flows.console.terminal import new_table, say
 from flows.console.train import start_deployment
 from flows.plan import RunPlan
 from flows.presets import grids
@@ -128,7 +127,7 @@ def print_tables(result: AblationResult) -> None:
     console = Console()
     for panel in (result.panel, *other_panels(result)):
         title = f"{result.name}: {heading(result, panel)}"
-        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table = new_table(title)
         table.add_column("cell", overflow="fold", min_width=8)
         for name in ("seeds", "first", "last", "peak", "cross-\nfitted"):
             table.add_column(name, justify="right", no_wrap=True)

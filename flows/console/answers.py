@@ -14,11 +14,10 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from flows.console.terminal import new_table, visible
 from ragen.errors import ConfigError
 
 MAX_ROWS = 100
@@ -40,12 +39,12 @@ def print_answer(answer: pa.RecordBatchReader, console: Console, max_rows: int =
 
 def print_rows(names: list[str], rows: list[dict[str, Any]], console: Console) -> None:
     """Rows as a table, long text folded."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table()
     for name in names:
         is_number = any(
             isinstance(row[name], int | float | Decimal) and not isinstance(row[name], bool) for row in rows
         )
-        header = Text(_visible(name).replace("_", " "))
+        header = Text(visible(name).replace("_", " "))
         table.add_column(header, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(row[name])) for name in names))
@@ -152,9 +151,9 @@ def _cell(value: Any) -> str:
         case float():
             return f"{value:.4g}"
         case list() | dict() | tuple():
-            return _visible(json_text(as_json_value(value)))
+            return visible(json_text(as_json_value(value)))
         case _:
-            return _visible(str(as_json_value(value)))
+            return visible(str(as_json_value(value)))
 
 
 def _csv_cell(value: Any) -> Any:
@@ -162,8 +161,3 @@ def _csv_cell(value: Any) -> Any:
     if isinstance(value, float):
         return repr(value)
     return json_text(plain) if isinstance(plain, list | dict) else plain
-
-
-def _visible(text: str) -> str:
-    """Text without characters that could steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)

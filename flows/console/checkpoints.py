@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from flows.console.listing import print_json
+from flows.console.terminal import new_table
 from ragen.checkpoints.complete import complete, complete_folder
 from ragen.checkpoints.derive import Derivation, derive, restore
 from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of
@@ -35,7 +35,7 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
     if as_json:
         print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in found])
         return
-    table = Table(title=f"checkpoints of {run}, by iterations before them", title_justify="left")
+    table = new_table(f"checkpoints of {run}, by iterations before them")
     for name, justify in (("iteration", "right"), ("state", "left"), ("MB", "right"), ("key", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     table.add_column("digest")

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_json, print_rows
-from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, say
+from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
+from flows.console.terminal import new_table, say
 from flows.console.train import start_deployment
 from flows.eval_sweep_summary import error_rows, heading, leaderboard_rows, method, score_rows
 from flows.presets import sweeps
@@ -201,7 +200,7 @@ def _print_table(console: Console, title: str, rows: list[dict[str, str]]) -> No
     if not rows:
         say(console, f"{title}: nothing was measured")
         return
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = new_table(title)
     for name in rows[0]:
         is_text = name in _TEXT_COLUMNS
         table.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from flows.console.terminal import new_table
 from ragen.checkpoints.survey import checkpoint_keys
 from ragen.config.load import apply_overrides, recorded_config
 from ragen.errors import ConfigError
@@ -75,7 +76,9 @@ def evaluate_run(
 
 
 def _table(title: str, values: Mapping[str, float]) -> Table:
-    table = Table("metric", "value", title=title)
+    table = new_table(title)
+    table.add_column("metric")
+    table.add_column("value", justify="right")
     for name, value in values.items():
         table.add_row(name, f"{value:g}")
     return table

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 from rich.console import Console
 from rich.panel import Panel
-from rich.table import Table
 
+from flows.console.terminal import new_table, plain
 from ragen.errors import ArtifactMissingError, ConfigError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
@@ -15,11 +15,8 @@ from ragen.store.runs import Run, StageKeys
 
 def print_runs(store: Store, as_json: bool) -> None:
     """All runs, newest first."""
-    rows = [_run_facts(store, run) for run in store.runs.list()]
-    if not as_json:  # the store stands in the title, and flow and time would only narrow the names
-        rows = [
-            {name: value for name, value in row.items() if name not in ("flow", "created", "store")} for row in rows
-        ]
+    facts = [_run_facts(store, run) for run in store.runs.list()]
+    rows = facts if as_json else [_at_a_glance(row) for row in facts]
     print_rows(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
 
 
@@ -27,7 +24,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
     """A run: its headline, and a line an iteration."""
     record = store.runs.get(run)
     rows = [
-        {"iteration": iteration, **_iteration_facts(store, iteration, stages)}
+        {"iteration": iteration, **_iteration_facts(store, record, stages)}
         for iteration, stages in store.runs.iterations(run).items()
     ]
     if as_json:
@@ -40,7 +37,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
             }
         )
         return
-    print_rows([_run_facts(store, record)], False, run, "")
+    print_rows([_at_a_glance(_run_facts(store, record))], False, run, "")
     print_rows(rows, False, "iterations", "no iteration yet")
 
 
@@ -90,7 +87,7 @@ def print_trajectory(store: Store, run: str, iteration: int, trajectory: str, as
         )
         body = f"{row['observation']}\n\n{row['response']}\n\nexecuted: {done or 'nothing'}\nstatus: {row['status']}"
         title = f"turn {row['turn']}, {row['actions_left']} actions left"
-        console.print(Panel(_plain(body), title=title, expand=False))
+        console.print(Panel(plain(body), title=title, expand=False))
     console.print("goal reached" if rows[-1]["success"] else "goal not reached")
 
 
@@ -168,7 +165,14 @@ def _run_facts(store: Store, run: Run) -> dict[str, Any]:
     }
 
 
-def _iteration_facts(store: Store, iteration: int, stages: StageKeys) -> dict[str, float | None]:
+def _at_a_glance(facts: dict[str, Any]) -> dict[str, Any]:
+    """What of a run's facts fits a terminal of 80 columns; the store stands in the title."""
+    curve = [facts[name] for name in ("success_first", "success_last") if facts[name] is not None]
+    success = " -> ".join(f"{value:.3f}" for value in curve)
+    return {**{name: facts[name] for name in ("run", "state", "iterations")}, "success": success}
+
+
+def _iteration_facts(store: Store, run: Run, stages: StageKeys) -> dict[str, float | None]:
     metrics = _metrics(store, stages)
     shown = {
         "success": "rollout/success_rate",
@@ -180,11 +184,8 @@ def _iteration_facts(store: Store, iteration: int, stages: StageKeys) -> dict[st
         "format": "rollout/format_ok",
         "gradient_norm": "update/gradient_norm",
     }
-    evaluations = [v for n, v in metrics.items() if n.startswith("evaluation/") and n.endswith("/success")]
-    return {
-        **{label: metrics.get(name) for label, name in shown.items()},
-        "panel": evaluations[0] if evaluations else None,
-    }
+    shown["panel"] = f"evaluation/{run.config['environment']['type']}/success"
+    return {label: metrics.get(name) for label, name in shown.items()}
 
 
 def _num_rows(store: Store, kind: str, key: str) -> int | None:
@@ -209,6 +210,10 @@ def _stages(store: Store, run: str, iteration: int) -> StageKeys:
     return iterations[iteration]
 
 
+_MANY_COLUMNS = 10
+"""So many stand close together, to fit a terminal of 80."""
+
+
 def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
     """Rows of the same columns as a table, or as JSON.
 
@@ -225,12 +230,12 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: s
     if not rows:
         console.print(nothing)
         return
-    table = Table(title=title, title_justify="left")
+    table = new_table(title, gap=2 if len(rows[0]) < _MANY_COLUMNS else 1)
     for index, (name, value) in enumerate(rows[0].items()):
         justify: Literal["left", "right"] = "right" if isinstance(value, int | float) else "left"
         table.add_column(name.replace("_", " "), justify=justify, overflow="fold", no_wrap=index == 0)
     for row in rows:
-        table.add_row(*(_plain(_cell(value)) for value in row.values()))
+        table.add_row(*(plain(_cell(value)) for value in row.values()))
     console.print(table)
 
 
@@ -240,13 +245,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _plain(text: str) -> Any:
-    """Text as it is: nothing in it is markup, and control characters cannot reach the terminal."""
-    from rich.text import Text
-
-    return Text("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text))
 
 
 def print_json(value: Any) -> None:

@@ -4,9 +4,9 @@ import fnmatch
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from flows.console.listing import evaluation_curve, print_json
+from flows.console.terminal import new_table
 from ragen.diagnostics.online import Reuse, by_reuse, reuses
 from ragen.errors import StoreError
 from ragen.store import Store
@@ -15,22 +15,24 @@ _COLUMNS = {
     "reuse": "reuse",
     "num_updates": "updates",
     "ratio_q01": "ratio q01",
-    "ratio_q05": "q05",
     "ratio_q50": "q50",
-    "ratio_q95": "q95",
     "ratio_q99": "q99",
     "effective_sample_size_tokens": "ESS tokens",
-    "effective_sample_size_trajectories": "ESS trajectories",
+    "effective_sample_size_trajectories": "ESS traj.",
     "clip_share": "clip share",
     "kl": "KL",
     "clip_fraction": "clipped in update",
 }
+"""What fits a terminal of 80 columns; `--json` has the other quantiles too."""
+
 _THRESHOLDS = ("max_kl", "min_effective_sample_size")
-_LEGEND = """\
-reuse: how many updates the rollout had served before. Before the first step of each update, the policy against the one
-that sampled: quantiles over tokens of the ratio; ESS, the effective sample size as a share of tokens and trajectories
-(1: as good as fresh); clip share, tokens that PPO's clip would silence; KL(behaviour || policy), nats a token. Last:
-the tokens that it did silence, against the policy at the update's start. Means over the run's updates of that reuse."""
+_LEGEND = (
+    "reuse: how many updates the rollout had served before. Before the first step of each update, the policy "
+    "against the one that sampled: quantiles over tokens of the ratio; ESS, the effective sample size as a share "
+    "of tokens and of trajectories (1: as good as fresh); clip share, tokens that PPO's clip would silence; "
+    "KL(behaviour || policy), nats a token. Last: the tokens that it did silence, against the policy at the "
+    "update's start. Means over the run's updates of that reuse."
+)
 
 
 def print_online(store: Store, runs: list[str], as_json: bool) -> None:
@@ -97,7 +99,7 @@ def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:
 
 def _print_run(console: Console, summary: dict[str, Any], rows: list[dict[str, float]]) -> None:
     title = f"{summary['run']}: online_k = {summary['online_k']}"
-    table = Table(title=title, title_justify="left")
+    table = new_table(title, gap=1)
     for label in _COLUMNS.values():
         table.add_column(label, justify="right")
     for row in rows:
@@ -115,19 +117,16 @@ def _print_comparison(console: Console, summaries: list[dict[str, Any]]) -> None
     shown = {
         "online_k": "k",
         "seed": "seed",
-        "num_updates": "updates",
-        "num_rollouts": "rollouts",
-        "num_early_rollouts": "early",
         "last_reuse_effective_sample_size": "ESS at last reuse",
         "last_reuse_kl": "KL at last reuse",
-        "success_first": "success, first",
+        "success_first": "first",
         "success_best": "best",
         "success_last": "last",
         "run": "run",
     }
-    table = Table(title="Online-k", title_justify="left")
+    table = new_table("Online-k; first, best, last: success", gap=1)
     for name, label in shown.items():
-        table.add_column(label, justify="left" if name == "run" else "right", overflow="fold")
+        table.add_column(label, justify="left" if name == "run" else "right", no_wrap=name == "run")
     for summary in sorted(summaries, key=lambda summary: (summary["online_k"], summary["seed"] or 0)):
         table.add_row(*(_cell(summary[name]) for name in shown))
     console.print(table)

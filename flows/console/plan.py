@@ -3,12 +3,12 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from flows.console.listing import print_json
+from flows.console.terminal import new_table
 from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
 from ragen.sizing.architecture import Architecture, architecture_of
@@ -141,7 +141,7 @@ def _facts(
 def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: bool) -> None:
     console, device_, memory = Console(), found.machine.device, found.memory
     where = "this machine" if is_this else f"{found.machine.number} x {device_.name}"
-    table = Table(title=f"{name}: memory {_where(found)}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = new_table(f"{name}: memory {_where(found)}")
     table.add_column("when")
     table.add_column("what")
     table.add_column("GiB", justify="right", no_wrap=True)

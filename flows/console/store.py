@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
+from flows.console.terminal import new_table, plain, say
 from ragen.store.copying import Copy
 from ragen.store.integrity import Verification
 from ragen.store.inventory import StoredFolder
@@ -64,22 +64,22 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
         _add(table, "total", len(gone), _bytes([doomed.folder for doomed in gone]))
         console.print(table)
     else:
-        _say(console, f"nothing in {url} may go")
-    _say(console, f"kept: {len(garbage.kept)} artifacts that runs need, {_bytes(garbage.kept)}")
+        say(console, f"nothing in {url} may go")
+    say(console, f"kept: {len(garbage.kept)} artifacts that runs need, {_bytes(garbage.kept)}")
     for what, folders in {
         f"kept: younger than {_age(garbage.min_age.total_seconds())}": garbage.young,
         "kept: in quarantine (--quarantine-older-than AGE)": garbage.quarantined,
         "kept: named by a run meanwhile": [doomed.folder for doomed in restored],
     }.items():
         if folders:
-            _say(console, f"{what}: {len(folders)}, {_bytes(folders)}")
+            say(console, f"{what}: {len(folders)}, {_bytes(folders)}")
     if garbage.dropped:
-        _say(console, f"not kept, can be made again: {len(garbage.dropped)} that runs name")
+        say(console, f"not kept, can be made again: {len(garbage.dropped)} that runs name")
     if garbage.running:
-        _say(console, f"at work: {', '.join(garbage.running)}")
+        say(console, f"at work: {', '.join(garbage.running)}")
     if garbage.faults:
         refused = "this would be refused" if is_dry_run else "deleted all the same"
-        _say(console, f"runs need what is missing or damaged ({refused}):\n{describe(garbage.faults)}")
+        say(console, f"runs need what is missing or damaged ({refused}):\n{describe(garbage.faults)}")
 
 
 def print_usage(url: str, usage: Usage, as_json: bool) -> None:
@@ -115,7 +115,7 @@ def print_verification(url: str, verification: Verification, as_json: bool) -> N
         for damage in damages:
             _add(table, damage.place, damage.what, ", ".join(damage.runs))
         console.print(table)
-    _say(
+    say(
         console,
         f"{verification.num_artifacts} artifacts, {decimal(verification.size_bytes)}: "
         + (f"faults: {len(damages)}" if damages else "all as they were written"),
@@ -128,17 +128,17 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
         _print_json({"store": url, **asdict(copy)})
         return
     console = Console()
-    _say(console, f"{copy.run} is in {url}, every copy checked by its digests")
-    _say(console, f"copied: {copy.num_copied} artifacts, {decimal(copy.bytes_copied)}")
-    _say(console, f"there already: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
+    say(console, f"{copy.run} is in {url}, every copy checked by its digests")
+    say(console, f"copied: {copy.num_copied} artifacts, {decimal(copy.bytes_copied)}")
+    say(console, f"there already: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
     if copy.num_dropped:
-        _say(console, f"not kept, can be made again: {copy.num_dropped}")
+        say(console, f"not kept, can be made again: {copy.num_dropped}")
     if copy.is_running:
-        _say(console, "the run is still at work: copy it again for what it makes from now on")
+        say(console, "the run is still at work: copy it again for what it makes from now on")
 
 
 def _table(title: str, *texts: str, numbers: Sequence[str] = ()) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = new_table(title)
     for name in texts:
         table.add_column(name, overflow="fold")
     for name in numbers:
@@ -147,15 +147,7 @@ def _table(title: str, *texts: str, numbers: Sequence[str] = ()) -> Table:
 
 
 def _add(table: Table, *cells: Any) -> None:
-    table.add_row(*(_plain(str(cell)) for cell in cells))
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(_plain(text), soft_wrap=True)
-
-
-def _plain(text: str) -> Text:
-    return Text("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text))
+    table.add_row(*(plain(str(cell)) for cell in cells))
 
 
 def _amount(folders: Sequence[StoredFolder]) -> dict[str, int]:

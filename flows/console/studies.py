@@ -8,13 +8,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from flows.console.follow import Outcome, RunFailedError
 from flows.console.listing import print_rows
+from flows.console.terminal import say
 
 _ERROR_NAME = "CellsFailedError: "
-
-
-def say(console: Console, text: str) -> None:
-    """A line as it is: nothing in it is markup, and it is not broken."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def counting(console: Console) -> Progress:

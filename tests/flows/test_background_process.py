@@ -34,7 +34,7 @@ def test_background_steps_back_within_the_session_of_whoever_starts_it(tmp_path,
     try:
         running = process.running()
         assert os.getsid(running.pid) == os.getsid(0)
-        assert running.nice() == os.nice(0) + 19 * is_background
+        assert running.nice() == (19 if is_background else os.nice(0))
         if hasattr(os, "SCHED_IDLE"):
             idle = os.sched_getscheduler(running.pid) == os.SCHED_IDLE
             assert idle is is_background

@@ -1,0 +1,54 @@
+"""Listings of runs in a terminal: the right numbers, and whole words in 80 columns."""
+
+import json
+
+import pytest
+
+from flows.console.listing import print_run, print_runs
+from flows.presets import preset
+from ragen.diagnostics.metrics import metrics_table
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from schemas.examples import example
+from schemas.manifest import Stage
+
+STAGE = Stage(name="evaluate", version=1)
+NAME = "replay-of-sokoban-starpo-s-s1-f0664c94"
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    """A store with a long name for a run that evaluated its first checkpoint: a variant first, then the panel."""
+    store = Store(str(tmp_path / "store"))
+    store.runs.create(NAME, flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    for cell, success in (("SokobanNewVocab", 0.0), ("sokoban", 0.25)):
+        values = {f"evaluation/{cell}/success{end}": success for end in ("", "_low", "_high")}
+        settings = {"cell": cell}
+        facts = {
+            "key": stage_key(STAGE, settings, {}, 0),
+            "stage": STAGE,
+            "settings": settings,
+            "inputs": {},
+            "seed": 0,
+        }
+        store.put_table("metrics", metrics_table(0, f"evaluate:{cell}", values), **facts)
+        store.put_table("episodes", example("episodes"), headline=values, **facts)
+        store.runs.record_stage(NAME, 0, f"evaluate:{cell}", {"metrics": facts["key"], "episodes": facts["key"]})
+    store.runs.set_state(NAME, "completed", "", {})
+    return store
+
+
+def test_the_panel_is_that_of_the_training_environment(store, capsys):
+    print_run(store, NAME, as_json=True)
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["panel"] for row in shown["per_iteration"]] == [shown["success_first"]] == [0.25]
+
+
+@pytest.mark.parametrize("listing", [print_runs, lambda store, as_json: print_run(store, NAME, as_json)])
+def test_words_are_whole_in_80_columns(listing, store, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listing(store, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (line,) = [line for line in lines if line.startswith(f" {NAME} ")]
+    assert line.split() == [NAME, "completed", "0", "0.250", "->", "0.250"]
