@@ -25,13 +25,14 @@ pytestmark = [
 ]
 
 REPEATS = 7
+SIZES = {"rollout.num_groups": 24, "rollout.shard_groups": 6}
 CORES = sorted(os.sched_getaffinity(0))[:2]
 
 
 @pytest.fixture(scope="module")
 def config() -> StarPOConfig:
-    """The default run's sizes: 24 groups of 16, in four shards."""
-    return preset("sokoban", {"rollout.shard_groups": 6})
+    """Half of the default run's groups, 24 of 16, in four shards."""
+    return preset("sokoban", SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_an_iteration_ahead_takes_little_more_than_the_longer_of_rollout_and_upd
     done = record.RunRecorder.iteration_done
     monkeypatch.setattr(rollout_stage, "_play", play_apart)
     monkeypatch.setattr(record.RunRecorder, "iteration_done", note_the_end)
-    sizes = {"iterations": 12, "evaluation.every": 100, "rollout.shard_groups": 6, "update.importance_cap": 2.0}
+    sizes = {**SIZES, "iterations": 12, "evaluation.every": 100, "update.importance_cap": 2.0}
     store, found = Store(str(tmp_path)), {}
     try:
         with prefect_test_harness(server_startup_timeout=120):

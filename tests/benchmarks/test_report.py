@@ -36,7 +36,7 @@ from schemas.manifest import Stage
 pytestmark = pytest.mark.benchmark
 
 ITERATIONS, EVALUATE_EVERY = 200, 5
-GROUPS, MEMBERS, PANEL = 24, 16, 256
+GROUPS, MEMBERS, PANEL = 48, 16, 256
 DIFFERENT_ROLLOUTS = 3  # played once each, and stored again and again
 UPDATE_METRICS = 22
 REPEATS = 5
