@@ -81,10 +81,16 @@ def follow_deployment(
         written: Parameter -> how a shell would be told, where that is shorter than its value.
 
     Raises:
-        ServerError: If there is no server, and none can be started.
+        ServerError: If there is no server, and none can be started, or another process took the run to its own store.
         RunFailedError: If the run did not complete.
     """
     follow_run(store, run, console, start_deployment(deployment, parameters, console, written))
+    if run not in store.runs.names():
+        raise server.ServerError(
+            f"the flow run completed, but its run '{run}' is not in {store.url}: another process serves the same "
+            f"deployments at {server.api_url()}, such as that of another clone, and wrote to its own store. Stop it "
+            "there (`ragen down`), or give this one a server of its own by another port in PREFECT_API_URL"
+        )
 
 
 def start_deployment(

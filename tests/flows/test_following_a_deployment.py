@@ -7,8 +7,10 @@ import httpx
 import pytest
 from rich.console import Console
 
-from flows.console.train import start_deployment
+from flows.console.follow import Outcome
+from flows.console.train import follow_deployment, start_deployment
 from flows.server import ServerError
+from ragen.store import Store
 
 
 @pytest.fixture
@@ -77,3 +79,9 @@ def test_a_run_writes_to_the_store_configured_here_whatever_the_serving_process_
     )
     start_deployment("starpo/smoke", named, Console())
     assert started == [given]
+
+
+def test_a_run_that_another_process_took_to_its_own_store_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("flows.console.train.start_deployment", lambda *_: lambda: Outcome("completed", ""))
+    with pytest.raises(ServerError, match=r"'mine' is not in .*store: another process .*ragen down.*another port"):
+        follow_deployment("starpo/smoke", {}, Store(str(tmp_path / "store")), "mine", Console())
