@@ -23,15 +23,21 @@ keep = 0.25
 
 @pytest.fixture
 def started(monkeypatch):
-    """(deployment, parameters, run that is followed) of every start; nothing is run."""
+    """(deployment, parameters, run that is followed) of every start; nothing is run, but the run is there then."""
     found = []
+
+    def follow(store, run, *_):
+        found[-1].append(run)
+        if run not in store.runs.names():
+            store.runs.create(run, flow="starpo", preset=None, config={})
+
     monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
     monkeypatch.setattr("flows.server.served_environment", lambda *_: None)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
         lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
     )
-    monkeypatch.setattr(train, "follow_run", lambda _store, run, *_: found[-1].append(run))
+    monkeypatch.setattr(train, "follow_run", follow)
     monkeypatch.setattr(train, "write_report", lambda *_: "report.html")
     monkeypatch.setattr(train, "success_line", lambda *_: "")
     return found
