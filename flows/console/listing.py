@@ -37,7 +37,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
             }
         )
         return
-    print_rows([_at_a_glance(_run_facts(store, record))], False, run, "")
+    print_rows([_at_a_glance(_run_facts(store, record))], False, f"{run} in {store.url}", "")
     print_rows(rows, False, "iterations", "no iteration yet")
 
 
