@@ -87,6 +87,7 @@ class Planner:
                 self.plan.stages.append(stage)
             if self._is_stored(stage):
                 self.plan.stored.add(stage)
+            self.noted(stage)
         if "metrics" in keys:
             self._measured.append(keys["metrics"] if all(map(self._is_stored, noted)) else None)
         return keys
@@ -115,6 +116,9 @@ class Planner:
 
     def iteration_done(self, iteration: int) -> None:
         """There is nothing to tell yet."""
+
+    def noted(self, stage: PlannedStage) -> None:
+        """A stage is planned: for those who plan not all."""
 
     def _is_stored(self, stage: PlannedStage) -> bool:
         if stage not in self._known:

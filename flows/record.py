@@ -202,6 +202,10 @@ class RunRecorder:
         """Write down that this iteration uses an earlier iteration's artifacts (Online-k)."""
         self._record(iteration, name, keys)
 
+    def tell(self, message: str) -> None:
+        """Say something to whoever reads the run's log."""
+        self._log.info(message)
+
     def warn(self, message: str) -> None:
         """Say something that should not go unseen."""
         self._log.warning(message)

@@ -18,6 +18,7 @@ from ragen.config.starpo import StarPOConfig
 from ragen.diagnostics.online import RolloutUse
 from ragen.errors import NothingKeptError
 from ragen.seeding import derive_seed
+from ragen.store import Store
 from tasks.evaluate import evaluate
 from tasks.reward import reward
 from tasks.rollout import rollout
@@ -55,8 +56,11 @@ def starpo(
     config = apply_overrides(
         config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}}
     )
+    from flows.reuse import reused
+
     check_memory(config)
     with RunRecorder.open(store or Runtime.current().store, run, flow="starpo", preset=preset, config=config) as record:
+        record.tell(str(reused(Store(record.store_url), record.name, config)))
         train(record, config)
     return record.name
 

@@ -38,7 +38,8 @@ REWARDS: dict[str, str] = {
     "format": "ragen.reward.components:format_penalty",
     "forfeit": "ragen.reward.components:forfeited_actions",
 }
-"""Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total is the sum of all of them."""
+"""Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total is the sum of those that
+`reward.components` names."""
 
 FILTERS: dict[str, str] = {
     "none": "ragen.filter.strategies:keep_all",
@@ -59,6 +60,19 @@ ADVANTAGES: dict[str, str] = {
     "reinforce": "ragen.objectives.advantages:raw_return",
 }
 """Pure functions that estimate advantages."""
+
+AGENT: dict[str, str] = {
+    "prompt": "ragen.agent.prompt",
+    "parser": "ragen.agent.parser",
+}
+"""What turns observations into prompts and responses into actions: whole modules, since settings choose among the texts
+in them. Part of the key of whatever an agent plays or imitates."""
+
+LOSSES: dict[str, str] = {
+    "loss": "ragen.objectives.losses",
+    "kl": "ragen.objectives.kl:KL_ESTIMATORS",
+}
+"""What an update minimises, and the estimators of the divergence in it."""
 
 ENGINES: dict[str, str] = {
     "torch": "ragen.rollout.torch_engine:TorchEngine",

@@ -1,6 +1,6 @@
 """The manifest: what is written, last and once, beside every artifact.
 
-Identity (`kind`, `key`, `stage`, `inputs`, `settings`, `seed`, `files`, `content_digest`) is what replay and
+Identity (`kind`, `key`, `stage`, `inputs`, `settings`, `seed`, `code`, `files`, `content_digest`) is what replay and
 verification rely on; everything under `provenance` is volatile and outside every digest. A manifest is sealed with the
 digest of its own lasting fields, so that an edited one is noticed.
 """
@@ -51,7 +51,7 @@ class Manifest(StrictModel):
     kind: str
     """Dataset kind, or `checkpoint`."""
     key: str
-    """Digest of stage, settings, input keys and seed."""
+    """Digest of stage, settings, input keys, seed and code."""
     stage: Stage
     """What made it."""
     settings: dict[str, Any]
@@ -60,6 +60,9 @@ class Manifest(StrictModel):
     """Role -> key of every artifact it was made from."""
     seed: int | None
     """The stage's seed, where it has one."""
+    code: dict[str, str] = Field(default_factory=dict)
+    """Role -> identity of the code that the settings name (`ragen.identity`): a digest of its source, or the version of
+    its distribution. Empty where the stage names none, and in artifacts of version 0.1.0."""
     dataset_version: int | None
     """Version of the dataset's schema; null for a checkpoint."""
     num_rows: int | None
@@ -75,7 +78,7 @@ class Manifest(StrictModel):
     provenance: dict[str, Any] = Field(default_factory=dict)
     """Volatile: versions, hardware, threads, timings. Never secrets."""
     manifest_digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
-    """Of all fields but `provenance` and this one; empty until sealed."""
+    """Of all fields but `provenance`, this one, and a `code` that is empty; empty until sealed."""
 
     def sealed(self) -> "Manifest":
         """This manifest with its `manifest_digest` filled in."""
@@ -87,5 +90,6 @@ class Manifest(StrictModel):
         return self.manifest_digest == self._digest()
 
     def _digest(self) -> str:
-        lasting = self.model_dump(mode="json", exclude={"provenance", "manifest_digest"})
+        left_out = {"provenance", "manifest_digest"} | (set() if self.code else {"code"})
+        lasting = self.model_dump(mode="json", exclude=left_out)
         return hashlib.sha256(json.dumps(lasting, sort_keys=True, allow_nan=False).encode()).hexdigest()

@@ -5,11 +5,15 @@ from ragen.config.environment import EnvironmentConfig
 from ragen.config.evaluation import EvaluationConfig
 from ragen.config.rollout import RolloutConfig, SamplingConfig
 from ragen.evaluate.panel import make_panel
+from ragen.registry import AGENT, ENVIRONMENTS
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="evaluate", version=2)
+
+_OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness"}
+"""Settings of rollouts that an evaluation does not have; every other one counts, of a new engine's too."""
 
 
 @stage_task(name="evaluate", task_run_name="{iteration:03d} evaluate {cell}", timeout_seconds=24 * 3600)
@@ -36,23 +40,12 @@ def evaluate(
         "environment": environment.model_dump(mode="json"),
         "agent": agent.model_dump(mode="json"),
         "evaluation": evaluation.model_dump(mode="json", exclude={"every", "variants"}),
-        "rollout": rollout.model_dump(
-            mode="json",
-            include={
-                "max_response_tokens",
-                "max_context_tokens",
-                "group_size",
-                "shard_groups",
-                "engine",
-                "top_p",
-                "vllm",
-                "openai",
-            },
-        ),
+        "rollout": rollout.model_dump(mode="json", exclude=_OF_TRAINING_ALONE),
         "panel": make_panel(environment, evaluation.num_prompts, evaluation.panel_seed).digest,
         **({"seed": seed} if seed else {}),
     }
-    work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, evaluation.panel_seed)
+    code = {"environment": ENVIRONMENTS[environment.type], **AGENT}
+    work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, evaluation.panel_seed, code)
     if not work.is_stored("episodes", "metrics"):
         _play(work, environment, agent, rollout, evaluation, seed)
     return {"episodes": work.key, "metrics": work.key}
@@ -103,6 +96,8 @@ def _play(
     turns, usage = take_usage(play_shards(shard_player(rollout, len(shards)), job, shards))
     episodes = fold_episodes(turns, cell, evaluation.temperature)
     values = summarise(episodes) | {f"evaluation/{cell}/engine_{name}": value for name, value in usage.items()}
-    stored = {"is_deterministic": is_deterministic(rollout), "headline": values}
+    # with a deadline it is the clock that decides what is played
+    is_repeatable = is_deterministic(rollout) and rollout.deadline_s is None
+    stored = {"is_deterministic": is_repeatable, "headline": values}
     work.put_table("metrics", metrics_table(iteration, f"{STAGE.name}:{cell}", values), **stored)
     work.put_table("episodes", episodes, **stored)

@@ -1,6 +1,7 @@
 """turns -> rewards."""
 
 from ragen.config.reward import RewardConfig
+from ragen.registry import REWARDS
 from ragen.reward.compute import compute_rewards
 from ragen.store import Store
 from schemas.manifest import Stage
@@ -13,7 +14,8 @@ STAGE = Stage(name="reward", version=1)
 def reward(store_url: str, iteration: int, config: RewardConfig, turns: str) -> Keys:
     """Pay every turn for what it did."""
     store = Store(store_url)
-    work = StageWork(store, STAGE, config.model_dump(mode="json"), {"turns": turns})
+    code = {name: REWARDS[name] for name in config.components}
+    work = StageWork(store, STAGE, config.model_dump(mode="json"), {"turns": turns}, code=code)
     if not work.is_stored("rewards"):
         work.put_table("rewards", compute_rewards(store.read_table("turns", turns), config))
     return {"rewards": work.key}

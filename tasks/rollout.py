@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ConfigError
 from ragen.evaluate.panel import Panel, make_panel
+from ragen.registry import AGENT, ENVIRONMENTS
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
@@ -35,7 +36,8 @@ def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: st
         "iteration": iteration,
         "excluded_panel": training_panel(config).digest,
     }
-    work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, config.seed)
+    code = {"environment": ENVIRONMENTS[config.environment.type], **AGENT}
+    work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, config.seed, code)
     if not work.is_stored("turns"):
         _play(work, iteration, config)
     return {"turns": work.key}
@@ -82,7 +84,8 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
         turns,
         headline=_headline(turns),
         provenance={name: value for name, value in told.items() if value},
-        is_deterministic=is_deterministic(settings),
+        # with a deadline it is the clock that decides what is played
+        is_deterministic=is_deterministic(settings) and settings.deadline_s is None,
     )
 
 

@@ -1,8 +1,8 @@
 """What every stage does around its own work: derive its key, skip what is stored, store what it made.
 
-StageWork(store, stage, settings, inputs, seed).key --stored?--> done
-                                                    --missing--> work --> put_table / put_folder
-                                                    --planning?--> noted, done
+StageWork(store, stage, settings, inputs, seed, code).key --stored?--> done
+                                                          --missing--> work --> put_table / put_folder
+                                                          --planning?--> noted, done
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ import pyarrow as pa
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.logging import get_logger
 from prefect.tasks import Task, exponential_backoff
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from ragen.identity import code_identity, is_reusable
 from ragen.store import Store
 from ragen.store.keys import stage_key
 from schemas.manifest import Stage
@@ -51,7 +53,7 @@ _NOTED: ContextVar[list[PlannedStage] | None] = ContextVar("noted", default=None
 def planning() -> Iterator[list[PlannedStage]]:
     """Inside, `task.fn(...)` of a stage derives its keys and does no work; what it would make is noted in the list.
 
-    A key follows from settings, input keys and seed, so keys can be known before there is anything under them.
+    A key follows from settings, input keys, seed and code, so keys can be known before there is anything under them.
     """
     noted: list[PlannedStage] = []
     token = _NOTED.set(noted)
@@ -71,6 +73,7 @@ class StageWork:
         settings: Its own configuration, as JSON.
         inputs: Role -> artifact key.
         seed: Its seed, where it has one.
+        code: Role -> `module:attribute` of the code that the settings name; a key holds what that code is.
     """
 
     store: Store
@@ -78,12 +81,13 @@ class StageWork:
     settings: dict[str, Any]
     inputs: dict[str, str]
     seed: int | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
     _started: float = field(default_factory=time.perf_counter)
 
     @cached_property
     def key(self) -> str:
         """Same key, same work."""
-        return stage_key(self.stage, self.settings, self.inputs, self.seed)
+        return stage_key(self.stage, self.settings, self.inputs, self.seed, self._identities)
 
     def is_stored(self, *kinds: str) -> bool:
         """Was all of its work done, whether or not a checkpoint was dropped since?
@@ -104,6 +108,14 @@ class StageWork:
         """Store a folder of files, made by `Store.new_folder`; see `Store.put_folder_soon`."""
         self.store.put_folder_soon(kind, folder, **self._identity(extra))
 
+    @cached_property
+    def _identities(self) -> dict[str, str]:
+        identities = {role: code_identity(target) for role, target in self.code.items()}
+        for role, identity in identities.items():
+            if not is_reusable(identity):
+                _warn_of_unknown_code(self.code[role])
+        return identities
+
     def _identity(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         provenance = {"seconds": round(time.perf_counter() - self._started, 3), **extra.get("provenance", {})}
         return {
@@ -112,9 +124,20 @@ class StageWork:
             "settings": self.settings,
             "inputs": self.inputs,
             "seed": self.seed,
+            "code": self._identities,
             **extra,
             "provenance": provenance,
         }
+
+
+@cache
+def _warn_of_unknown_code(target: str) -> None:
+    get_logger("stages").warning(
+        "%s has no source that can be read and belongs to no distribution with a version, so nothing tells whether it "
+        "is the same code the next time: what this run makes with it is stored as not reusable by others. Give it a "
+        "source file, or install it as a package",
+        target,
+    )
 
 
 def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from ragen.config.update import UpdateConfig
 from ragen.diagnostics.metrics import metrics_table
+from ragen.registry import ADVANTAGES, LOSSES
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
@@ -43,7 +44,10 @@ def update(
     inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection}
     if config.kl_coefficient > 0:
         inputs["reference"] = reference
-    work = StageWork(store, STAGE, settings, inputs, seed)
+    code = {"advantage": ADVANTAGES[config.advantage], "loss": LOSSES["loss"]}
+    if config.kl_coefficient > 0:
+        code["kl"] = LOSSES["kl"]
+    work = StageWork(store, STAGE, settings, inputs, seed, code)
     if not work.is_stored(*OUTPUTS):
         _train(work, config)
     return dict.fromkeys(OUTPUTS, work.key)

@@ -3,6 +3,7 @@
 from ragen.config.filter import FilterConfig
 from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from ragen.filter.select import select_groups
+from ragen.registry import FILTERS
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
@@ -15,8 +16,10 @@ OUTPUTS = ("selection", "metrics")
 def variance_filter(store_url: str, iteration: int, config: FilterConfig, turns: str, rewards: str) -> Keys:
     """Decide which groups are trained on, say why, and measure the data that decided it."""
     store = Store(store_url)
-    settings = {**config.model_dump(mode="json"), "iteration": iteration}
-    work = StageWork(store, STAGE, settings, {"turns": turns, "rewards": rewards})
+    # how many empty iterations a run bears decides when it stops, not what this keeps
+    settings = {**config.model_dump(mode="json", exclude={"max_empty_iterations"}), "iteration": iteration}
+    code = {"strategy": FILTERS[config.strategy]}
+    work = StageWork(store, STAGE, settings, {"turns": turns, "rewards": rewards}, code=code)
     if not work.is_stored(*OUTPUTS):
         turns_table, rewards_table = store.read_table("turns", turns), store.read_table("rewards", rewards)
         selection = select_groups(turns_table, rewards_table, config)

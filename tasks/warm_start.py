@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ragen.config.policy import PretrainedPolicy, TinyPolicy
 from ragen.config.starpo import StarPOConfig
+from ragen.registry import AGENT, DEMONSTRATORS, ENVIRONMENTS, LESSONS
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.progress import RunProgress
@@ -19,6 +20,9 @@ def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | Non
     store = Store(store_url)
     policy = config.policy
     settings: dict[str, object] = {"policy": policy.model_dump(mode="json")}
+    code: dict[str, str] = {}
+    if config.fresh:  # all else is made from this checkpoint, so nothing that is stored is found
+        settings["fresh"] = config.fresh
     if isinstance(policy, TinyPolicy):
         settings |= {
             "environment": config.environment.model_dump(mode="json"),
@@ -26,7 +30,11 @@ def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | Non
             "max_response_tokens": config.rollout.max_response_tokens,
             "excluded_panel": training_panel(config).digest,
         }
-    work = StageWork(store, STAGE, settings, {}, policy.seed if isinstance(policy, TinyPolicy) else None)
+        name = config.environment.type
+        played = {"environment": ENVIRONMENTS, "demonstrator": DEMONSTRATORS, "lessons": LESSONS}
+        code = {role: registry[name] for role, registry in played.items() if name in registry} | AGENT
+    seed = policy.seed if isinstance(policy, TinyPolicy) else None
+    work = StageWork(store, STAGE, settings, {}, seed, code)
     if not work.is_stored("checkpoint"):
         with store.new_folder() as folder:
             headline = _make(policy, config, folder, progress)

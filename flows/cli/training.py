@@ -15,12 +15,21 @@ def train(
     iterations: Annotated[int | None, typer.Option(help="Updates.")] = None,
     store: StoreOption = None,
     run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed and settings.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Do everything anew: reuse nothing that is stored.")] = False,
 ) -> None:
     """Start the local server if need be, run the deployment starpo/PRESET (of a file starpo/custom), and follow it."""
     from flows.console.train import train_and_follow
 
     overrides = parse_overrides(set_)
-    train_and_follow(preset, overrides=overrides, seed=seed, iterations=iterations, store=store, run=run)
+    train_and_follow(
+        preset,
+        overrides=overrides,
+        seed=seed,
+        iterations=iterations,
+        store=store,
+        run=run,
+        should_reuse=not fresh,
+    )
 
 
 @app.command()

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ from flows.console.listing import evaluation_curve, success_line
 from flows.memory_check import check_memory
 from flows.presets import names, preset
 from flows.record import default_run_name
+from flows.reuse import reused
 from ragen.config.runtime import Runtime
 from ragen.errors import ConfigError
 from ragen.store import Store
@@ -30,11 +32,14 @@ def train_and_follow(
     iterations: int | None,
     store: str | None,
     run: str | None,
+    should_reuse: bool = True,
 ) -> None:
     """Train by a preset, or by a TOML file of settings, on the local server, and follow the run to its end.
 
     A preset has a deployment of its name; the settings of a file are a parameter of `starpo/custom`.
     """
+    if not should_reuse:
+        overrides = {**overrides, "fresh": datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")}
     short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
@@ -46,6 +51,7 @@ def train_and_follow(
     checked_name(run_name, "run")
     if run is not None:  # a name of the user's own must not belong to a run with other settings
         opened.runs.create(run, flow="starpo", preset=settings, config=config.model_dump(mode="json"))
+    console.print(str(reused(opened, run_name, config)), highlight=False, markup=False, soft_wrap=True)
     given = {"config": preset(name).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": overrides or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}

@@ -101,7 +101,7 @@ def invalid_formats(database: Database) -> Finding:
         meaning=(
             "cut_off: the response reached its token limit. bad_tags: think and answer tags are not well formed. "
             "bad_actions: the answer names none, or one that the environment does not know. A rising share is often "
-            "the first sign of a collapse; the reward's format_penalty and should_forfeit_actions speak against it."
+            "the first sign of a collapse; the reward's format_penalty and its component 'forfeit' speak against it."
         ),
         table=table,
         is_over_time=True,

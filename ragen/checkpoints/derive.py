@@ -140,6 +140,7 @@ def restore(store: Store, derivation: Derivation) -> Manifest:
         settings=made.settings,
         inputs=made.inputs,
         seed=made.seed,
+        code=made.code,
         headline=dropped.headline if dropped else step.result.metrics,
         is_deterministic=step.is_deterministic,
         provenance={"timings": step.result.timings, "derived_from": derivation.recipe.start},

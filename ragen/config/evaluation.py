@@ -10,13 +10,15 @@ class EvaluationConfig(Settings):
     """What is measured, how often, and on which environments."""
 
     num_prompts: int = Field(256, ge=1, le=100_000)
-    """Initial states of a panel."""
+    """Initial states of a panel. Training never begins in them, the warm start's included: another number starts a run
+    over."""
     samples_per_prompt: int = Field(1, ge=1, le=1000)
     """Trajectories from each; success is the mean over all, pass@k is reported for k = 1, 2, 4, ... up to this."""
     temperature: float = Field(0.5, ge=0.0, le=10.0)
     """Sampling temperature."""
     panel_seed: int = Field(1_000_003, ge=0)
-    """Seed of the panel; panels do not depend on the run's seed, so runs are compared on the same prompts."""
+    """Seed of the panel; panels do not depend on the run's seed, so runs are compared on the same prompts. Another seed
+    starts a run over, as another number of prompts does."""
     every: int = Field(5, ge=1)
     """Evaluate after every n-th update; the first checkpoint and the last are always evaluated."""
     variants: dict[str, EnvironmentConfig] = Field(default_factory=dict)

@@ -33,7 +33,8 @@ class RolloutConfig(SamplingConfig):
     max_context_tokens: int = Field(4096, ge=16, le=1_048_576)
     """Prompt and response together; a trajectory that would pass it ends with status 'truncated'."""
     deadline_s: float | None = Field(None, gt=0)
-    """Wall-clock limit of a shard; trajectories unfinished by then end with status 'timeout'. None: no limit."""
+    """Wall-clock limit of a shard; trajectories unfinished by then end with status 'timeout'. What is played then
+    depends on the machine's speed, and its manifest says that it need not come out again. None: no limit."""
     staleness: int = Field(0, ge=0, le=1)
     """Updates by which the policy that plays is behind the one that learns. 1: the next rollout is played during the
     update, by the checkpoint that the update began with; needs update.importance_cap. 0: one after the other."""

@@ -18,8 +18,13 @@ class StarPOConfig(Settings):
 
     seed: int = Field(0, ge=0)
     """Seed of everything random in the run except the warm start and the evaluation panels, which runs share."""
+    fresh: str = Field("", max_length=64)
+    """A word of this run's own: it enters the key of the first checkpoint, and so of all that is made from it, so that
+    nothing stored by runs without it is reused. `ragen train --fresh` fills in a new one. Empty: what is stored is not
+    done again."""
     iterations: int = Field(200, ge=1, le=1_000_000)
-    """Updates."""
+    """Updates. With `update.optimiser.decay = "linear"` their number changes every learning rate, so another number
+    starts over from the first update."""
     online_k: int = Field(1, ge=1, le=1000)
     """Consecutive updates that one rollout serves (Online-k). Each is made on the whole of it: the update batch keeps
     its size, and the run has as many updates, from fewer rollouts."""

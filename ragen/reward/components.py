@@ -1,7 +1,7 @@
 """The components of a turn's reward: pure functions of stored turns, each registered in `ragen.registry.REWARDS`.
 
 A component reads columns of `turns` and returns one number a row; it asks no environment and parses no text. A turn's
-total is the sum of all components, so a component that does not apply to a row gives 0 there.
+total is the sum of those that `reward.components` names, so one that does not apply to a row gives 0 there.
 
     turns -> environment + format + forfeit -> rewards.total
 """
@@ -54,13 +54,11 @@ def forfeited_actions(turns: pa.Table, config: RewardConfig) -> np.ndarray:
 
     Args:
         turns: Dataset `turns`.
-        config: `should_forfeit_actions` switches the component on.
+        config: Not read.
 
     Returns:
         float64 [rows], at most 0.
     """
-    if not config.should_forfeit_actions:
-        return np.zeros(turns.num_rows)
     frame = pl.DataFrame(turns.select(["forfeited_actions", "actions_left", "action_cost", "status"]))
     given_up = pl.when(pl.col("status") == "truncated").then("actions_left").otherwise("forfeited_actions")
     # `+ 0.0` turns the -0.0 of "nothing given up, at a cost" into 0.0: equal numbers should have equal digests.

@@ -29,7 +29,7 @@ def compute_rewards(turns: pa.Table, config: RewardConfig) -> pa.Table:
     Returns:
         Dataset `rewards`, a row for every row of `turns` in the same order; empty for empty turns.
     """
-    components = {name: load(REWARDS, name)(turns, config) for name in REWARDS}
+    components = {name: load(REWARDS, name)(turns, config) for name in config.components}
     for name, values in components.items():
         assert values.shape == (turns.num_rows,), f"reward component '{name}' must give one number a turn"
     values_by_turn = np.column_stack(list(components.values()))

@@ -25,6 +25,7 @@ class Facts:
     headline: Mapping[str, float] | None = None
     is_deterministic: bool = True
     provenance: Mapping[str, Any] | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
     found: Mapping[str, Any] = field(default_factory=collect)
 
     def __post_init__(self) -> None:
@@ -32,6 +33,7 @@ class Facts:
         taken = {
             "settings": as_json(self.settings),
             "inputs": dict(self.inputs),
+            "code": dict(self.code),
             "headline": as_json(self.headline or {}),
             "provenance": as_json(self.provenance or {}),
         }
@@ -56,6 +58,7 @@ class Facts:
             settings=self.settings,
             inputs=dict(self.inputs),
             seed=self.seed,
+            code=dict(self.code),
             files=(),
             is_deterministic=self.is_deterministic,
             headline=dict(self.headline or {}),

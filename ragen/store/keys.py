@@ -1,6 +1,6 @@
-"""The key of a stage's work: same stage, version, settings, inputs and seed, same key, in any process.
+"""The key of a stage's work: same stage, version, settings, inputs, seed and code, same key, in any process.
 
-(stage, settings, inputs, seed) -> canonical_json -> stage_key -> <store>/<kind>/<key>/
+(stage, settings, inputs, seed, code) -> canonical_json -> stage_key -> <store>/<kind>/<key>/
 """
 
 import hashlib
@@ -18,7 +18,13 @@ KEY_DIGITS = 32
 """Hexadecimal digits of a key: 128 bits."""
 
 
-def stage_key(stage: Stage, settings: dict[str, Any], inputs: Mapping[str, str], seed: int | None) -> str:
+def stage_key(
+    stage: Stage,
+    settings: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    seed: int | None,
+    code: Mapping[str, str] | None = None,
+) -> str:
     """Key of the artifacts that a stage makes.
 
     Args:
@@ -26,6 +32,7 @@ def stage_key(stage: Stage, settings: dict[str, Any], inputs: Mapping[str, str],
         settings: The stage's own configuration, and nothing that cannot change its result.
         inputs: Role -> key of every artifact it reads.
         seed: Its seed, where it has one.
+        code: Role -> identity of the code that the settings name (`ragen.identity.code_identity`).
 
     Returns:
         32 hexadecimal digits. The order of settings and inputs does not matter; any change does.
@@ -34,6 +41,8 @@ def stage_key(stage: Stage, settings: dict[str, Any], inputs: Mapping[str, str],
         TypeError: If something has no JSON form.
     """
     work = {"stage": stage, "settings": settings, "inputs": dict(inputs), "seed": seed}
+    if code:
+        work["code"] = dict(code)
     return hashlib.sha256(canonical_json(work).encode()).hexdigest()[:KEY_DIGITS]
 
 

@@ -3,6 +3,7 @@
 Versions, hardware, threads and time; never environment variables, user or host names, paths or secrets.
 """
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -47,14 +48,16 @@ def versions() -> dict[str, str]:
 
 @cache
 def code_revision() -> str | None:
-    """Commit of the source tree, with `-modified` where files differ from it; None outside a git checkout."""
+    """Commit of the source tree; where files differ from it, `-modified-` and eight digits of how. None outside a git
+    checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:
         return None
-    return f"{commit}-modified" if _git(root, "status", "--porcelain", "--untracked-files=no") else commit
+    changes = _git(root, "diff", "HEAD")
+    return f"{commit}-modified-{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else commit
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -112,6 +113,7 @@ class Store:
         headline: Mapping[str, float] | None = None,
         is_deterministic: bool = True,
         provenance: Mapping[str, Any] | None = None,
+        code: Mapping[str, str] = MappingProxyType({}),
     ) -> Manifest:
         """Validate a dataset and store it. What is there already is not written again.
 
@@ -126,6 +128,7 @@ class Store:
             headline: A few finite numbers that say what is inside.
             is_deterministic: Would the same work give the same content again on this kind of machine?
             provenance: Volatile facts to add, such as timings.
+            code: Role -> identity of the code that the settings name.
 
         Returns:
             The manifest in the store: of this data, or of an artifact that was there first.
@@ -135,7 +138,7 @@ class Store:
             StoreError: If the store cannot be written.
         """
         self.finish_writing()
-        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance)
+        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code)
         return self._put_table(kind, data, facts)
 
     def put_table_soon(self, kind: str, table: pa.Table, **facts: Any) -> None:
@@ -196,6 +199,7 @@ class Store:
         headline: Mapping[str, float] | None = None,
         is_deterministic: bool = True,
         provenance: Mapping[str, Any] | None = None,
+        code: Mapping[str, str] = MappingProxyType({}),
     ) -> Manifest:
         """Store a copy of all files in a local folder, such as a checkpoint, unless the key is there already.
 
@@ -208,7 +212,7 @@ class Store:
         _check_no_dataset(kind)
         if self._has_now(kind, key):
             return self._artifacts.manifest(kind, key)
-        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance)
+        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code)
         with self._artifacts.stage() as staged:
             return self._artifacts.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
 

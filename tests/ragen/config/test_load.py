@@ -131,7 +131,7 @@ def test_apply_overrides_changes_a_configuration(presets):
     [
         ("filter.keep=0.5", ("filter.keep", 0.5)),
         ("iterations = 3", ("iterations", 3)),
-        ("reward.should_forfeit_actions=false", ("reward.should_forfeit_actions", False)),
+        ("filter.should_keep_largest=false", ("filter.should_keep_largest", False)),
         ('environment={ type = "bandit" }', ("environment", {"type": "bandit"})),
         ('filter.strategy="top_k"', ("filter.strategy", "top_k")),
         ("filter.strategy=top_k", ("filter.strategy", "top_k")),

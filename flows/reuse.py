@@ -1,0 +1,103 @@
+"""What a run finds done already, and who did it: said at its start, so that nobody takes old work for new.
+
+configuration -> keys of the loop's stages, up to the first that is missing -> manifests -> Reuse -> one line
+"""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from flows.plan import Planner
+from flows.starpo import train
+from ragen.config.starpo import StarPOConfig
+from ragen.errors import NothingKeptError, StoreError
+from ragen.store import Store
+from ragen.store.provenance import code_revision, versions
+from tasks.stage import PlannedStage
+
+_PASSED_ON = ("warm_start", "rollout", "update")
+"""All later stages are made from what these make: where one of them is missing, so is what follows."""
+
+_NUM_READERS = 16
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What is reused.
+
+    Attributes:
+        num_stages: Stages whose artifacts are all stored.
+        others: Who made those that this code did not make -> how many; the code is told by release and commit.
+    """
+
+    num_stages: int
+    others: dict[str, int]
+
+    def __str__(self) -> str:
+        if not self.num_stages:
+            return "nothing is reused: all stages are new"
+        count = f"{self.num_stages} stage{'s are' if self.num_stages > 1 else ' is'} reused"
+        if not self.others:
+            return f"{count}, made by this code"
+        makers = ", ".join(f"{number} by {maker}" for maker, number in sorted(self.others.items()))
+        return (
+            f"{count}, {sum(self.others.values())} of them made by other code ({makers}); "
+            "--fresh trains without reusing any"
+        )
+
+
+def reused(store: Store, name: str, config: StarPOConfig) -> Reuse:
+    """What a run of these settings would find.
+
+    Args:
+        store: Where it looks.
+        name: The run's name.
+        config: Its settings.
+
+    Raises:
+        StoreError: If the store cannot be read.
+    """
+    planner = _UntilMissing(store, name)
+    with suppress(_NothingFollowsError, NothingKeptError):
+        train(planner, config)
+    stages = [stage for stage in planner.plan.stages if stage in planner.plan.stored]
+    here = _maker(versions().get("starpo"), code_revision())
+    with ThreadPoolExecutor(_NUM_READERS) as pool:
+        makers = Counter(pool.map(lambda stage: _made_by(store, stage), stages))
+    return Reuse(len(stages), {maker: number for maker, number in makers.items() if maker != here})
+
+
+class _NothingFollowsError(Exception):
+    """Nothing that comes after can be stored."""
+
+
+class _UntilMissing(Planner):
+    """Plans no further than what is stored."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        super().__init__(store, name, {})
+
+    def noted(self, stage: PlannedStage) -> None:
+        """Stop where a stage is missing on which all others depend."""
+        if stage.name in _PASSED_ON and stage not in self.plan.stored:
+            raise _NothingFollowsError
+
+
+def _made_by(store: Store, stage: PlannedStage) -> str:
+    try:
+        kind = stage.kinds[0]
+        manifest = store.dropped(kind, stage.key) or store.manifest(kind, stage.key)
+    except StoreError:
+        return "what cannot be read"
+    facts = manifest.provenance.get("versions")
+    release = facts.get("starpo") if isinstance(facts, dict) else None
+    return _maker(release, manifest.provenance.get("code"))
+
+
+def _maker(release: object, commit: object) -> str:
+    """Such as `starpo 0.1.0 at 1a2b3c4d5e6f-modified`."""
+    if not isinstance(commit, str):
+        return f"starpo {release}"
+    digest, dash, modified = commit.partition("-")
+    return f"starpo {release} at {digest[:12]}{dash}{modified}"

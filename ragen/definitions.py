@@ -1,0 +1,211 @@
+"""Python modules as parsed sources: which statements define a name, what they refer to, and what they mean as text.
+
+    module -> `read` -> Source: definitions, imports          statement -> `references`, `dump`
+
+Nothing is imported but the packages that a module lies in.
+"""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import ModuleSpec
+
+Place = tuple[str, str | None]
+"""A module and the name of a definition in it; None: all of the module."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed module.
+
+    Attributes:
+        name: Of the module.
+        whole: Its statements, less what means nothing.
+        definitions: Name -> the top-level statements that bind or change it; imports are not among them.
+        imports: Name -> module and attribute; None: the module itself.
+        stars: Modules of which everything is imported.
+    """
+
+    name: str
+    whole: list[ast.stmt]
+    definitions: dict[str, list[ast.stmt]]
+    imports: dict[str, Place]
+    stars: tuple[str, ...]
+
+    def imported(self, name: str) -> Place | None:
+        """Where an imported name comes from; None: it is not imported."""
+        if name in self.imports:
+            return self.imports[name]
+        for module in self.stars:
+            source = read(module)
+            if source is not None and (name in source.definitions or source.imported(name)):
+                return module, name
+        return None
+
+
+@cache
+def read(module: str) -> Source | None:
+    """Parse a module; None: there is no such module, or no source of it."""
+    text = _text(module)
+    if text is None:
+        return None
+    try:
+        tree = _Meaning().visit(ast.parse(text))
+    except SyntaxError:  # whoever imports it will say so
+        return None
+    definitions: dict[str, list[ast.stmt]] = {}
+    imports: dict[str, Place] = {}
+    stars: list[str] = []
+    for statement in tree.body:
+        for node in ast.walk(statement) if isinstance(statement, ast.If | ast.Try) else [statement]:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                imports |= _imports(node, module)
+                if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                    stars.append(_origin(node, module))
+        for name in _bound(statement):
+            definitions.setdefault(name, []).append(statement)
+    return Source(module, tree.body, definitions, imports, tuple(stars))
+
+
+class _Meaning(ast.NodeTransformer):
+    """Takes out of a syntax tree what changes no result: docstrings and annotations."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        self.generic_visit(node)
+        return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self._with_body(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self._with_body(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._with_body(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        node.annotation = ast.Constant(None)
+        return node
+
+    def _with_body(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+
+def dump(node: object) -> str:
+    """A syntax tree as text, the same in every version of Python: fields that are empty, or that follow, left out."""
+    if isinstance(node, ast.AST):
+        fields = ((name, value) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind", "type_comment"))
+        inner = ", ".join(f"{name}={dump(value)}" for name, value in fields if value is not None and value != [])
+        return f"{type(node).__name__}({inner})"
+    return f"[{', '.join(map(dump, node))}]" if isinstance(node, list) else repr(node)
+
+
+def references(node: ast.AST) -> Iterator[str]:
+    """Names that a definition reads, dotted where attributes are read off them."""
+    parts: list[str] = []
+    root = node
+    while isinstance(root, ast.Attribute):
+        parts.append(root.attr)
+        root = root.value
+    if isinstance(root, ast.Name):
+        if isinstance(root.ctx, ast.Load):
+            yield ".".join([root.id, *reversed(parts)])
+        return
+    for child in ast.iter_child_nodes(root):
+        yield from references(child)
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Names that a top-level statement defines, or changes in place."""
+    match statement:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return {statement.name}
+        case ast.Import() | ast.ImportFrom():
+            return set()
+        case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
+            inner = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)]
+            handlers = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.ExceptHandler)]
+            inner += [node for handler in handlers for node in handler.body]
+            return {name for node in inner for name in _bound(node)} | _stored(statement)
+        case ast.Expr():  # such as REGISTRY.update(...)
+            return {name.partition(".")[0] for name in references(statement) if "." in name}
+    return _stored(statement)
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    """Names that are assigned to, or whose items or attributes are."""
+    names = {
+        node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    }
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            value = node.value
+            while isinstance(value, ast.Subscript | ast.Attribute):
+                value = value.value
+            if isinstance(value, ast.Name):
+                names.add(value.id)
+    return names
+
+
+def local_imports(statements: list[ast.stmt], module: str) -> dict[str, Place]:
+    """The imports inside of definitions."""
+    nodes = (node for statement in statements for node in ast.walk(statement))
+    found = (_imports(node, module) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    return {name: place for names in found for name, place in names.items()}
+
+
+def _imports(node: ast.Import | ast.ImportFrom, module: str) -> dict[str, Place]:
+    """Name -> module and attribute, of one import statement."""
+    if isinstance(node, ast.Import):
+        return {
+            alias.asname or alias.name.partition(".")[0]: (
+                alias.name if alias.asname else alias.name.partition(".")[0],
+                None,
+            )
+            for alias in node.names
+        }
+    origin = _origin(node, module)
+    return {alias.asname or alias.name: (origin, alias.name) for alias in node.names if alias.name != "*"}
+
+
+def _origin(node: ast.ImportFrom, module: str) -> str:
+    """The module that `from ... import` names, from within `module`."""
+    if not node.level:
+        return node.module or ""
+    spec = find_spec(module)
+    is_package = spec is not None and spec.submodule_search_locations is not None
+    parts = module.split(".")
+    parts = parts[: len(parts) - node.level + is_package]
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
+
+def _text(module: str) -> str | None:
+    spec = find_spec(module)
+    if spec is None or spec.loader is None:
+        return None
+    get_source = getattr(spec.loader, "get_source", None)
+    try:
+        text: str | None = get_source(module) if get_source is not None else None
+    except (ImportError, OSError, UnicodeDecodeError, SyntaxError):
+        return None
+    return text
+
+
+@cache
+def find_spec(module: str) -> ModuleSpec | None:
+    """Where a module is, as the import system says; None: there is none."""
+    try:
+        return importlib.util.find_spec(module)
+    except (ImportError, ValueError, AttributeError):
+        return None
