@@ -1,0 +1,84 @@
+"""A run says what it finds done already, and who did it."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.plan import plan_run
+from flows.presets import preset
+from flows.reuse import Reuse, reused
+from ragen.config.load import apply_overrides
+from ragen.store import Store
+from ragen.store.provenance import code_revision, versions
+from schemas.examples import example
+from schemas.manifest import Stage
+
+CONFIG = apply_overrides(preset("smoke"), {"iterations": 2})
+HERE = {"versions": versions(), "code": code_revision()}
+OTHER = {"versions": {**versions(), "starpo": "0.0.9"}, "code": "0123456789abcdef-modified-cafe0123"}
+
+
+def put(store: Store, num_stages: int, made_by: dict[str, Any]) -> None:
+    """Store the first stages of a run, whatever they may hold."""
+    for stage in plan_run(store, "x", CONFIG).stages[:num_stages]:
+        facts = {"stage": Stage(name=stage.name, version=1), "settings": {}, "inputs": {}, "seed": None}
+        for kind in stage.kinds:
+            if kind != "checkpoint":
+                store.put_table(kind, example(kind), key=stage.key, **facts, provenance=made_by)
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "config.json").write_text("{}")
+                store.put_folder(kind, folder, key=stage.key, **facts, provenance=made_by)
+
+
+def test_nothing_is_reused_of_an_empty_store(tmp_path: Path) -> None:
+    assert str(reused(Store(str(tmp_path)), "x", CONFIG)) == "nothing is reused: all stages are new"
+
+
+def test_what_is_stored_is_counted(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    put(store, 3, HERE)
+    assert reused(store, "x", CONFIG) == Reuse(3, {})
+    assert str(reused(store, "x", CONFIG)) == "3 stages are reused, made by this code"
+
+
+def test_what_other_code_made_is_told(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    put(store, 2, OTHER)
+    put(store, 3, HERE)
+    found = reused(store, "x", CONFIG)
+    assert found == Reuse(3, {"starpo 0.0.9 at 0123456789ab-modified-cafe0123": 2})
+    assert str(found) == (
+        "3 stages are reused, 2 of them made by other code (2 by starpo 0.0.9 at 0123456789ab-modified-cafe0123); "
+        "--fresh trains without reusing any"
+    )
+
+
+def test_a_fresh_run_finds_nothing(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    put(store, 3, HERE)
+    assert reused(store, "x", apply_overrides(CONFIG, {"fresh": "today"})).num_stages == 0
+
+
+def test_a_stage_on_which_none_depends_may_be_missing(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    put(store, 4, HERE)
+    stages = plan_run(store, "x", CONFIG).stages
+    evaluation = next(stage for stage in stages if stage.name == "evaluate")
+    assert stages.index(evaluation) < 4
+    for kind in evaluation.kinds:
+        for file in (tmp_path / kind / evaluation.key).iterdir():
+            file.unlink()
+        (tmp_path / kind / evaluation.key).rmdir()
+    assert reused(store, "x", CONFIG).num_stages == 3
+
+
+@pytest.mark.parametrize("damage", ["", "{"])
+def test_a_manifest_that_cannot_be_read_is_no_reason_to_fail(tmp_path: Path, damage: str) -> None:
+    store = Store(str(tmp_path))
+    put(store, 1, HERE)
+    (manifest,) = (tmp_path / "checkpoint").glob("*/manifest.json")
+    manifest.write_text(damage)
+    assert reused(Store(str(tmp_path)), "x", CONFIG).others == {"what cannot be read": 1}
