@@ -27,6 +27,11 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """One flag writes golden files anew; the change is reviewed."""
+    parser.addoption("--regenerate-golden", action="store_true", help="write what is found into tests/golden")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Whatever is asked for by `-m`, what needs a CUDA device is not tried without one."""
     if item.get_closest_marker("gpu") is not None:
