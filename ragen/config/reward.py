@@ -11,9 +11,7 @@ from ragen.settings import Settings
 class RewardConfig(Settings):
     """Turns stored facts into rewards; nothing here asks the environment again."""
 
-    components: tuple[Annotated[str, *registered(REWARDS)], ...] = Field(
-        ("environment", "format", "forfeit"), min_length=1
-    )
+    components: list[Annotated[str, *registered(REWARDS)]] = Field(["environment", "format", "forfeit"], min_length=1)
     """What a turn is paid for; the components add up to its `total`. 'environment': the sum of its actions' rewards.
     'format': the penalty of a malformed response. 'forfeit': a malformed response pays for the actions that it gave up,
     and a context that is full for all that were left, at the environment's price of an action, so that neither ever

@@ -14,6 +14,7 @@ from ragen.sizing.fit import misfits
 def test_every_preset_resolves_and_survives_json(name: str) -> None:
     config = preset(name)
     assert type(config).model_validate_json(config.model_dump_json()) == config
+    assert type(config).model_validate(config.model_dump(mode="json")) == config  # as Prefect validates parameters
 
 
 def test_every_preset_says_what_it_is() -> None:

@@ -123,7 +123,7 @@ def test_a_component_that_is_added_is_paid_and_one_that_is_edited_is_paid_anew(
     plain = total(RewardConfig())
     mine(BONUS)
     monkeypatch.setitem(REWARDS, "bonus", "mine_code:bonus")
-    with_bonus = RewardConfig(components=("environment", "format", "forfeit", "bonus"))
+    with_bonus = RewardConfig(components=["environment", "format", "forfeit", "bonus"])
     assert total(RewardConfig()) == plain  # registered, and not chosen
     assert total(with_bonus) == pytest.approx(plain + num_turns)
     mine(BONUS.replace("1.0", "2.0"))
@@ -133,7 +133,7 @@ def test_a_component_that_is_added_is_paid_and_one_that_is_edited_is_paid_anew(
 def test_the_manifest_names_the_code(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "store"))
     put_turns(store)
-    key = reward.fn(store.url, 0, RewardConfig(components=("environment", "format")), TURNS)["rewards"]
+    key = reward.fn(store.url, 0, RewardConfig(components=["environment", "format"]), TURNS)["rewards"]
     code = store.manifest("rewards", key).code
     assert code == {name: code_identity(REWARDS[name]) for name in ("environment", "format")}
 
