@@ -1,0 +1,153 @@
+"""What every stage gives for one fixed input, held against what is stored here.
+
+A stage that gives something else at the same version would pass its old results off as its new ones.
+
+    checkpoint/ -> rollout -> reward -> variance_filter -> update, update with a critic        checkpoint/ -> evaluate
+
+`pytest tests/golden --regenerate-golden` writes `stages.json` anew; review what changes in it. Whole numbers, text and
+tokens must be the same to the last bit, real numbers to one in a thousand: other processors round otherwise.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flows.presets import preset
+from ragen.store import Store
+from schemas.datasets import DATASETS
+from schemas.digest import content_digest
+from schemas.manifest import Stage
+from tasks import evaluate, reward, rollout, update, variance_filter, warm_start
+
+CHECKPOINT = Path(__file__).parent / "checkpoint"
+GOLDEN = Path(__file__).parent / "stages.json"
+TOLERANCE = 1e-3
+
+CONFIG = preset(
+    "smoke",
+    {
+        "policy.hidden_size": 32,
+        "policy.intermediate_size": 64,
+        "policy.demonstration_turns": 200,
+        "policy.warm_start_steps": 3,
+        "evaluation.num_prompts": 4,
+        "evaluation.variants": {},
+    },
+)
+WITH_CRITIC = preset(
+    "smoke", {"update.advantage": "gae", "update.advantage_scale": "none", "update.should_whiten": True}
+).update
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Stage -> its version, and what it gives."""
+    store = Store(str(tmp_path_factory.mktemp("golden")))
+    first = "0" * 32
+    store.put_folder(
+        "checkpoint",
+        str(CHECKPOINT),
+        key=first,
+        stage=Stage(name="golden", version=1),
+        settings={},
+        inputs={},
+        seed=None,
+    )
+    found: dict[str, dict[str, Any]] = {}
+
+    def note(module: Any, keys: dict[str, str], name: str = "") -> dict[str, str]:
+        outputs = {kind: _summary(store, kind, key) for kind, key in keys.items()}
+        found[name or module.STAGE.name] = {"version": module.STAGE.version, **outputs}
+        return keys
+
+    note(warm_start, warm_start.warm_start.fn(store.url, CONFIG))
+    data = note(rollout, rollout.rollout.fn(store.url, 0, CONFIG, first))
+    data |= note(reward, reward.reward.fn(store.url, 0, CONFIG.reward, **data))
+    data |= note(variance_filter, variance_filter.variance_filter.fn(store.url, 0, CONFIG.filter, **data))
+    inputs = {name: data[name] for name in ("turns", "rewards", "selection")} | {
+        "checkpoint": first,
+        "reference": first,
+    }
+    place = {"iteration": 0, "num_iterations": 2, "seed": 7, "temperature": 1.0, "max_response_tokens": 32}
+    note(update, update.update.fn(store.url, CONFIG.update, **place, **inputs))
+    note(update, update.update.fn(store.url, WITH_CRITIC, **place, **inputs), "update with a critic")
+    settings = (CONFIG.environment, CONFIG.agent, CONFIG.rollout, CONFIG.evaluation)
+    note(evaluate, evaluate.evaluate.fn(store.url, 0, "sokoban", *settings, first))
+    return found
+
+
+def _summary(store: Store, kind: str, key: str) -> dict[str, Any]:
+    """A digest of all that is exact, and sums of all that is not."""
+    if kind in DATASETS:
+        table = store.read_table(kind, key)
+        real = [field.name for field in table.schema if _is_real(field.type)]
+        exact = content_digest(table.drop_columns(real))
+        if kind == "metrics":
+            return {"exact": exact, "reals": _metrics(table)}
+        return {"exact": exact, "reals": {name: _sums(table[name]) for name in real}, "num_rows": table.num_rows}
+    from safetensors.torch import load_file
+
+    files = sorted(Path(store.local_folder(kind, key)).rglob("*.safetensors"))
+    tensors = {f"{file.stem}/{name}": value for file in files for name, value in load_file(file).items()}
+    return {"reals": {name: [float(t.double().sum()), float(t.double().norm())] for name, t in sorted(tensors.items())}}
+
+
+def _metrics(table: pa.Table) -> dict[str, list[float]]:
+    """All but what depends on the machine's speed."""
+    values = zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True)
+    return {name: [value] for name, value in values if "per_s" not in name and "seconds" not in name}
+
+
+def _is_real(type_: pa.DataType) -> bool:
+    return pa.types.is_floating(type_.value_type if pa.types.is_list(type_) else type_)
+
+
+def _sums(column: pa.ChunkedArray) -> list[float]:
+    """Sum, sum of magnitudes, and the first ten."""
+    values = [value for row in column.to_pylist() for value in (row if isinstance(row, list) else [row])]
+    values = [value for value in values if value is not None]
+    return [sum(values), sum(map(abs, values)), *values[:10]]
+
+
+def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            if name not in old or name not in new:
+                yield f"{place}.{name} is {'gone' if name in old else 'new'}"
+            else:
+                yield from _differences(old[name], new[name], f"{place}.{name}")
+    elif isinstance(old, list) and isinstance(new, list):
+        if new != pytest.approx(old, rel=TOLERANCE, abs=1e-5):
+            yield f"{place}: was {old[:4]}, is {new[:4]}"
+    elif old != new:
+        yield f"{place}: was {old}, is {new}"
+
+
+def test_no_stage_gives_something_else_at_the_same_version(
+    made: dict[str, dict[str, Any]], request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--regenerate-golden"):
+        GOLDEN.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert golden.keys() == made.keys()
+    for name, now in made.items():  # in the order of the work: the first that differs makes later ones differ
+        differences = list(_differences(golden[name], now, name))
+        stage = name.partition(" ")[0]
+        assert not differences, (
+            f"stage {name} gives something else for the same input:\n  " + "\n  ".join(differences[:8]) + "\n"
+            f"If the stage's own code did that, raise STAGE.version in tasks/{stage}.py, now {now['version']}, so that "
+            "nothing stored by the code before is taken for this one's. If it was code that settings name, the key "
+            "knows. Then: pytest tests/golden --regenerate-golden, and review the change of stages.json"
+        )
+
+
+def test_a_difference_is_found() -> None:
+    old = {"turns": {"exact": "a", "reals": {"x": [1.0, 2.0]}}}
+    assert not list(_differences(old, {"turns": {"exact": "a", "reals": {"x": [1.0005, 2.0]}}}, "rollout"))
+    assert list(_differences(old, {"turns": {"exact": "b", "reals": {"x": [1.0, 2.0]}}}, "rollout"))
+    assert list(_differences(old, {"turns": {"exact": "a", "reals": {"x": [1.01, 2.0]}}}, "rollout"))
+    assert list(_differences(old, {"turns": {"exact": "a", "reals": {}}}, "rollout"))

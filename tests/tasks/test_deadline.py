@@ -1,0 +1,28 @@
+"""What a deadline decided depends on the clock, so nobody is told that it would come out again."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.presets import preset
+from ragen.store import Store
+from schemas.manifest import Stage
+from tasks.evaluate import evaluate
+from tasks.rollout import rollout
+
+POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
+
+
+@pytest.mark.parametrize(("deadline_s", "is_deterministic"), [(None, True), (600.0, False)])
+def test_only_what_has_no_deadline_is_deterministic(
+    tmp_path: Path, deadline_s: float | None, is_deterministic: bool
+) -> None:
+    store = Store(str(tmp_path))
+    facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
+    store.put_folder("checkpoint", str(POLICY), key="c" * 32, **facts)
+    config = preset("smoke", {"rollout.deadline_s": deadline_s} if deadline_s else {})
+    turns = rollout.fn(store.url, 0, config, "c" * 32)["turns"]
+    assert store.manifest("turns", turns).is_deterministic == is_deterministic
+    settings = (config.environment, config.agent, config.rollout, config.evaluation)
+    episodes = evaluate.fn(store.url, 0, "sokoban", *settings, "c" * 32)["episodes"]
+    assert store.manifest("episodes", episodes).is_deterministic == is_deterministic
