@@ -69,10 +69,11 @@ class StarPOConfig(Settings):
             )
         if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
             raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
-        if self.rollout.staleness > 0 and self.update.importance_cap is None:
+        is_corrected = self.update.importance_cap is not None or self.update.ratio_to == "behaviour"
+        if self.rollout.staleness > 0 and not is_corrected:
             raise ValueError(
                 "rollout.staleness = 1 trains on what the policy before sampled: set update.importance_cap, which "
-                "truncates the weights that correct for it (2 is a common value)"
+                "truncates the weights that correct for it (2 is a common value), or update.ratio_to = 'behaviour'"
             )
         if self.rollout.staleness > 0 and self.online_k > 1:
             raise ValueError(

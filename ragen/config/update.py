@@ -105,8 +105,14 @@ class UpdateConfig(Settings):
     aggregation: Literal["token_mean", "sequence_mean", "dr_grpo"] = "sequence_mean"
     """Mean over all tokens; mean over trajectories of the mean over their tokens (the paper's Eq. 4); or the sum over
     tokens divided by trajectories times `max_response_tokens` (Dr. GRPO)."""
+    ratio_to: Literal["update_start", "behaviour"] = "update_start"
+    """What the policy's probability of a token is divided by, in the ratio that is clipped. 'update_start': that of the
+    policy at the start of the update, so the clip bounds the step. 'behaviour': that of the policy that sampled the
+    token, so the clip bounds the distance to the data. They differ where a rollout was sampled by an earlier policy
+    (online_k > 1, rollout.staleness), or by an engine whose probabilities are not the learner's."""
     importance_cap: float | None = Field(None, ge=1.0)
-    """Truncated importance weights: multiply a token's loss by min(old / behaviour, cap). None: off."""
+    """Truncated importance weights: multiply a token's loss by min(old / behaviour, cap). None: off. Refused with
+    ratio_to = 'behaviour', whose ratio holds that correction already."""
     num_epochs: int = Field(1, ge=1, le=100)
     """Passes over the data of an update."""
     num_minibatches: int = Field(4, ge=1, le=100_000)
@@ -133,6 +139,11 @@ class UpdateConfig(Settings):
     def _settings_agree(self) -> "UpdateConfig":
         if self.advantage_scale == "group" and self.needs_critic:
             raise ValueError(f"advantage_scale = 'group' has no meaning for the estimator '{self.advantage}'")
+        if self.ratio_to == "behaviour" and self.importance_cap is not None:
+            raise ValueError(
+                "ratio_to = 'behaviour' takes the ratio to the policy that sampled, and importance_cap would correct "
+                "for that policy a second time: leave importance_cap out, or set ratio_to = 'update_start'"
+            )
         if self.learner == "deepspeed":
             optimisers = {"update.optimiser": self.optimiser, "update.critic.optimiser": self.critic.optimiser}
             for name, optimiser in optimisers.items():
@@ -153,6 +164,8 @@ class UpdateConfig(Settings):
             values.pop("lora", None)
         if not self.activation_checkpointing:
             values.pop("activation_checkpointing", None)
+        if self.ratio_to == "update_start":
+            values.pop("ratio_to", None)
         return values
 
     @property

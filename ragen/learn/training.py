@@ -155,10 +155,10 @@ class Training:
         logprobs_MV = response_logprobs(self.models["policy"], batch, self.context.temperature)
         logprobs_M = chosen(logprobs_MV, batch)
         old_M, advantages_M = targets.old_logprobs_N[token_M], targets.advantages_N[token_M]
-        ratio_M = probability_ratio(logprobs_M, old_M)
+        behaviour_M = targets.behaviour_logprobs_N[token_M]
+        ratio_M = probability_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
         surrogate_M = clipped_surrogate(ratio_M, advantages_M, config.clip_low, config.clip_high)
         if config.importance_cap is not None:
-            behaviour_M = targets.behaviour_logprobs_N[token_M]
             surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
         is_low_M, is_high_M = clipped_tokens(ratio_M, advantages_M, config.clip_low, config.clip_high)
         self.ledger.note_tokens(token_M, ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())
