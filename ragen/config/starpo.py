@@ -57,8 +57,7 @@ class StarPOConfig(Settings):
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
         if self.filter.strategy != "top_k" and self.filter.keep_count is not None:
             raise ValueError("filter.keep_count has no effect unless filter.strategy = 'top_k'; leave it out")
-        group_based = not self.update.needs_critic and self.update.advantage != "reinforce"
-        if group_based and self.rollout.group_size == 1 and self.update.advantage != "grpo_batch":
+        if self.update.has_groups and self.rollout.group_size == 1:
             raise ValueError(
                 f"update.advantage = '{self.update.advantage}' compares members of a group: set rollout.group_size >= 2"
             )
