@@ -85,7 +85,7 @@ def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:
         "run": run,
         "seed": record.config.get("seed"),
         "online_k": record.config.get("online_k", 1),
-        "ratio_to": record.config["update"].get("ratio_to", "update_start"),
+        "ratio_to": record.config.get("update", {}).get("ratio_to", "update_start"),
         "max_kl": record.config.get("online_max_kl"),
         "min_effective_sample_size": record.config.get("online_min_effective_sample_size"),
         "num_updates": len(updates),
@@ -120,8 +120,8 @@ def _print_comparison(console: Console, summaries: list[dict[str, Any]]) -> None
         "online_k": "k",
         "ratio_to": "ratio to",
         "seed": "seed",
-        "last_reuse_effective_sample_size": "ESS at last reuse",
-        "last_reuse_kl": "KL at last reuse",
+        "last_reuse_effective_sample_size": "ESS at\nlast\nreuse",
+        "last_reuse_kl": "KL at\nlast\nreuse",
         "success_first": "first",
         "success_best": "best",
         "success_last": "last",
@@ -129,7 +129,8 @@ def _print_comparison(console: Console, summaries: list[dict[str, Any]]) -> None
     }
     table = new_table("Online-k; first, best, last: success", gap=1)
     for name, label in shown.items():
-        table.add_column(label, justify="left" if name == "run" else "right", no_wrap=name == "run")
+        is_run = name == "run"
+        table.add_column(label, justify="left" if is_run else "right", no_wrap=not is_run, overflow="fold")
     for summary in sorted(summaries, key=lambda summary: _order(summary)):
         table.add_row(*(_cell(summary[name]) for name in shown))
     console.print(table)
