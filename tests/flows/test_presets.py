@@ -34,7 +34,7 @@ def test_starpo_is_the_papers_vanilla_setting() -> None:
 
 def test_the_public_codes_form_has_a_name_of_its_own() -> None:
     """k1 in the loss, the return at the trajectory's end and ddof 1; all else is vanilla StarPO."""
-    public, vanilla = preset("sokoban-paper-starpo-public-code"), preset("sokoban-paper-starpo")
+    public, vanilla = preset("sokoban-paper-public-code"), preset("sokoban-paper-starpo")
     assert (public.update.kl_estimator, public.update.kl_placement) == ("k1", "loss")
     assert (public.update.reward_placement, public.update.std_ddof) == ("trajectory_end", 1)
     as_vanilla = public.update.model_copy(update={"kl_placement": "reward"})
