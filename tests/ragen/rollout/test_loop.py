@@ -360,10 +360,11 @@ WORDS = st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " || ",
     texts=st.lists(st.lists(WORDS, max_size=7).map("".join), min_size=10, max_size=10),
     context=st.sampled_from(["full", "window"]),
     max_context_tokens=st.integers(80, 400),
+    uses_actions=st.booleans(),
 )
-def test_whatever_is_said_the_table_keeps_its_contract(played, texts, context, max_context_tokens):
+def test_whatever_is_said_the_table_keeps_its_contract(played, texts, context, max_context_tokens, uses_actions):
     """`played` validates; besides, actions used never exceed the limit, and every episode has an end."""
-    agent = AgentConfig(prompt="state", context=context)
+    agent = AgentConfig(prompt="state", context=context, should_malformed_use_actions=uses_actions)
     rows = played(
         lambda name, turn: texts[5 * int(name[-1]) + turn],
         agent=agent,
