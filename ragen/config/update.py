@@ -196,6 +196,8 @@ class UpdateConfig(Settings):
             "num_minibatches": self.minibatch_trajectories > 0,
             "reward_placement": not self.needs_critic,
             "std_ddof": self.advantage_scale == "none" and not self.should_whiten,
+            "kl_estimator": self.kl_coefficient == 0,
+            "kl_placement": self.kl_coefficient == 0,
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}
 

@@ -37,12 +37,14 @@ def test_settings_of_version_0_1_0_are_dumped_as_they_were():
         ({"minibatch_trajectories": 32}, {"num_minibatches": 7}),
         ({"advantage": "grpo"}, {"reward_placement": "trajectory_end"}),
         ({"advantage": "grpo"}, {"std_ddof": 1}),
+        ({}, {"kl_estimator": "k1"}),
+        ({}, {"kl_placement": "reward"}),
     ],
 )
 def test_what_others_make_idle_is_not_in_the_key(settings, idle):
     assert UpdateConfig(**settings).effective() == UpdateConfig(**settings, **idle).effective()
     (name,) = idle
-    acting = {"advantage_scale": "batch", "advantage": "gae", "minibatch_trajectories": 0}
+    acting = {"advantage_scale": "batch", "advantage": "gae", "minibatch_trajectories": 0, "kl_coefficient": 0.1}
     assert UpdateConfig(**{**acting, **idle}).effective()[name] == idle[name]
 
 
