@@ -25,7 +25,7 @@ from schemas.rule import (
     share,
 )
 
-SCORE_METRICS = ("std", "mean", "entropy", "length")
+SCORE_METRICS = ("std", "sample_std", "mean", "entropy", "length")
 """What groups can be scored by."""
 
 _is_error = col("status").is_in(ERROR_STATUSES)

@@ -35,7 +35,7 @@ def update(
     store = Store(store_url)
     is_scheduled = config.optimiser.decay != "constant" or config.critic.optimiser.decay != "constant"
     settings = {
-        **config.model_dump(mode="json"),
+        **config.effective(),
         "iteration": iteration,
         "num_iterations": num_iterations if is_scheduled else None,
         "temperature": temperature,

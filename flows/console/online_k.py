@@ -30,8 +30,9 @@ _LEGEND = (
     "reuse: how many updates the rollout had served before. Before the first step of each update, the policy "
     "against the one that sampled: quantiles over tokens of the ratio; ESS, the effective sample size as a share "
     "of tokens and of trajectories (1: as good as fresh); clip share, tokens that PPO's clip would silence; "
-    "KL(behaviour || policy), nats a token. Last: the tokens that it did silence, against the policy at the "
-    "update's start. Means over the run's updates of that reuse."
+    "KL(behaviour || policy), nats a token. Last: the tokens that it did silence; the title names the policy that the "
+    "clipped ratio was taken to (update.ratio_to), the one at the update's start or the one that sampled (behaviour). "
+    "Means over the run's updates of that reuse."
 )
 
 
@@ -84,6 +85,7 @@ def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:
         "run": run,
         "seed": record.config.get("seed"),
         "online_k": record.config.get("online_k", 1),
+        "ratio_to": record.config.get("update", {}).get("ratio_to", "update_start"),
         "max_kl": record.config.get("online_max_kl"),
         "min_effective_sample_size": record.config.get("online_min_effective_sample_size"),
         "num_updates": len(updates),
@@ -98,7 +100,7 @@ def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:
 
 
 def _print_run(console: Console, summary: dict[str, Any], rows: list[dict[str, float]]) -> None:
-    title = f"{summary['run']}: online_k = {summary['online_k']}"
+    title = f"{summary['run']}: online_k = {summary['online_k']}, ratio_to = {summary['ratio_to']}"
     table = new_table(title, gap=1)
     for label in _COLUMNS.values():
         table.add_column(label, justify="right")
@@ -116,9 +118,10 @@ def _print_run(console: Console, summary: dict[str, Any], rows: list[dict[str, f
 def _print_comparison(console: Console, summaries: list[dict[str, Any]]) -> None:
     shown = {
         "online_k": "k",
+        "ratio_to": "ratio to",
         "seed": "seed",
-        "last_reuse_effective_sample_size": "ESS at last reuse",
-        "last_reuse_kl": "KL at last reuse",
+        "last_reuse_effective_sample_size": "ESS at\nlast\nreuse",
+        "last_reuse_kl": "KL at\nlast\nreuse",
         "success_first": "first",
         "success_best": "best",
         "success_last": "last",
@@ -126,10 +129,15 @@ def _print_comparison(console: Console, summaries: list[dict[str, Any]]) -> None
     }
     table = new_table("Online-k; first, best, last: success", gap=1)
     for name, label in shown.items():
-        table.add_column(label, justify="left" if name == "run" else "right", no_wrap=name == "run")
-    for summary in sorted(summaries, key=lambda summary: (summary["online_k"], summary["seed"] or 0)):
+        is_run = name == "run"
+        table.add_column(label, justify="left" if is_run else "right", no_wrap=not is_run, overflow="fold")
+    for summary in sorted(summaries, key=lambda summary: _order(summary)):
         table.add_row(*(_cell(summary[name]) for name in shown))
     console.print(table)
+
+
+def _order(summary: dict[str, Any]) -> tuple[int, bool, int]:
+    return summary["online_k"], summary["ratio_to"] != "update_start", summary["seed"] or 0
 
 
 def _cell(value: Any) -> str:

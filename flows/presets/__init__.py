@@ -10,7 +10,7 @@ from ragen.config.load import load_config
 from ragen.errors import ConfigError
 
 FOLDER = Path(__file__).parent
-FRAGMENTS = ("paper", "tiny", "starpo", "starpo-s")
+FRAGMENTS = ("paper", "tiny", "starpo", "starpo-public-code", "starpo-s")
 """Presets that only others extend: settings of an algorithm or a scale, without an environment."""
 
 

@@ -1,8 +1,8 @@
 """How observations become prompts, and responses become actions."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from ragen.settings import Settings
 
@@ -19,6 +19,9 @@ class AgentConfig(Settings):
     """Actions a trajectory, over all its turns."""
     max_actions_per_turn: int = Field(5, ge=1, le=1000)
     """Actions a turn; further ones in the same answer are not executed."""
+    should_malformed_use_actions: bool = True
+    """Does a malformed response of which nothing can be executed use up as many actions as a turn may have? False: it
+    uses up its turn alone, as in the paper, and forfeits nothing that the reward's component 'forfeit' could price."""
     prompt: Literal["full", "state"] = "full"
     """'full': rules, symbols, actions, actions left, format, response length, as in the paper. 'state': the observation
     alone, for a policy whose warm start has taught it everything else."""
@@ -33,6 +36,14 @@ class AgentConfig(Settings):
     with prompt = 'state'."""
     should_prefill_think: bool = False
     """Does the prompt end with an already opened `<think>` (or `<answer>`)? The tag is then prompt, not response."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_as_ever(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Stage keys are made of this: where malformed responses use up actions, rollouts keep the keys they had."""
+        values: dict[str, Any] = serialise(self)
+        if self.should_malformed_use_actions:
+            values.pop("should_malformed_use_actions", None)
+        return values
 
     @model_validator(mode="after")
     def _window_only_in_window(self) -> "AgentConfig":

@@ -19,9 +19,11 @@ class FilterConfig(Settings):
     """The share that the strategy speaks of. Ignored by 'none' and 'top_k'."""
     keep_count: int | None = Field(None, ge=1)
     """Groups kept by 'top_k'; needed there, and rejected elsewhere by the strategy."""
-    metric: Literal["std", "mean", "entropy", "length"] = "std"
-    """The score of a group: the standard deviation (ddof 0) or mean of its returns, the mean negative behaviour
-    log-probability of its response tokens (nats), or their mean number a trajectory."""
+    metric: Literal["std", "sample_std", "mean", "entropy", "length"] = "std"
+    """The score of a group: the standard deviation of its returns with ddof 0 ('std') or with ddof 1 ('sample_std', the
+    public code), their mean, the mean negative behaviour log-probability of its response tokens (nats), or their mean
+    number a trajectory. The two deviations keep the same groups, but with 'top_p_softmax', or where trajectories ended
+    in errors."""
     should_keep_largest: bool = True
     """True: the best groups are those with the largest score. False: the smallest."""
     should_drop_zero_variance: bool = True

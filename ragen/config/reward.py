@@ -22,6 +22,8 @@ class RewardConfig(Settings):
     normalisation: Literal["none", "mean", "mean_std"] = "none"
     """Of the trajectory returns, for the column `normalised_return`: subtract the mean, and divide by the standard
     deviation, over `normalisation_scope`. Filters always read the returns before normalisation."""
+    std_ddof: Literal[0, 1] = 0
+    """Of that standard deviation: the sum of squares is divided by the number n, or by n - 1 (the public code)."""
     normalisation_scope: Literal["group", "batch"] = "group"
     """Over the group's trajectories, or over all of the iteration's."""
 

@@ -37,7 +37,8 @@ class RolloutConfig(SamplingConfig):
     depends on the machine's speed, and its manifest says that it need not come out again. None: no limit."""
     staleness: int = Field(0, ge=0, le=1)
     """Updates by which the policy that plays is behind the one that learns. 1: the next rollout is played during the
-    update, by the checkpoint that the update began with; needs update.importance_cap. 0: one after the other."""
+    update, by the checkpoint that the update began with; needs update.importance_cap, or update.ratio_to = 'behaviour'.
+    0: one after the other."""
     engine: Annotated[str, *registered(ENGINES)] = "torch"
     """What generates: 'torch' in one process or in workers, 'vllm' where it is installed; 'openai' only evaluates."""
     vllm: VLLMEngineConfig = VLLMEngineConfig()

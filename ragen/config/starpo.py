@@ -62,8 +62,7 @@ class StarPOConfig(Settings):
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
         if self.filter.strategy != "top_k" and self.filter.keep_count is not None:
             raise ValueError("filter.keep_count has no effect unless filter.strategy = 'top_k'; leave it out")
-        group_based = not self.update.needs_critic and self.update.advantage != "reinforce"
-        if group_based and self.rollout.group_size == 1 and self.update.advantage != "grpo_batch":
+        if self.update.has_groups and self.rollout.group_size == 1:
             raise ValueError(
                 f"update.advantage = '{self.update.advantage}' compares members of a group: set rollout.group_size >= 2"
             )
@@ -74,10 +73,11 @@ class StarPOConfig(Settings):
             )
         if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
             raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
-        if self.rollout.staleness > 0 and self.update.importance_cap is None:
+        is_corrected = self.update.importance_cap is not None or self.update.ratio_to == "behaviour"
+        if self.rollout.staleness > 0 and not is_corrected:
             raise ValueError(
                 "rollout.staleness = 1 trains on what the policy before sampled: set update.importance_cap, which "
-                "truncates the weights that correct for it (2 is a common value)"
+                "truncates the weights that correct for it (2 is a common value), or update.ratio_to = 'behaviour'"
             )
         if self.rollout.staleness > 0 and self.online_k > 1:
             raise ValueError(

@@ -87,13 +87,14 @@ def _trajectories(turns: pa.Table, rewards: pa.Table) -> pl.DataFrame:
 
 
 def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.DataFrame:
-    """One row a group; every statistic is over its valid trajectories (ddof 0), and 0 where there is none."""
+    """One row a group; every statistic is over its valid trajectories, and 0 where there is none."""
     valid = pl.col("is_valid")
     # Sorted, so that groups with the same returns have the same statistics to the last bit, and tie.
     returns = pl.col("trajectory_return").filter(valid).sort()
     num_tokens = pl.col("num_tokens").filter(valid)
     metric = {
         "std": pl.col("return_std"),
+        "sample_std": pl.col("sample_std"),
         "mean": pl.col("return_mean"),
         "entropy": pl.when(pl.col("num_tokens") > 0).then(-pl.col("logprob_sum") / pl.col("num_tokens")).otherwise(0.0),
         "length": pl.when(pl.col("num_valid") > 0).then(pl.col("num_tokens") / pl.col("num_valid")).otherwise(0.0),
@@ -105,6 +106,7 @@ def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.Da
             num_trajectories=pl.len().cast(pl.Int32),
             num_valid=valid.sum().cast(pl.Int32),
             return_std=returns.std(ddof=0).fill_null(0.0),
+            sample_std=returns.std(ddof=1).fill_null(0.0),  # of one return it is null
             return_mean=returns.mean().fill_null(0.0),
             return_max=returns.max().fill_null(0.0),
             return_min=returns.min().fill_null(0.0),

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ragen.config.update import UpdateConfig
 from ragen.learn.tokens import ResponseTokens
 from ragen.seeding import derive_seed
 
@@ -58,6 +59,20 @@ def deal(num_trajectories: int, num_minibatches: int, seed: int, epoch: int) -> 
     generator = np.random.Generator(np.random.PCG64(derive_seed(seed, "deal", epoch)))
     hands = np.array_split(generator.permutation(num_trajectories), max(1, min(num_minibatches, num_trajectories)))
     return [np.sort(hand) for hand in hands]
+
+
+def num_steps(num_trajectories: int, config: UpdateConfig) -> int:
+    """Optimiser steps of a pass: as asked for, or as many as make equal parts nearest to `minibatch_trajectories`.
+
+    That is n / E rounded, half up, and at least 1: a remainder of less than half of E makes the parts larger, one of at
+    least half of it makes them smaller, and nothing is left out.
+
+    Args:
+        num_trajectories: n; those with a response token.
+        config: The update's.
+    """
+    size = config.minibatch_trajectories
+    return max(1, (2 * num_trajectories + size) // (2 * size)) if size else config.num_minibatches
 
 
 def pack(lengths: Sequence[int] | np.ndarray, token_budget: int) -> list[np.ndarray]:

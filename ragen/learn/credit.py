@@ -52,7 +52,7 @@ def assign_credit(
         ref_logprobs_N: The reference's; needed where KL is placed in the reward.
         values_N: The critic's; needed by estimators with a critic.
     """
-    rewards_N = tokens.rewards(trajectories)
+    rewards_N = tokens.rewards(trajectories, config.reward_placement)
     returns_B = torch.tensor([trajectory.normalised_return for trajectory in trajectories], dtype=torch.float64)
     if config.kl_coefficient > 0 and config.kl_placement == "reward":
         assert ref_logprobs_N is not None
@@ -73,9 +73,9 @@ def assign_credit(
         lambda_turn=config.lambda_turn,
     )
     estimate: AdvantageEstimate = load(ADVANTAGES, config.advantage)(inputs)
-    advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale)
+    advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale, config.std_ddof)
     if config.should_whiten:
-        advantages_BT = whiten(advantages_BT, mask_BT)
+        advantages_BT = whiten(advantages_BT, mask_BT, config.std_ddof)
     targets_BT = estimate.value_targets_BT
     return Credit(tokens.flat(advantages_BT).float(), None if targets_BT is None else tokens.flat(targets_BT).float())
 

@@ -76,7 +76,8 @@ class Learner(Protocol):
 
         Returns:
             Of the policy's loss over all trajectories, taken as one mini-batch at the present checkpoint (the ratio to
-            the old policy is 1, so nothing is clipped): all trainable parameters end to end, on the CPU. float32
+            the policy at the update's start is 1, so nothing is clipped unless `ratio_to` = 'behaviour'): all trainable
+            parameters end to end, on the CPU. float32
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.

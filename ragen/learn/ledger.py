@@ -35,7 +35,7 @@ class Ledger:
 
         Args:
             token_M: Indices of its tokens.
-            ratio_M: Policy / old probability.
+            ratio_M: The policy's probability / that of what `ratio_to` names.
             is_low_M: Clipped at the lower bound.
             is_high_M: Clipped at the upper bound.
             size_M: Absolute weighted terms of the policy loss.

@@ -8,6 +8,7 @@ Legend: N response tokens of the update, B trajectories, T response tokens of th
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from ragen.errors import LearnerError
 from ragen.learn.trajectories import Segment, Trajectory
+
+RewardPlacement = Literal["turn_end", "trajectory_end"]
 
 
 class ResponseTokens:
@@ -70,12 +73,17 @@ class ResponseTokens:
         sums_B = torch.zeros(len(self.lengths_B), dtype=torch.float64)
         return sums_B.index_add_(0, self.trajectory_N, values_N.to(torch.float64))
 
-    def rewards(self, trajectories: Sequence[Trajectory]) -> Tensor:
-        """Put each turn's reward on its last response token.
+    def rewards(self, trajectories: Sequence[Trajectory], placement: RewardPlacement = "turn_end") -> Tensor:
+        """Put each turn's reward on its last response token, or the return on the trajectory's last one.
 
-        The reward of a turn without response tokens goes to the last token before it (the first token of the trajectory
-        where there is none), so that what the tokens of a trajectory earn adds up to its return. The difference that
-        normalisation made to the return goes to its last token.
+        With 'turn_end' the reward of a turn without response tokens goes to the last token before it (the first token
+        of the trajectory where there is none), so that what the tokens of a trajectory earn adds up to its return. The
+        difference that normalisation made to the return goes to its last token. With 'trajectory_end' all of the
+        normalised return is there.
+
+        Args:
+            trajectories: Those of the tokens.
+            placement: Which of the two.
 
         Returns:
             float64 [N]
@@ -91,6 +99,9 @@ class ResponseTokens:
             keys = index * num_turns + np.arange(len(trajectory.turn_rewards))
             ends = np.searchsorted(token_key, keys, side="right") - 1
             first, last = np.searchsorted(token_key, [index * num_turns, (index + 1) * num_turns]) - [0, 1]
+            if placement == "trajectory_end":
+                rewards_N[last] = trajectory.normalised_return
+                continue
             np.add.at(rewards_N, np.maximum(ends, first), trajectory.turn_rewards)
             rewards_N[last] += trajectory.normalised_return - trajectory.trajectory_return
         return torch.from_numpy(rewards_N)

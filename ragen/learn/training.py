@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ragen.config.update import UpdateConfig
 from ragen.errors import LearnerError
-from ragen.learn.batches import MicroBatch, deal, shared_micro_batches
+from ragen.learn.batches import MicroBatch, deal, num_steps, shared_micro_batches
 from ragen.learn.learner import UpdateContext
 from ragen.learn.ledger import Ledger
 from ragen.learn.optimisers import learning_rate_factor
@@ -103,9 +103,9 @@ class Training:
         lengths_B = self.tokens.lengths_B
         trainable = torch.nonzero(lengths_B)[:, 0].numpy()
         critic_first = self.config.needs_critic and self.context.iteration < self.config.critic.warmup_updates
-        num_steps = 0
+        num_hands, num_taken = num_steps(len(trainable), self.config), 0
         for epoch in range(self.config.num_epochs):
-            for hand in deal(len(trainable), self.config.num_minibatches, self.context.seed, epoch):
+            for hand in deal(len(trainable), num_hands, self.context.seed, epoch):
                 members = trainable[hand]
                 segments = np.flatnonzero(np.isin(self.tokens.segment_trajectory, members))
                 batches = self._share(segments)
@@ -113,10 +113,10 @@ class Training:
                 own_lengths_B[members] = lengths_B[members]
                 if not critic_first:
                     self._step_policy(batches, own_lengths_B)
-                    num_steps += 1
+                    num_taken += 1
                 if "critic" in self.models:
                     self._step_critic(batches, own_lengths_B)
-        return num_steps
+        return num_taken
 
     def gradient(self) -> Tensor:
         """The gradient of the policy's loss over all trajectories as one mini-batch; no step is taken.
@@ -155,10 +155,10 @@ class Training:
         logprobs_MV = response_logprobs(self.models["policy"], batch, self.context.temperature)
         logprobs_M = chosen(logprobs_MV, batch)
         old_M, advantages_M = targets.old_logprobs_N[token_M], targets.advantages_N[token_M]
-        ratio_M = probability_ratio(logprobs_M, old_M)
+        behaviour_M = targets.behaviour_logprobs_N[token_M]
+        ratio_M = probability_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
         surrogate_M = clipped_surrogate(ratio_M, advantages_M, config.clip_low, config.clip_high)
         if config.importance_cap is not None:
-            behaviour_M = targets.behaviour_logprobs_N[token_M]
             surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
         is_low_M, is_high_M = clipped_tokens(ratio_M, advantages_M, config.clip_low, config.clip_high)
         self.ledger.note_tokens(token_M, ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())

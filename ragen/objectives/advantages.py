@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ragen.objectives.masks import ZERO_STD, turn_ends
+from ragen.objectives.masks import ZERO_STD, bessel, turn_ends
 
 AdvantageScale = Literal["none", "group", "batch"]
 
@@ -153,14 +153,17 @@ def raw_return(inputs: AdvantageInputs) -> AdvantageEstimate:
     return _shared(inputs, baselines_B=torch.zeros_like(inputs.returns_B))
 
 
-def scale_advantages(estimate: AdvantageEstimate, inputs: AdvantageInputs, scale: AdvantageScale) -> Tensor:
-    """Divide advantages by a standard deviation (ddof 0) of returns.
+def scale_advantages(
+    estimate: AdvantageEstimate, inputs: AdvantageInputs, scale: AdvantageScale, ddof: int = 0
+) -> Tensor:
+    """Divide advantages by a standard deviation of returns.
 
     Args:
         estimate: Of any estimator.
         inputs: What it was made from.
         scale: 'none' divides by nothing; 'group' by the deviation of the group's returns (GRPO); 'batch' by that of
             `returns - baselines` over all trajectories of the update.
+        ddof: Of that deviation; 1 in the public code, which also adds 1e-6 to it.
 
     Returns:
         [B, T]; a deviation of at most 1e-6 divides by 1: such returns are equal, so there is nothing to scale.
@@ -169,9 +172,12 @@ def scale_advantages(estimate: AdvantageEstimate, inputs: AdvantageInputs, scale
         return estimate.advantages_BT
     if scale == "group":
         centred_B = inputs.returns_B - _group_mean(inputs.returns_B, inputs.group_B)
-        std_B = _group_mean(centred_B.square(), inputs.group_B).sqrt()
+        count_B = torch.bincount(inputs.group_B)[inputs.group_B]
+        std_B = (_group_mean(centred_B.square(), inputs.group_B) * bessel(count_B, ddof)).sqrt()
     else:
-        std_B = (inputs.returns_B - estimate.baselines_B).std(correction=0).expand_as(inputs.returns_B)
+        centred_B = inputs.returns_B - estimate.baselines_B
+        std = centred_B.std(correction=0) * bessel(torch.tensor(len(centred_B)), ddof).sqrt()
+        std_B = std.expand_as(centred_B)
     return estimate.advantages_BT / torch.where(std_B > ZERO_STD, std_B, 1)[:, None]
 
 

@@ -24,23 +24,42 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return torch.where(mask, values, 0).sum() / mask.sum().clamp(min=1)
 
 
-def masked_std(values: Tensor, mask: Tensor) -> Tensor:
-    """Standard deviation (ddof 0) over the elements of a mask; 0 for an empty one."""
-    mean = masked_mean(values, mask)
-    return masked_mean((torch.where(mask, values, mean) - mean).square(), mask).sqrt()
-
-
-def whiten(values: Tensor, mask: Tensor) -> Tensor:
-    """Shift and scale the elements of a mask to mean 0 and standard deviation 1 (ddof 0).
+def masked_std(values: Tensor, mask: Tensor, ddof: int = 0) -> Tensor:
+    """Standard deviation over the elements of a mask.
 
     Args:
         values: Any shape, floating.
         mask: bool, same shape.
+        ddof: The sum of squares is divided by the number of elements less this, by 1 where nothing is left.
+
+    Returns:
+        Scalar; 0 for an empty mask.
+    """
+    mean = masked_mean(values, mask)
+    variance = masked_mean((torch.where(mask, values, mean) - mean).square(), mask)
+    return (variance * bessel(mask.sum(), ddof).to(variance)).sqrt()
+
+
+def bessel(count: Tensor, ddof: int) -> Tensor:
+    """What a variance over `count` numbers (ddof 0) is multiplied by to have this ddof: `count / (count - ddof)`.
+
+    Any shape, float64; where nothing would be left to divide by, the variance is 0 anyway, and stays.
+    """
+    return count.double() / (count - ddof).clamp(min=1)
+
+
+def whiten(values: Tensor, mask: Tensor, ddof: int = 0) -> Tensor:
+    """Shift and scale the elements of a mask to mean 0 and standard deviation 1.
+
+    Args:
+        values: Any shape, floating.
+        mask: bool, same shape.
+        ddof: Of that deviation; 1 in the public code.
 
     Returns:
         Same shape; 0 outside the mask. Values that are all equal become 0: there is no deviation to scale by.
     """
-    std = masked_std(values, mask)
+    std = masked_std(values, mask, ddof)
     centred = torch.where(mask, values - masked_mean(values, mask), 0)
     return centred / torch.where(std > ZERO_STD, std, 1)
 

@@ -52,7 +52,7 @@ def compute_rewards(turns: pa.Table, config: RewardConfig) -> pa.Table:
 def _normalised_return(config: RewardConfig) -> pl.Expr:
     """The trajectory's return, shifted and scaled as configured.
 
-    Mean and standard deviation (ddof 0) are over valid trajectories, each counted once however many turns it has, of
+    Mean and standard deviation are over valid trajectories, each counted once however many turns it has, of
     the group or of the whole table. An invalid trajectory gets 0, except without normalisation. 'mean_std' gives 0
     where the standard deviation is at most `ZERO_VARIANCE_STD`.
     """
@@ -60,7 +60,7 @@ def _normalised_return(config: RewardConfig) -> pl.Expr:
         return pl.col("trajectory_return")
     is_counted = pl.col("is_valid") & pl.col("trajectory_id").is_first_distinct()
     counted = pl.col("trajectory_return").filter(is_counted)
-    mean, std = counted.mean(), counted.std(ddof=0)
+    mean, std = counted.mean(), counted.std(ddof=config.std_ddof)
     if config.normalisation_scope == "group":
         mean, std = mean.over("group_id"), std.over("group_id")
     normalised = pl.col("trajectory_return") - mean

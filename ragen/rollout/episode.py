@@ -138,7 +138,8 @@ class LiveEpisode:
         """Carry out the response to the present prompt, record the turn, and go to the next or end.
 
         The known actions before the first unknown one are taken, as far as limits allow. A malformed response of which
-        nothing can be taken forfeits as many actions as a turn may have: never acting must not pay.
+        nothing can be taken forfeits as many actions as a turn may have, if `should_malformed_use_actions`: never
+        acting must not pay.
 
         Args:
             response: What was sampled.
@@ -149,7 +150,8 @@ class LiveEpisode:
         is_well_formed = parsed.format_ok and response.finish_reason == "stop"
         num_allowed = min(self._agent.max_actions_per_turn, self._actions_left)
         reply = self._act(parsed.known_prefix[:num_allowed])
-        num_forfeited = 0 if is_well_formed or reply.executed_actions or reply.has_failed else num_allowed
+        is_forfeit = not (is_well_formed or reply.executed_actions or reply.has_failed)
+        num_forfeited = num_allowed if is_forfeit and self._agent.should_malformed_use_actions else 0
         actions_left = self._actions_left - len(reply.executed_actions) - num_forfeited
         is_last = self.turn + 1 == self._agent.max_turns or actions_left == 0
         self._record(

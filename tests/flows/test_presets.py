@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.presets import FRAGMENTS, names, preset
+from flows.presets import FRAGMENTS, grids, names, preset
 from ragen.errors import ConfigError
+from ragen.learn.batches import num_steps
 from ragen.sizing.architecture import architecture_of
 from ragen.sizing.device import GIB, Machine, device
 from ragen.sizing.estimate import estimate
@@ -27,8 +28,24 @@ def test_starpo_is_the_papers_vanilla_setting() -> None:
     config = preset("sokoban-starpo")
     assert (config.filter.strategy, config.update.advantage) == ("none", "gae")
     assert (config.update.clip_low, config.update.clip_high) == (0.2, 0.2)
-    assert (config.update.kl_coefficient, config.update.kl_estimator) == (0.001, "k1")
+    update = config.update
+    assert (update.kl_coefficient, update.kl_estimator, update.kl_placement) == (0.001, "k1", "reward")
     assert config.update.entropy_coefficient == 0.001
+
+
+def test_the_public_codes_form_has_a_name_of_its_own() -> None:
+    """k1 in the loss, the return at the trajectory's end and ddof 1; all else is vanilla StarPO."""
+    public, vanilla = preset("sokoban-paper-public-code"), preset("sokoban-paper-starpo")
+    assert (public.update.kl_estimator, public.update.kl_placement) == ("k1", "loss")
+    assert (public.update.reward_placement, public.update.std_ddof) == ("trajectory_end", 1)
+    as_vanilla = public.update.model_copy(update={"kl_placement": "reward"})
+    assert public.model_copy(update={"update": as_vanilla}) == vanilla
+
+
+@pytest.mark.parametrize("name", [name for name in names() if "public-code" not in name])
+def test_a_kl_that_a_preset_asks_for_acts(name: str) -> None:
+    update = preset(name).update
+    assert update.kl_coefficient == 0 or (update.kl_estimator, update.kl_placement) != ("k1", "loss")
 
 
 def test_starpo_s_differs_as_the_paper_says() -> None:
@@ -46,17 +63,28 @@ def test_paper_settings() -> None:
     assert (config.rollout.max_response_tokens, config.reward.format_penalty) == (400, -0.1)
     assert (config.evaluation.num_prompts, config.evaluation.temperature) == (256, 0.5)
     assert config.iterations == 200
+    assert not config.agent.should_malformed_use_actions
+    assert (config.update.reward_placement, config.update.std_ddof) == ("trajectory_end", 1)
     assert config.policy.name_or_path == "Qwen/Qwen2.5-0.5B-Instruct"
     assert (config.update.optimiser.learning_rate, config.update.critic.optimiser.learning_rate) == (1e-6, 1e-5)
     assert (config.update.optimiser.beta1, config.update.optimiser.beta2) == (0.9, 0.999)
 
 
+@pytest.mark.parametrize("keep", [0.25, 0.5, 0.75, 1.0])
 @pytest.mark.parametrize("name", [name for name in names() if "-paper" in name])
-def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str) -> None:
-    config = preset(name)
-    share = config.filter.keep if config.filter.strategy == "top_fraction" else 1.0
-    kept = share * config.rollout.num_groups * config.rollout.group_size
-    assert kept / config.update.num_minibatches == 32
+def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str, keep: float) -> None:
+    """Whatever share of the groups is kept (Fig 7)."""
+    config = preset(name, {"filter.strategy": "top_fraction", "filter.keep": keep})
+    kept = round(keep * config.rollout.num_groups * config.rollout.group_size)
+    assert kept / num_steps(kept, config.update) == 32
+
+
+def test_shares_of_the_grid_are_compared_in_steps_of_one_size() -> None:
+    grid, config = grids.grid("filter-keep"), preset("bandit")
+    for keep in grid.axes["filter.keep"]:
+        cell = preset("bandit", {**grid.overrides, "filter.keep": keep})
+        kept = round(keep * config.rollout.num_groups * config.rollout.group_size)
+        assert kept / num_steps(kept, cell.update) == 48
 
 
 @pytest.mark.parametrize("environment", ["sokoban", "bandit", "frozen-lake"])

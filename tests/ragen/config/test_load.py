@@ -184,7 +184,7 @@ def test_an_override_without_path_or_value_is_refused(text):
             {"filter.strategy": "best"},
             "filter.strategy = 'best' (override): 'best' is not known here; known: min_p, none, top_fraction, top_k, ",
         ),
-        ({"filter.metric": "variance"}, "filter.metric = 'variance' (override): should be 'std', 'mean', 'entropy' or"),
+        ({"filter.metric": "variance"}, "filter.metric = 'variance' (override): should be 'std', 'sample_std', "),
         ({"filter.strategy": "min_p"}, "filter (override): strategy = 'min_p' takes shares of the scores"),
         ({"filter.strategy": "top_k"}, "filter.strategy = 'top_k' needs filter.keep_count"),
     ],
@@ -256,7 +256,7 @@ def test_a_missing_file_is_refused(presets):
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"rollout.staleness": 1}, "set update.importance_cap"),
+        ({"rollout.staleness": 1}, "set update.importance_cap.* or update.ratio_to = 'behaviour'"),
         ({"rollout.staleness": 1, "update.importance_cap": 2.0, "online_k": 2}, "set one of the two, not both"),
         ({"rollout.staleness": 2, "update.importance_cap": 2.0}, "rollout.staleness"),
     ],
@@ -266,6 +266,12 @@ def test_staleness_needs_what_corrects_for_it(overrides, said) -> None:
 
     with pytest.raises(ConfigError, match=said):
         preset("smoke", overrides)
+
+
+def test_a_ratio_to_the_sampler_corrects_for_staleness() -> None:
+    from flows.presets import preset
+
+    assert preset("smoke", {"rollout.staleness": 1, "update.ratio_to": "behaviour"}).rollout.staleness == 1
 
 
 def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:

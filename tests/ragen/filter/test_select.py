@@ -12,7 +12,7 @@ from ragen.reward.compute import compute_rewards
 from schemas.datasets import SELECTION
 
 STRATEGIES = ["none", "top_fraction", "top_k", "top_p_linear", "top_p_softmax", "min_p"]
-METRICS = ["std", "mean", "entropy", "length"]
+METRICS = ["std", "sample_std", "mean", "entropy", "length"]
 # Dyadic numbers and groups of four: sums and means are exact, so properties hold to the last bit.
 group_returns = st.lists(st.integers(-8, 8).map(lambda n: n / 4), min_size=4, max_size=4)
 some_groups = st.lists(group_returns, min_size=1, max_size=8)
@@ -45,6 +45,16 @@ def _kept_scores(selection: pa.Table) -> list[float]:
 
 def _kept(selection: pa.Table) -> list[str]:
     return [row["group_id"] for row in selection.to_pylist() if row["kept"]]
+
+
+def test_a_deviation_may_be_the_public_codes(make_turns):
+    """0 0 0 8: sqrt(48 / 4) and sqrt(48 / 3); the column return_std is the former, whatever is scored."""
+    turns = _turns(make_turns, {"g": [0.0, 0.0, 0.0, 8.0]})
+    plain, public = (_select(turns, metric=metric).to_pylist()[0] for metric in ("std", "sample_std"))
+    assert (plain["score"], public["score"]) == (pytest.approx(12**0.5), 4.0)
+    assert plain["return_std"] == public["return_std"] == plain["score"]
+    alone = _select(_turns(make_turns, {"g": [3.0]}), metric="sample_std", should_drop_zero_variance=False)
+    assert alone["score"].to_pylist() == [0.0]
 
 
 def test_statistics_of_a_group(make_turns):

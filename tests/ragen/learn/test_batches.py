@@ -1,11 +1,13 @@
 """Dealing and packing: everything exactly once, nothing split, within the budget."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragen.learn.batches import deal, micro_batches, pack, shared_micro_batches
+from ragen.config.update import UpdateConfig
+from ragen.learn.batches import deal, micro_batches, num_steps, pack, shared_micro_batches
 from ragen.learn.tokens import ResponseTokens
 
 
@@ -15,6 +17,25 @@ def test_deal_gives_each_trajectory_to_one_minibatch(count, num_minibatches, see
     assert sorted(np.concatenate(hands).tolist()) == list(range(count))
     assert len(hands) == min(count, num_minibatches)
     assert max(map(len, hands)) - min(map(len, hands)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("count", "steps"),
+    [(128, 4), (96, 3), (32, 1), (5, 1), (1, 1), (47, 1), (48, 2), (80, 3), (126, 4), (130, 4)],  # 80 / 32 = 2.5: up
+)
+def test_steps_of_32_trajectories_follow_from_their_number(count, steps):
+    assert num_steps(count, UpdateConfig(minibatch_trajectories=32, num_minibatches=9)) == steps
+    assert num_steps(count, UpdateConfig(num_minibatches=9)) == 9
+
+
+@given(st.integers(1, 300), st.integers(1, 60))
+def test_no_other_number_of_equal_parts_is_nearer_to_the_size_asked_for(count, size):
+    config = UpdateConfig(minibatch_trajectories=size)
+    steps = num_steps(count, config)
+    assert abs(count - steps * size) <= min(abs(count - other * size) for other in range(1, 302))
+    hands = deal(count, steps, 0, 0)
+    assert len(hands) == steps
+    assert sum(map(len, hands)) == count
 
 
 def test_deal_is_a_function_of_seed_and_epoch():

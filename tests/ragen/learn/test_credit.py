@@ -32,6 +32,55 @@ def test_a_trajectory_without_tokens_still_counts_in_its_groups_baseline(make_tr
     assert float(credit.advantages_N[0]) == pytest.approx(trajectories[1].trajectory_return - mean, abs=1e-6)
 
 
+def test_the_return_may_stand_at_the_trajectorys_end(make_trajectories):
+    """The public code's placement: one reward, on the last token; with gamma = lambda = 1 every token gets R - V."""
+    trajectories = [dataclasses.replace(t, normalised_return=t.trajectory_return + 0.5) for t in make_trajectories(3)]
+    tokens = ResponseTokens(trajectories)
+    rewards_BT = tokens.rectangle(tokens.rewards(trajectories, "trajectory_end"))
+    returns_B = torch.tensor([t.normalised_return for t in trajectories], dtype=torch.float64)
+    assert torch.equal(rewards_BT.gather(1, tokens.lengths_B[:, None] - 1)[:, 0], returns_B)
+    assert (rewards_BT != 0).sum() == 3
+    values_N = torch.linspace(-1, 1, len(tokens))
+    config = UpdateConfig(advantage="gae", reward_placement="trajectory_end")
+    credit = assign_credit(trajectories, tokens, config, values_N, None, values_N)
+    torch.testing.assert_close(credit.advantages_N, returns_B[tokens.trajectory_N].float() - values_N)
+    by_turn = assign_credit(trajectories, tokens, config.model_copy(update={"reward_placement": "turn_end"}),
+                            values_N, None, values_N)  # fmt: skip
+    is_last_turn_N = tokens.turn_N == 1
+    first, last = (credit.advantages_N - by_turn.advantages_N)[~is_last_turn_N], credit.advantages_N[is_last_turn_N]
+    assert first.abs().max() < 1e-6  # of the first turn's tokens all rewards are still to come
+    earned_N = torch.tensor([t.turn_rewards[0] for t in trajectories])[tokens.trajectory_N][is_last_turn_N].float()
+    torch.testing.assert_close(last - by_turn.advantages_N[is_last_turn_N], earned_N)
+
+
+def test_estimators_without_a_critic_do_not_see_where_rewards_stand(make_trajectories):
+    trajectories = make_trajectories(8)
+    tokens = ResponseTokens(trajectories)
+    zeros_N = torch.zeros(len(tokens))
+    for name in ("grpo", "grpo_batch", "rloo", "reinforce"):
+        by_turn = UpdateConfig(advantage=name)
+        at_end = UpdateConfig(advantage=name, reward_placement="trajectory_end")
+        one, other = (assign_credit(trajectories, tokens, c, zeros_N, None, None) for c in (by_turn, at_end))
+        assert torch.equal(one.advantages_N, other.advantages_N)
+
+
+def test_deviations_may_be_the_public_codes(make_trajectories):
+    """Divided by n - 1: of a group of four, and of all tokens."""
+    trajectories = make_trajectories(8)
+    tokens = ResponseTokens(trajectories)
+    zeros_N = torch.zeros(len(tokens))
+    group = UpdateConfig(advantage="grpo", advantage_scale="group", std_ddof=1)
+    credit = assign_credit(trajectories, tokens, group, zeros_N, None, None)
+    returns = torch.tensor([t.normalised_return for t in trajectories[4:]], dtype=torch.float64)
+    expected = (returns - returns.mean()) / returns.std(correction=1)
+    for index in range(4, 8):
+        own = credit.advantages_N[tokens.trajectory_N == index]
+        torch.testing.assert_close(own, expected[index - 4].float().expand_as(own))
+    white = UpdateConfig(advantage="gae", should_whiten=True, std_ddof=1)
+    credit = assign_credit(trajectories, tokens, white, zeros_N, None, zeros_N)
+    assert float(credit.advantages_N.double().std(correction=1)) == pytest.approx(1, abs=1e-6)
+
+
 def test_kl_in_the_reward_is_paid_token_by_token(make_trajectories):
     trajectories = make_trajectories(1)
     tokens = ResponseTokens(trajectories)

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from ragen.config.policy import TinyPolicy
 from ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
 from ragen.errors import LearnerError
 from ragen.learn.torch_learner import TorchLearner
 from ragen.policy.load import load_policy
+from ragen.policy.tiny import make_model, make_tokenizer
 
 SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 GRPO = UpdateConfig(advantage="grpo", num_minibatches=1, optimiser=SGD_LIKE)
@@ -50,6 +52,33 @@ def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajec
     assert found.dtype == torch.float32
     assert torch.allclose(found, expected, atol=1e-6, rtol=1e-4)
     assert found.norm() > 1e-3
+
+
+@pytest.fixture(scope="module")
+def other_folder(tmp_path_factory) -> str:
+    """Another reference: the same architecture with other weights."""
+    folder = tmp_path_factory.mktemp("other")
+    tokenizer = make_tokenizer()
+    sizes = TinyPolicy(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=24, seed=4)
+    make_model(sizes, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "placement", "acts"),
+    [("k1", "loss", False), ("k1", "reward", True), ("k3", "loss", True), ("k3", "reward", True)],
+)
+def test_a_kl_acts_if_its_gradient_sees_the_reference(
+    policy_folder, other_folder, make_trajectories, context, estimator, placement, acts
+) -> None:
+    """d(log pi - log pi_ref) is d(log pi): of k1 in the loss the reference is gone, whatever it is."""
+    config = change(GRPO, kl_coefficient=0.5, kl_estimator=estimator, kl_placement=placement)
+    one, other = (
+        loaded(config, policy_folder, reference).gradient(make_trajectories(4), context)
+        for reference in (policy_folder, other_folder)
+    )
+    assert torch.equal(one, other) != acts
 
 
 @pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])

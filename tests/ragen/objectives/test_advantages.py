@@ -135,6 +135,30 @@ def test_group_relative_by_hand():
     assert by_batch[:, 0].tolist() == pytest.approx([a / math.sqrt(120.4) for a in (-1, 1, -10, -10, 20)])
 
 
+def test_scales_of_the_public_code_by_hand():
+    # returns 0 0 0 8: mean 2, sum of squares 4 + 4 + 4 + 36 = 48, so the deviation is 4 with ddof 1 (sqrt(48 / 3))
+    inputs = inputs_of([[0.0]] * 4, returns=[0, 0, 0, 8])
+    estimate = group_relative(inputs)
+    for scale in ("group", "batch"):
+        public = scale_advantages(estimate, inputs, scale, ddof=1)
+        assert public[:, 0].tolist() == pytest.approx([-0.5, -0.5, -0.5, 1.5])
+        plain = [a / math.sqrt(12) for a in (-2, -2, -2, 6)]
+        assert scale_advantages(estimate, inputs, scale)[:, 0].tolist() == pytest.approx(plain)
+    # a group, or a batch, of one has no deviation with either
+    alone = inputs_of([[0.0]], returns=[3.0])
+    for scale in ("group", "batch"):
+        assert scale_advantages(raw_return(alone), alone, scale, ddof=1).tolist() == [[3.0]]
+
+
+def test_bi_level_gae_of_vagens_own_test():
+    """Two turns of five tokens, rewards 1 at both ends, values 0.1 to 1.0, gamma_turn 0.95: its numbers."""
+    values = [[number / 10 for number in range(1, 11)]]
+    rewards = [[0, 0, 0, 0, 1, 0, 0, 0, 0, 1]]
+    inputs = inputs_of(rewards, values, turns=[[0] * 5 + [1] * 5], gamma_turn=0.95)
+    expected = [1.85, 1.75, 1.65, 1.55, 1.45, 0.4, 0.3, 0.2, 0.1, 0]
+    assert bi_level_gae(inputs).advantages_BT[0].tolist() == pytest.approx(expected)
+
+
 def test_group_relative_needs_no_second_setting():
     """Choosing GRPO gives group baselines, whatever order the groups' members come in."""
     inputs = inputs_of([[0.0]] * 4, returns=[1, 10, 3, 30], groups=[0, 1, 0, 1])

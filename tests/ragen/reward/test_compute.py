@@ -77,6 +77,15 @@ def test_normalised_by_batch(make_turns):
 
 
 @pytest.mark.parametrize("scope", ["group", "batch"])
+def test_the_deviation_may_be_the_public_codes(make_turns, scope):
+    """0 0 0 8: mean 2, and sqrt(48 / 3) = 4 with ddof 1. One return alone has none."""
+    config = RewardConfig(normalisation="mean_std", normalisation_scope=scope, std_ddof=1)
+    for returns, expected in (([0.0, 0.0, 0.0, 8.0], [-0.5, -0.5, -0.5, 1.5]), ([3.0], [0.0])):
+        rewards = compute_rewards(_turns_with_returns(make_turns, {"a": returns}), config)
+        assert rewards["normalised_return"].to_pylist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scope", ["group", "batch"])
 def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
     # Returns 3 (three turns of 1) and 1: mean 2. Counted by turns it would be (3 * 3 + 1) / 4 = 2.5.
     rows = [{"member": 0, "turn": turn, "action_rewards": [1.0]} for turn in range(3)]

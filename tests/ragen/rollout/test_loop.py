@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from ragen.agent.context import ContextBuilder
 from ragen.config.agent import AgentConfig
+from ragen.config.reward import RewardConfig
 from ragen.config.rollout import SamplingConfig
 from ragen.envs.bandit import BanditSettings
 from ragen.errors import EngineError
+from ragen.reward.compute import compute_rewards
 from ragen.rollout import loop
 from ragen.rollout.engine import Response
 from ragen.rollout.loop import Episode, play
@@ -160,6 +162,22 @@ def test_malformed_response_forfeits_actions_and_the_episode_goes_on(played):
     assert [row["status"] for row in rows] == ["format_error"] * 3
     assert [row["truncated"] for row in rows] == [False, False, True]
     assert all(row["executed_actions"] == [] and row["info"] == "{}" and not row["format_ok"] for row in rows)
+
+
+def test_malformed_responses_may_use_up_their_turns_alone(played):
+    agent = AgentConfig(
+        prompt="state", max_turns=3, max_actions=8, max_actions_per_turn=3, should_malformed_use_actions=False
+    )
+    answers = ["I would rather not.", say("Right"), "Nor now."]
+    run = played(lambda _, turn: answers[turn], agent=agent)
+    assert [row["forfeited_actions"] for row in run.rows] == [0, 0, 0]
+    assert [row["actions_left"] for row in run.rows] == [8, 8, 7]
+    assert [row["status"] for row in run.rows] == ["format_error", "ok", "format_error"]
+    assert [row["truncated"] for row in run.rows] == [False, False, True]  # the turns are used up
+    rewards = compute_rewards(run.table, RewardConfig(format_penalty=-0.1)).to_pylist()
+    paid = [dict(zip(row["component_names"], row["component_values"], strict=True)) for row in rewards]
+    assert [row["forfeit"] for row in paid] == [0, 0, 0]  # nothing was given up, so nothing is priced
+    assert [row["total"] for row in rewards] == pytest.approx([-0.1, -0.1, -0.1])  # penalty, step, penalty
 
 
 def test_known_actions_before_an_unknown_one_are_taken_and_nothing_is_forfeited(played):
@@ -342,10 +360,11 @@ WORDS = st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " || ",
     texts=st.lists(st.lists(WORDS, max_size=7).map("".join), min_size=10, max_size=10),
     context=st.sampled_from(["full", "window"]),
     max_context_tokens=st.integers(80, 400),
+    uses_actions=st.booleans(),
 )
-def test_whatever_is_said_the_table_keeps_its_contract(played, texts, context, max_context_tokens):
+def test_whatever_is_said_the_table_keeps_its_contract(played, texts, context, max_context_tokens, uses_actions):
     """`played` validates; besides, actions used never exceed the limit, and every episode has an end."""
-    agent = AgentConfig(prompt="state", context=context)
+    agent = AgentConfig(prompt="state", context=context, should_malformed_use_actions=uses_actions)
     rows = played(
         lambda name, turn: texts[5 * int(name[-1]) + turn],
         agent=agent,
