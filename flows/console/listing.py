@@ -1,13 +1,15 @@
 """Tables of runs, iterations, trajectories, presets and environments; the same facts as JSON for machines."""
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow.compute as pc
 from rich.console import Console
 from rich.panel import Panel
 
-from flows.console.terminal import new_table, plain
+from flows.console.reasons import merged_reasons
+from flows.console.table import print_table
+from flows.console.terminal import plain, say
 from ragen.errors import ArtifactMissingError, ConfigError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
@@ -59,7 +61,11 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
         return
     print_rows(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
     print_rows(metrics, False, "metrics", "no metrics")
-    print_rows(groups, False, "groups", "no filter in this iteration")
+    ranked = sorted(groups, key=lambda group: group["rank"])
+    without_reason = [{name: value for name, value in group.items() if name != "reason"} for group in ranked]
+    print_rows(without_reason, False, "groups", "no filter in this iteration")
+    for count, reason in merged_reasons(group["reason"] for group in ranked):
+        say(Console(), f"{count} {'group' if count == 1 else 'groups'} {reason}")
 
 
 def print_trajectory(store: Store, run: str, iteration: int, trajectory: str, as_json: bool) -> None:
@@ -210,10 +216,6 @@ def _stages(store: Store, run: str, iteration: int) -> StageKeys:
     return iterations[iteration]
 
 
-_MANY_COLUMNS = 10
-"""So many stand close together, to fit a terminal of 80."""
-
-
 def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
     """Rows of the same columns as a table, or as JSON.
 
@@ -230,21 +232,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: s
     if not rows:
         console.print(nothing)
         return
-    table = new_table(title, gap=2 if len(rows[0]) < _MANY_COLUMNS else 1)
-    for index, (name, value) in enumerate(rows[0].items()):
-        justify: Literal["left", "right"] = "right" if isinstance(value, int | float) else "left"
-        table.add_column(name.replace("_", " "), justify=justify, overflow="fold", no_wrap=index == 0)
-    for row in rows:
-        table.add_row(*(plain(_cell(value)) for value in row.values()))
-    console.print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    print_table(console, rows, title=title)
 
 
 def print_json(value: Any) -> None:
