@@ -130,9 +130,9 @@ def print_views() -> None:
         console.print(f"\n[bold]{view}[/]")
         rows = [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
         print_table(console, rows)
-    for view, (_, sources) in DERIVED_VIEWS.items():
+    for name, view in DERIVED_VIEWS.items():
         console.print(
-            f"\n[bold]{view}[/]: a row a trajectory, from {', '.join(sources)}; DESCRIBE {view} lists its columns"
+            f"\n[bold]{name}[/]: {view.about}, from {', '.join(view.sources)}; DESCRIBE {name} lists its columns"
         )
 
 
