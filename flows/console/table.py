@@ -66,6 +66,12 @@ def print_table(
         _print_record(console, headers, [column[place] for column in columns])
 
 
+def print_record(console: Console, row: Mapping[str, Any]) -> None:
+    """Print a row as lines of name and value."""
+    headers = [visible(name).replace("_", " ") for name in row]
+    _print_record(console, headers, [visible(cell(value)) for value in row.values()])
+
+
 def cell(value: Any) -> str:
     """A value as people read it: nothing for null, real numbers of four digits, lists and structures as JSON."""
     match value:
