@@ -127,8 +127,8 @@ def print_tables(result: AblationResult) -> None:
     for panel in (result.panel, *other_panels(result)):
         rows = []
         for row in result_rows(result, panel):
-            by_seed = row.pop("by seed")
-            rows.append({**row, _DIFFERENCE: f"{row.pop('difference')}\n{by_seed}".strip()})
+            difference = f"{row.pop('difference')}\n{row.pop('by seed')}".strip()
+            rows.append({**row, _DIFFERENCE: difference})
         title = f"{result.name}: {heading(result, panel)}"
         print_table(console, rows, title=title, numbers=("seeds", "first", "last", "peak", "cross-fitted"))
     failures = [(row["run"], row["error"]) for row in error_rows(result)]

@@ -169,13 +169,14 @@ def _table(
 
 
 def _print_record(console: Console, headers: Sequence[str], cells: Sequence[str]) -> None:
-    """A row as lines of name and value, and an empty line."""
-    indent = max(map(_size, headers)) + 2
-    room = max(_READABLE, console.width - indent)
+    """A row as lines of name and value, and an empty line; a word that has no room beside its name stands below it."""
+    beside = max(map(_size, headers)) + 2
     for header, text in zip(headers, cells, strict=True):
-        value = wrapped(text, room).replace("\n", "\n" + " " * indent)
-        name = Text(header + " " * (indent - _size(header)), style="dim")
-        console.print(name.append(value, style="not dim"), soft_wrap=True)
+        room = console.width - beside
+        has_room = max((_size(word) for word in _WORD.findall(text)), default=0) <= room
+        indent, lead = (beside, header + " " * (beside - _size(header))) if has_room else (2, f"{header}\n  ")
+        value = wrapped(text, max(1, console.width - indent)).replace("\n", "\n" + " " * indent)
+        console.print(Text(lead, style="dim").append(value, style="not dim"), soft_wrap=True)
     console.print()
 
 
