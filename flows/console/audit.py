@@ -130,10 +130,9 @@ def print_views() -> None:
         console.print(f"\n[bold]{view}[/]")
         rows = [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
         print_table(console, rows)
-    for name, view in DERIVED_VIEWS.items():
-        console.print(
-            f"\n[bold]{name}[/]: {view.about}, from {', '.join(view.sources)}; DESCRIBE {name} lists its columns"
-        )
+    for view, derived in DERIVED_VIEWS.items():
+        sources = ", ".join(derived.sources)
+        console.print(f"\n[bold]{view}[/]: {derived.about}, from {sources}; DESCRIBE {view} lists its columns")
 
 
 def show_lineage(store: Store, artifact: str, depth: int, *, as_json: bool, as_dot: bool, as_mermaid: bool) -> bool:

@@ -48,7 +48,7 @@ def print_trajectory(
     rows = chosen.to_pylist()
     prompts = _prompts(store, run, rows) if should_show_prompts or as_json else None
     if as_json:
-        print_json([{**row, "prompt": prompt} for row, prompt in zip(rows, prompts or [None] * len(rows), strict=True)])
+        print_json([{**row, "prompt": prompts[turn] if prompts else None} for turn, row in enumerate(rows)])
         return
     console = Console()
     for turn in range(len(rows)):

@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
 
 from ragen.audit.views import DATASET_VIEWS, DECODED, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
 from ragen.errors import QueryError
@@ -188,8 +189,8 @@ class Database:
             _by_column(self._decode),
             parameters,
             duckdb.sqltype("VARCHAR"),
-            type="arrow",
-            null_handling="special",
+            type=ARROW,
+            null_handling=SPECIAL,
         )
         return connection
 

@@ -134,7 +134,7 @@ FEWEST_SMOOTHED = 10
 
 def smoothed_line(label: str, values: Series) -> Line:
     """A metric's points and, where there are enough, their exponential moving average (PAPER section 3)."""
-    points = list(values.items())
+    points: Points = list(values.items())
     if len(points) < FEWEST_SMOOTHED:
         return Line(label, points)
     smooth = exponential_moving_average(list(values.values()))
