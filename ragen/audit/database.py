@@ -183,12 +183,11 @@ class Database:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:", config={**_GUARDS, "temp_directory": self._spill.name})
         connection.execute("set lock_configuration = true").fetchall()
-        parameters = [duckdb.sqltype("VARCHAR"), duckdb.sqltype("INTEGER[]")]
         connection.create_function(
             DECODED,
             _by_column(self._decode),
-            parameters,
-            duckdb.sqltype("VARCHAR"),
+            ["varchar", duckdb.sqltype("INTEGER[]")],
+            "varchar",
             type=ARROW,
             null_handling=SPECIAL,
         )
