@@ -84,12 +84,14 @@ class RunRecorder:
         metrics: The newest value of every metric.
     """
 
-    def __init__(self, store_url: str, name: str, config: StarPOConfig, stop: int | None = None) -> None:
+    def __init__(
+        self, store_url: str, name: str, config: StarPOConfig, stop: int | None = None, start: int = 0
+    ) -> None:
         self.name = name
         self.store_url = store_url
         self.progress = RunProgress(store_url, name)
         self._config = config
-        self._stop = config.iterations if stop is None else stop
+        self._start, self._stop = start, config.iterations if stop is None else stop
         self._store = Store(store_url)
         self._lease = self._store.runs.hold(name)
         self._tracker: Tracker  # opened on entering, by the one process that works on the run
@@ -112,6 +114,7 @@ class RunRecorder:
         config: StarPOConfig,
         parameters: Mapping[str, Any] | None = None,
         stop: int | None = None,
+        start: int = 0,
     ) -> "RunRecorder":
         """Begin a run, or continue the one of this name and configuration.
 
@@ -123,6 +126,7 @@ class RunRecorder:
             config: The settings.
             parameters: What else the flow was given.
             stop: Updates done when it ends. None: those of the settings.
+            start: Updates done when it begins.
 
         Raises:
             StoreError: If the name is taken by a run with other settings; the message names them.
@@ -131,7 +135,7 @@ class RunRecorder:
         Store(store_url).runs.create(
             name, flow=flow, preset=preset, config=config.model_dump(mode="json"), parameters=parameters
         )
-        return cls(store_url, name, config, stop)
+        return cls(store_url, name, config, stop, start)
 
     def __enter__(self) -> "RunRecorder":
         logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # a task's state says that it has finished
@@ -139,7 +143,7 @@ class RunRecorder:
             opened.enter_context(self._lease)
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
             opened.callback(self._tracker.close)
-            self.progress.say("starting", iteration=0, iterations=self._stop)
+            self.progress.say("starting", iteration=self._start, iterations=self._stop)
             self._announcements = opened.enter_context(Announcements(self.name, self._address, self._log))
             opened.enter_context(self._store.writing_behind())
             self._log.info("run %s in store %s", self.name, self._store.url)
@@ -279,7 +283,7 @@ class RunRecorder:
         self._tracker.log(iteration, values)
         panel_success = values.get(f"evaluation/{self._config.environment.type}/success")
         if panel_success is not None:
-            self.progress.say("evaluated", evaluation=panel_success)
+            self.progress.say("evaluated", evaluation=panel_success, evaluated_at=iteration)
 
 
 def _quoted(arguments: Mapping[str, Any]) -> dict[str, Any]:

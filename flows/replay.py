@@ -57,7 +57,7 @@ def replay(
     plan = plan_replay(Store(url), base, start, stop, overrides, should_update)
     with RunRecorder.open(
         url, run or plan.name, flow="replay", preset=plan.base.preset or "", config=plan.config,
-        parameters=plan.parameters, stop=plan.stop,
+        parameters=plan.parameters, stop=plan.stop, start=plan.start,
     ) as record:  # fmt: skip
         checkpoint = _replay(record, plan, should_update)
         if should_evaluate and should_update:

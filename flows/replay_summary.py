@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
 
+from flows.console.table import print_table
 from ragen.ablation.bootstrap import paired_difference
 from ragen.ablation.evaluations import success_by_prompt
 from ragen.store import Store
@@ -72,12 +71,8 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
         return
     console = Console()
     header, *rows = _rows(facts, "\n")
-    table = Table(title=run, title_justify="left", box=SIMPLE, pad_edge=False, collapse_padding=True)
-    for name in header:
-        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    named = [dict(zip(header, row, strict=True)) for row in rows]
+    print_table(console, named, title=run, names=header, numbers=header)
     for line in (f"{', '.join(_PAIRS)}: the base's, below it the branch's", *_lines(facts)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

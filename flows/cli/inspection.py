@@ -21,6 +21,9 @@ def show(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="One iteration: its stages, metrics and groups.")] = None,
     trajectory: Annotated[str | None, typer.Option(help="One trajectory of that iteration, turn by turn.")] = None,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="With --trajectory: what the model was told, by role.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -29,7 +32,9 @@ def show(
 
     opened = open_store(store)
     if trajectory is not None:
-        listing.print_trajectory(opened, run, iteration or 0, trajectory, as_json)
+        from flows.console.trajectory import print_trajectory
+
+        print_trajectory(opened, run, iteration or 0, trajectory, should_show_prompts=prompts, as_json=as_json)
     elif iteration is not None:
         listing.print_iteration(opened, run, iteration, as_json)
     else:

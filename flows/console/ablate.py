@@ -1,6 +1,5 @@
 """What `ragen ablate` does: check a grid, plan it or run its deployment, follow it, show the result."""
 
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -8,13 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
 from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_json, print_rows
 from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
-from flows.console.terminal import new_table, say
+from flows.console.table import print_table
+from flows.console.terminal import say
 from flows.console.train import start_deployment
 from flows.plan import RunPlan
 from flows.presets import grids
@@ -27,7 +26,7 @@ from ragen.config.runtime import Runtime
 from ragen.store import Store
 from tasks.stage import PlannedStage
 
-_WIDTH = len("+0.000 [+0.000, +0.000]")
+_DIFFERENCE = "difference [95%], and by seed"
 
 
 def ablate(name: str, *, store: str | None, concurrency: int, allow_few_seeds: bool, as_json: bool) -> None:
@@ -126,16 +125,12 @@ def print_tables(result: AblationResult) -> None:
     """The tables of a result, what their columns are, and what to keep in mind."""
     console = Console()
     for panel in (result.panel, *other_panels(result)):
-        title = f"{result.name}: {heading(result, panel)}"
-        table = new_table(title)
-        table.add_column("cell", overflow="fold", min_width=8)
-        for name in ("seeds", "first", "last", "peak", "cross-\nfitted"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("difference [95%],\nand by seed", no_wrap=True)
+        rows = []
         for row in result_rows(result, panel):
-            *cells, difference, by_seed = row.values()
-            table.add_row(*map(Text, cells), Text(f"{difference}\n{textwrap.fill(by_seed, _WIDTH)}".strip()))
-        console.print(table)
+            difference = f"{row.pop('difference')}\n{row.pop('by seed')}".strip()
+            rows.append({**row, _DIFFERENCE: difference})
+        title = f"{result.name}: {heading(result, panel)}"
+        print_table(console, rows, title=title, numbers=("seeds", "first", "last", "peak", "cross-fitted"))
     failures = [(row["run"], row["error"]) for row in error_rows(result)]
     print_remarks(console, failures, method(result), result.warnings)
 

@@ -1,4 +1,4 @@
-"""Answers of SQL questions and audits: as tables for people, as JSON, CSV or Parquet for machines."""
+"""Answers of SQL questions and audits as JSON, CSV or Parquet, for machines."""
 
 import csv
 import json
@@ -14,46 +14,10 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.text import Text
 
-from flows.console.terminal import new_table, visible
 from ragen.errors import ConfigError
 
-MAX_ROWS = 100
-"""Rows that a terminal shows."""
 _CONTROLS = re.compile("[\x7f-\x9f]")
-
-
-def print_answer(answer: pa.RecordBatchReader, console: Console, max_rows: int = MAX_ROWS) -> None:
-    """The first rows of an answer as a table, and whether there are more."""
-    rows: list[dict[str, Any]] = []
-    for batch in answer:
-        rows += batch.slice(0, max_rows + 1 - len(rows)).to_pylist()
-        if len(rows) > max_rows:
-            break
-    print_rows(answer.schema.names, rows[:max_rows], console)
-    if len(rows) > max_rows:
-        console.print(f"the first {max_rows} rows; --json, --csv FILE and --parquet FILE give all of them")
-
-
-def print_rows(names: list[str], rows: list[dict[str, Any]], console: Console) -> None:
-    """Rows as a table, long text folded."""
-    table = new_table()
-    for name in names:
-        is_number = any(
-            isinstance(row[name], int | float | Decimal) and not isinstance(row[name], bool) for row in rows
-        )
-        header = Text(visible(name).replace("_", " "))
-        table.add_column(header, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(row[name])) for name in names))
-    console.print(table)
-
-
-def print_text(label: str, value: Any, console: Console) -> None:
-    """One value below a table."""
-    console.print(Text(f"{label}: ", style="dim").append(_cell(value), style="not dim"))
 
 
 def json_rows(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
@@ -140,20 +104,6 @@ def _replacing(file: Path) -> Iterator[Path]:
         raise ConfigError(f"cannot write {file}: {error.strerror or error}; name a file that you may write") from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.4g}"
-        case list() | dict() | tuple():
-            return visible(json_text(as_json_value(value)))
-        case _:
-            return visible(str(as_json_value(value)))
 
 
 def _csv_cell(value: Any) -> Any:

@@ -7,18 +7,18 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from flows.console.answers import (
     json_rows,
     json_text,
-    print_answer,
     print_json_rows,
-    print_rows,
-    print_text,
     write_csv,
     write_parquet,
 )
 from flows.console.lineage import draw_lineage, lineage_json
+from flows.console.table import cell, print_table
+from flows.console.terminal import visible
 from ragen.audit.audits import about, chosen_audits, run_audits
 from ragen.audit.finding import Finding
 from ragen.audit.lineage import dot_text, lineage, mermaid_text, near
@@ -31,6 +31,8 @@ from ragen.store import Store
 
 _STYLES = {"note": "green", "warning": "yellow", "fault": "bold red"}
 _LONG_TEXT = 24
+_MAX_ROWS = 100
+"""Rows of an answer that a terminal shows."""
 _ERRORS = Console(stderr=True)
 
 
@@ -63,7 +65,7 @@ def answer(
         elif as_json:
             print_json_rows(found, sys.stdout)
         else:
-            print_answer(found, Console())
+            _print_answer(found, Console())
 
 
 def audit_run(store: Store, run: str, names: list[str], *, rows: int, as_json: bool, should_verify: bool) -> bool:
@@ -117,7 +119,7 @@ def shown_rows(finding: Finding, limit: int) -> list[dict[str, Any]]:
 def print_audits() -> None:
     """The named audits, and what each asks."""
     rows = [{"audit": name, "about": about(name)} for name in AUDITS]
-    print_rows(["audit", "about"], rows, Console())
+    print_table(Console(), rows)
 
 
 def print_views() -> None:
@@ -127,11 +129,10 @@ def print_views() -> None:
     for view, schema in schemas.items():
         console.print(f"\n[bold]{view}[/]")
         rows = [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
-        print_rows(["column", "type", "meaning"], rows, console)
-    for view, (_, sources) in DERIVED_VIEWS.items():
-        console.print(
-            f"\n[bold]{view}[/]: a row a trajectory, from {', '.join(sources)}; DESCRIBE {view} lists its columns"
-        )
+        print_table(console, rows)
+    for view, derived in DERIVED_VIEWS.items():
+        sources = ", ".join(derived.sources)
+        console.print(f"\n[bold]{view}[/]: {derived.about}, from {sources}; DESCRIBE {view} lists its columns")
 
 
 def show_lineage(store: Store, artifact: str, depth: int, *, as_json: bool, as_dot: bool, as_mermaid: bool) -> bool:
@@ -158,6 +159,18 @@ def show_lineage(store: Store, artifact: str, depth: int, *, as_json: bool, as_d
     return bool(found.missing)
 
 
+def _print_answer(answer: pa.RecordBatchReader, console: Console) -> None:
+    """The first rows of an answer, and whether there are more."""
+    rows: list[dict[str, Any]] = []
+    for batch in answer:
+        rows += batch.slice(0, _MAX_ROWS + 1 - len(rows)).to_pylist()
+        if len(rows) > _MAX_ROWS:
+            break
+    print_table(console, rows[:_MAX_ROWS], names=answer.schema.names)
+    if len(rows) > _MAX_ROWS:
+        console.print(f"the first {_MAX_ROWS} rows; --json, --csv FILE and --parquet FILE give all of them")
+
+
 def _print_finding(name: str, finding: Finding, console: Console, limit: int) -> None:
     style = _STYLES[finding.severity]
     console.print(f"\n[bold]{finding.title}[/] ({name}) [{style}]{finding.severity}[/]")
@@ -167,9 +180,10 @@ def _print_finding(name: str, finding: Finding, console: Console, limit: int) ->
     long = [column for column in finding.table.schema.names if finding.is_over_time and _is_long(column, rows)]
     if rows:
         shown = [column for column in finding.table.schema.names if column != "run" and column not in long]
-        print_rows(shown, rows, console)
+        print_table(console, rows, names=shown)
     for column in long:
-        print_text(f"{column.replace('_', ' ')} of iteration {rows[-1]['iteration']}", rows[-1][column], console)
+        label = Text(f"{column.replace('_', ' ')} of iteration {rows[-1]['iteration']}: ", style="dim")
+        console.print(label.append(visible(cell(rows[-1][column])), style="not dim"))
     if len(rows) < finding.table.num_rows:
         console.print(f"[dim]{len(rows)} of {finding.table.num_rows} rows; --rows N and --json show more[/]")
 

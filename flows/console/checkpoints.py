@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from flows.console.listing import print_json
-from flows.console.terminal import new_table
+from flows.console.table import print_table
 from ragen.checkpoints.complete import complete, complete_folder
 from ragen.checkpoints.derive import Derivation, derive, restore
 from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of
@@ -35,15 +35,18 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
     if as_json:
         print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in found])
         return
-    table = new_table(f"checkpoints of {run}, by iterations before them")
-    for name, justify in (("iteration", "right"), ("state", "left"), ("MB", "right"), ("key", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("digest")
-    for checkpoint in found:
-        size = "" if checkpoint.size_bytes is None else f"{checkpoint.size_bytes / 1e6:.1f}"
-        digest = "unknown" if checkpoint.digest is None else checkpoint.digest[:_DIGITS]
-        table.add_row(str(checkpoint.number), _state(checkpoint), size, checkpoint.key[:_DIGITS], digest)
-    Console().print(table)
+    rows = [
+        {
+            "iteration": checkpoint.number,
+            "state": _state(checkpoint),
+            "MB": "" if checkpoint.size_bytes is None else f"{checkpoint.size_bytes / 1e6:.1f}",
+            "key": checkpoint.key[:_DIGITS],
+            "digest": "unknown" if checkpoint.digest is None else checkpoint.digest[:_DIGITS],
+        }
+        for checkpoint in found
+    ]
+    names = ("iteration", "state", "MB", "key", "digest")
+    print_table(Console(), rows, title=f"checkpoints of {run}, by iterations before them", names=names, numbers=("MB",))
 
 
 def print_checkpoint(store: Store, run: str, number: int, output: Path | None, as_json: bool) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_json, print_rows
 from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
-from flows.console.terminal import new_table, say
+from flows.console.table import print_table
+from flows.console.terminal import say
 from flows.console.train import start_deployment
 from flows.eval_sweep_summary import error_rows, heading, leaderboard_rows, method, score_rows
 from flows.presets import sweeps
@@ -200,13 +200,7 @@ def _print_table(console: Console, title: str, rows: list[dict[str, str]]) -> No
     if not rows:
         say(console, f"{title}: nothing was measured")
         return
-    table = new_table(title)
-    for name in rows[0]:
-        is_text = name in _TEXT_COLUMNS
-        table.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
-    for row in rows:
-        table.add_row(*map(Text, row.values()))
-    console.print(table)
+    print_table(console, rows, title=title, numbers=[name for name in rows[0] if name not in _TEXT_COLUMNS])
 
 
 def _follow(store: Store, plan: SweepPlan, console: Console, ended: Callable[[], Outcome | None]) -> Outcome:

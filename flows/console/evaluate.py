@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
-from flows.console.terminal import new_table
+from flows.console.table import print_table
 from ragen.checkpoints.survey import checkpoint_keys
 from ragen.config.load import apply_overrides, recorded_config
 from ragen.errors import ConfigError
@@ -71,14 +70,7 @@ def evaluate_run(
     if as_json:
         print(json.dumps({"run": run, "checkpoint": number, "metrics": values}, indent=2))  # noqa: T201
     else:
-        Console().print(_table(f"{run}, checkpoint {number}, engine {config.rollout.engine}", values))
+        rows = [{"metric": name, "value": f"{value:g}"} for name, value in values.items()]
+        title = f"{run}, checkpoint {number}, engine {config.rollout.engine}"
+        print_table(Console(), rows, title=title, numbers=("value",))
     return values
-
-
-def _table(title: str, values: Mapping[str, float]) -> Table:
-    table = new_table(title)
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    for name, value in values.items():
-        table.add_row(name, f"{value:g}")
-    return table

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -38,7 +39,7 @@ class RunBar(Progress):
     def get_renderables(self) -> Iterable[RenderableType]:
         """What is drawn: the bars, then the numbers."""
         yield self.make_tasks_table(self.tasks)
-        yield from (Text(f"  {task.fields['numbers']}", no_wrap=True, overflow="ellipsis") for task in self.tasks)
+        yield from (Padding(Text(task.fields["numbers"]), (0, 0, 0, 2)) for task in self.tasks)
 
 
 def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> None:
@@ -86,8 +87,10 @@ def _final(state: RunState | None) -> Outcome | None:
 
 
 def _numbers(facts: dict[str, float]) -> str:
+    at = facts.get("evaluated_at", facts.get("iteration"))
+    age = "" if at == facts.get("iteration") else f" (after {at:.0f} updates)"
     shown = (
-        ("evaluation", "panel success {:.3f}"),
+        ("evaluation", "panel success {:.3f}" + age),
         ("success", "training success {:.3f}"),
         ("reward_std", "reward std {:.2f}"),
         ("seconds_left", "{:.0f} s left"),

@@ -1,14 +1,14 @@
-"""Tables of runs, iterations, trajectories, presets and environments; the same facts as JSON for machines."""
+"""Tables of runs, iterations, presets and environments; the same facts as JSON for machines."""
 
 import json
-from typing import Any, Literal
+from typing import Any
 
-import pyarrow.compute as pc
 from rich.console import Console
-from rich.panel import Panel
 
-from flows.console.terminal import new_table, plain
-from ragen.errors import ArtifactMissingError, ConfigError
+from flows.console.reasons import merged_reasons
+from flows.console.table import print_table
+from flows.console.terminal import say
+from ragen.errors import ConfigError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
 
@@ -43,7 +43,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
 
 def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> None:
     """An iteration: where its artifacts are, its metrics, and what the filter did with each group."""
-    stages = _stages(store, run, iteration)
+    stages = recorded_stages(store, run, iteration)
     artifacts = [
         {"stage": stage, "kind": kind, "key": key, "rows": _num_rows(store, kind, key)}
         for stage, keys in stages.items()
@@ -59,36 +59,11 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
         return
     print_rows(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
     print_rows(metrics, False, "metrics", "no metrics")
-    print_rows(groups, False, "groups", "no filter in this iteration")
-
-
-def print_trajectory(store: Store, run: str, iteration: int, trajectory: str, as_json: bool) -> None:
-    """A trajectory turn by turn: what was seen, said, done and paid."""
-    stages = _stages(store, run, iteration)
-    if "rollout" not in stages:
-        raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
-    turns = store.read_table("turns", stages["rollout"]["turns"])
-    chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory))
-    if not chosen.num_rows:
-        ids = sorted(set(turns["trajectory_id"].to_pylist()))
-        raise ConfigError(
-            f"iteration {iteration} of {run} has no trajectory '{trajectory}'; "
-            f"it has {len(ids)}, from {ids[0]} to {ids[-1]}"
-        )
-    rows = chosen.to_pylist()
-    if as_json:
-        print_json(rows)
-        return
-    console = Console()
-    for row in rows:
-        done = ", ".join(
-            f"{action} {reward:+.1f}"
-            for action, reward in zip(row["executed_actions"], row["action_rewards"], strict=True)
-        )
-        body = f"{row['observation']}\n\n{row['response']}\n\nexecuted: {done or 'nothing'}\nstatus: {row['status']}"
-        title = f"turn {row['turn']}, {row['actions_left']} actions left"
-        console.print(Panel(plain(body), title=title, expand=False))
-    console.print("goal reached" if rows[-1]["success"] else "goal not reached")
+    ranked = sorted(groups, key=lambda group: group["rank"])
+    without_reason = [{name: value for name, value in group.items() if name != "reason"} for group in ranked]
+    print_rows(without_reason, False, "groups", "no filter in this iteration")
+    for count, reason in merged_reasons(group["reason"] for group in ranked):
+        say(Console(), f"{count} {'group' if count == 1 else 'groups'} {reason}")
 
 
 def print_presets(as_json: bool) -> None:
@@ -116,6 +91,21 @@ def print_environments(check: bool, as_json: bool) -> None:
             row["findings"] = [str(finding) for finding in check_environment(variant.settings)]
         rows.append(row)
     print_rows(rows, as_json, "environments", "")
+
+
+def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
+    """What a run recorded of an iteration.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If it has no such iteration.
+    """
+    store.runs.get(run)
+    iterations = store.runs.iterations(run)
+    if iteration not in iterations:
+        known = f"0 to {max(iterations)}" if iterations else "none"
+        raise ConfigError(f"run {run} has no iteration {iteration}; it has {known}")
+    return iterations[iteration]
 
 
 def success_line(store: Store, run: str) -> str:
@@ -201,19 +191,6 @@ def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
     return found
 
 
-def _stages(store: Store, run: str, iteration: int) -> StageKeys:
-    store.runs.get(run)
-    iterations = store.runs.iterations(run)
-    if iteration not in iterations:
-        known = f"0 to {max(iterations)}" if iterations else "none"
-        raise ConfigError(f"run {run} has no iteration {iteration}; it has {known}")
-    return iterations[iteration]
-
-
-_MANY_COLUMNS = 10
-"""So many stand close together, to fit a terminal of 80."""
-
-
 def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
     """Rows of the same columns as a table, or as JSON.
 
@@ -230,21 +207,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: s
     if not rows:
         console.print(nothing)
         return
-    table = new_table(title, gap=2 if len(rows[0]) < _MANY_COLUMNS else 1)
-    for index, (name, value) in enumerate(rows[0].items()):
-        justify: Literal["left", "right"] = "right" if isinstance(value, int | float) else "left"
-        table.add_column(name.replace("_", " "), justify=justify, overflow="fold", no_wrap=index == 0)
-    for row in rows:
-        table.add_row(*(plain(_cell(value)) for value in row.values()))
-    console.print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    print_table(console, rows, title=title)
 
 
 def print_json(value: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from flows.console.listing import evaluation_curve, print_json
-from flows.console.terminal import new_table
+from flows.console.table import print_table
 from ragen.diagnostics.online import Reuse, by_reuse, reuses
 from ragen.errors import StoreError
 from ragen.store import Store
@@ -23,7 +23,7 @@ _COLUMNS = {
     "kl": "KL",
     "clip_fraction": "clipped in update",
 }
-"""What fits a terminal of 80 columns; `--json` has the other quantiles too."""
+"""`--json` has the other quantiles too."""
 
 _THRESHOLDS = ("max_kl", "min_effective_sample_size")
 _LEGEND = (
@@ -101,12 +101,8 @@ def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:
 
 def _print_run(console: Console, summary: dict[str, Any], rows: list[dict[str, float]]) -> None:
     title = f"{summary['run']}: online_k = {summary['online_k']}, ratio_to = {summary['ratio_to']}"
-    table = new_table(title, gap=1)
-    for label in _COLUMNS.values():
-        table.add_column(label, justify="right")
-    for row in rows:
-        table.add_row(*(_cell(row.get(name)) for name in _COLUMNS))
-    console.print(table)
+    shown = [{label: _number(row.get(name)) for name, label in _COLUMNS.items()} for row in rows]
+    print_table(console, shown, title=title, numbers=_COLUMNS.values())
     limits = [f"{name} {summary[name]}" for name in _THRESHOLDS if summary[name] is not None]
     console.print(
         f"{summary['num_updates']} updates on {summary['num_rollouts']} rollouts; {summary['num_early_rollouts']} of "
@@ -127,20 +123,17 @@ def _print_comparison(console: Console, summaries: list[dict[str, Any]]) -> None
         "success_last": "last",
         "run": "run",
     }
-    table = new_table("Online-k; first, best, last: success", gap=1)
-    for name, label in shown.items():
-        is_run = name == "run"
-        table.add_column(label, justify="left" if is_run else "right", no_wrap=not is_run, overflow="fold")
-    for summary in sorted(summaries, key=lambda summary: _order(summary)):
-        table.add_row(*(_cell(summary[name]) for name in shown))
-    console.print(table)
+    ordered = sorted(summaries, key=_order)
+    rows = [{label: _number(summary[name]) for name, label in shown.items()} for summary in ordered]
+    numbers = [label for name, label in shown.items() if name != "run"]
+    print_table(console, rows, title="Online-k; first, best, last: success", numbers=numbers)
 
 
 def _order(summary: dict[str, Any]) -> tuple[int, bool, int]:
     return summary["online_k"], summary["ratio_to"] != "update_start", summary["seed"] or 0
 
 
-def _cell(value: Any) -> str:
+def _number(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4f}" if isinstance(value, float) else str(value)

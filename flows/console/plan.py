@@ -4,18 +4,16 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from flows.console.listing import print_json
-from flows.console.terminal import new_table
+from flows.console.table import print_table
 from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
 from ragen.sizing.architecture import Architecture, architecture_of
 from ragen.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
 from ragen.sizing.estimate import Estimate, estimate
 from ragen.sizing.fit import misfits, remedies
-from ragen.sizing.memory import Part
 from ragen.sizing.storage import checkpoint_bytes, num_kept_checkpoints
 from ragen.sizing.throughput import RESPONSE_SHARE
 
@@ -141,20 +139,15 @@ def _facts(
 def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: bool) -> None:
     console, device_, memory = Console(), found.machine.device, found.memory
     where = "this machine" if is_this else f"{found.machine.number} x {device_.name}"
-    table = new_table(f"{name}: memory {_where(found)}")
-    table.add_column("when")
-    table.add_column("what")
-    table.add_column("GiB", justify="right", no_wrap=True)
-    table.add_column("how", overflow="fold")
     phases = {"always": memory.always, "in a rollout": memory.rollout, "in an update": memory.update}
-    for phase, parts in {**phases, "in the host's memory": found.host}.items():
-        for part in parts:
-            _add(table, phase, part)
-    table.add_section()
-    table.add_row(
-        "", Text("peak", style="bold"), f"{memory.peak_bytes / GIB:.2f}", f"of {_gib(device_.memory_bytes)} on {where}"
-    )
-    console.print(table)
+    rows = [
+        {"when": phase, "what": part.name, "GiB": f"{part.size_bytes / GIB:.2f}", "how": part.formula}
+        for phase, parts in {**phases, "in the host's memory": found.host}.items()
+        for part in parts
+    ]
+    limit = f"of {_gib(device_.memory_bytes)} on {where}"
+    rows.append({"when": "", "what": "peak", "GiB": f"{memory.peak_bytes / GIB:.2f}", "how": limit})
+    print_table(console, rows, title=f"{name}: memory {_where(found)}", numbers=("GiB",))
     tokens, seconds, storage = found.tokens, found.seconds, found.storage
     total = config.iterations * (seconds.rollout + seconds.update)
     lines = {
@@ -173,10 +166,6 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
     }
     for label, text in lines.items():
         console.print(Text(f"{label:<8} {text}"), soft_wrap=True)
-
-
-def _add(table: Table, phase: str, part: Part) -> None:
-    table.add_row(phase, part.name, f"{part.size_bytes / GIB:.2f}", Text(part.formula))
 
 
 def _where(found: Estimate) -> str:

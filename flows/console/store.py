@@ -9,15 +9,18 @@ from typing import Any
 from rich.console import Console
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from flows.console.terminal import new_table, plain, say
+from flows.console.table import print_table
+from flows.console.terminal import say
 from ragen.store.copying import Copy
 from ragen.store.integrity import Verification
 from ragen.store.inventory import StoredFolder
 from ragen.store.reachability import describe
 from ragen.store.retention import Doomed, Garbage
 from ragen.store.usage import Usage
+
+_OF_KINDS = ("kind", "number", "bytes", "of no run", "their bytes")
+_OF_RUNS = ("run", "artifacts", "bytes", "its own", "shared")
 
 
 @contextmanager
@@ -56,13 +59,13 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
         return
     console = Console()
     if gone:
-        table = _table(
-            f"{'would be deleted' if is_dry_run else 'deleted'} from {url}", "kind", numbers=["number", "bytes"]
-        )
-        for kind, folders in sorted(by_kind.items()):
-            _add(table, kind, len(folders), _bytes(folders))
-        _add(table, "total", len(gone), _bytes([doomed.folder for doomed in gone]))
-        console.print(table)
+        rows = [
+            {"kind": kind, "number": len(folders), "bytes": _bytes(folders)}
+            for kind, folders in sorted(by_kind.items())
+        ]
+        rows.append({"kind": "total", "number": len(gone), "bytes": _bytes([doomed.folder for doomed in gone])})
+        title = f"{'would be deleted' if is_dry_run else 'deleted'} from {url}"
+        print_table(console, rows, title=title, numbers=("bytes",))
     else:
         say(console, f"nothing in {url} may go")
     say(console, f"kept: {len(garbage.kept)} artifacts that runs need, {_bytes(garbage.kept)}")
@@ -88,19 +91,27 @@ def print_usage(url: str, usage: Usage, as_json: bool) -> None:
         _print_json({"store": url, "size_bytes": usage.size_bytes, **asdict(usage)})
         return
     console = Console()
-    table = _table(f"{url} by kind", "kind", numbers=["number", "bytes", "of no run", "their bytes"])
+    kinds: list[dict[str, Any]] = []
     for kind in usage.kinds:
-        unreached = (kind.unreached_number, decimal(kind.unreached_bytes)) if kind.unreached_number else ()
-        _add(table, kind.kind, kind.number, decimal(kind.size_bytes), *unreached)
-    _add(table, "total", "", decimal(usage.size_bytes))
-    console.print(table)
+        unreached = (kind.unreached_number, decimal(kind.unreached_bytes)) if kind.unreached_number else (None, None)
+        facts = (kind.kind, kind.number, decimal(kind.size_bytes), *unreached)
+        kinds.append(dict(zip(_OF_KINDS, facts, strict=True)))
+    kinds.append(dict(zip(_OF_KINDS, ("total", None, decimal(usage.size_bytes), None, None), strict=True)))
+    print_table(console, kinds, title=f"{url} by kind", numbers=_OF_KINDS[1:])
     extras = {"not kept": "num_dropped", "missing": "num_faults"}
     shown = {name: field for name, field in extras.items() if any(getattr(run, field) for run in usage.runs)}
-    table = _table("by run", "run", numbers=["artifacts", "bytes", "its own", "shared", *shown])
-    for run in usage.runs:
-        sizes = (decimal(size) for size in (run.size_bytes, run.own_bytes, run.shared_bytes))
-        _add(table, run.run, run.number, *sizes, *(getattr(run, field) for field in shown.values()))
-    console.print(table)
+    runs = [
+        {
+            "run": run.run,
+            "artifacts": run.number,
+            "bytes": decimal(run.size_bytes),
+            "its own": decimal(run.own_bytes),
+            "shared": decimal(run.shared_bytes),
+            **{name: getattr(run, field) for name, field in shown.items()},
+        }
+        for run in usage.runs
+    ]
+    print_table(console, runs, title="by run", names=[*_OF_RUNS, *shown], numbers=("bytes", "its own", "shared"))
 
 
 def print_verification(url: str, verification: Verification, as_json: bool) -> None:
@@ -111,10 +122,8 @@ def print_verification(url: str, verification: Verification, as_json: bool) -> N
     console = Console()
     damages = verification.damages
     if damages:
-        table = _table(f"damaged in {url}", "where", "what", "needed by")
-        for damage in damages:
-            _add(table, damage.place, damage.what, ", ".join(damage.runs))
-        console.print(table)
+        rows = [{"where": d.place, "what": d.what, "needed by": ", ".join(d.runs)} for d in damages]
+        print_table(console, rows, title=f"damaged in {url}")
     say(
         console,
         f"{verification.num_artifacts} artifacts, {decimal(verification.size_bytes)}: "
@@ -135,19 +144,6 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
         say(console, f"not kept, can be made again: {copy.num_dropped}")
     if copy.is_running:
         say(console, "the run is still at work: copy it again for what it makes from now on")
-
-
-def _table(title: str, *texts: str, numbers: Sequence[str] = ()) -> Table:
-    table = new_table(title)
-    for name in texts:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _add(table: Table, *cells: Any) -> None:
-    table.add_row(*(plain(str(cell)) for cell in cells))
 
 
 def _amount(folders: Sequence[StoredFolder]) -> dict[str, int]:

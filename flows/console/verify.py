@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from flows.console.answers import json_text, print_rows
+from flows.console.answers import json_text
+from flows.console.table import print_table
 from ragen.errors import ConfigError
 from ragen.store import Store
 from ragen.verify.finding import Finding, Verdict
@@ -68,7 +69,7 @@ def verify_and_print(
         sys.stdout.write(json_text(facts, indent=2) + "\n")
         return verification.is_faultless
     console = Console()
-    print_rows(["stage", "check", *Verdict], _rows(verification.findings), console)
+    print_table(console, _rows(verification.findings), names=["stage", "check", *Verdict])
     for line in _notes(verification.findings):
         console.print(Text(_printable(line)), soft_wrap=True)
     console.print(

@@ -9,13 +9,14 @@ nothing that it could write to.
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
 
-from ragen.audit.views import DATASET_VIEWS, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
+from ragen.audit.views import DATASET_VIEWS, DECODED, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
 from ragen.errors import QueryError
 
 BATCH_ROWS = 65_536
@@ -43,19 +44,29 @@ _NOTHING_BUT_READING = (
 Load = Callable[[str], Any]
 """View -> what DuckDB scans for it: an Arrow table or dataset with that view's columns."""
 
+Decode = Callable[[str, Sequence[int]], str | None]
+"""Run, tokens -> their text; None: it has no tokenizer. Called for the rows and columns alone that a question needs."""
+
 
 class Database:
     """Views that are loaded when a question first names them. Use it as a context manager, from one thread."""
 
-    def __init__(self, load: Load, explain_failure: Callable[[str], Exception] | None = None) -> None:
+    def __init__(
+        self,
+        load: Load,
+        explain_failure: Callable[[str], Exception] | None = None,
+        decode: Decode = lambda run, tokens: None,
+    ) -> None:
         """Nothing is loaded yet.
 
         Args:
             load: Called at most once a view.
             explain_failure: Gets what DuckDB said when the data behind a view could not be read; gives the error to
                 raise.
+            decode: Gives the text of tokens.
         """
         self._load = load
+        self._decode = decode
         self._explain_failure = explain_failure or (lambda said: QueryError(f"the data cannot be read: {said}"))
         self._spill = tempfile.TemporaryDirectory(prefix="ragen-sql-")
         self._connection = self._connect()
@@ -65,8 +76,8 @@ class Database:
             self._grammar.register("_empty", schema.empty_table())
             self._grammar.execute(f"create table {name} as from _empty").fetchall()
             self._grammar.unregister("_empty")
-        for name, (sql, _) in DERIVED_VIEWS.items():
-            self._grammar.execute(f"create table {name} as {sql}").fetchall()
+        for name, view in DERIVED_VIEWS.items():
+            self._grammar.execute(f"create table {name} as {view.sql}").fetchall()
 
     def __enter__(self) -> "Database":
         return self
@@ -153,8 +164,8 @@ class Database:
         if name in self._bound:
             return
         if name in DERIVED_VIEWS:
-            sql, sources = DERIVED_VIEWS[name]
-            for source in sources:
+            sql = DERIVED_VIEWS[name].sql
+            for source in DERIVED_VIEWS[name].sources:
                 self._bind(source)
         else:
             self._connection.register(f"_{name}", self._load(name))
@@ -172,7 +183,25 @@ class Database:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:", config={**_GUARDS, "temp_directory": self._spill.name})
         connection.execute("set lock_configuration = true").fetchall()
+        connection.create_function(
+            DECODED,
+            _by_column(self._decode),
+            ["varchar", duckdb.sqltype("INTEGER[]")],
+            "varchar",
+            type=ARROW,
+            null_handling=SPECIAL,
+        )
         return connection
+
+
+def _by_column(decode: Decode) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """The same for columns. It must not know the database, which could then never be freed."""
+
+    def decoded(runs: pa.Array, tokens: pa.Array) -> pa.Array:
+        pairs = zip(runs.to_pylist(), tokens.to_pylist(), strict=True)
+        return pa.array([None if run is None or ids is None else decode(run, ids) for run, ids in pairs], pa.string())
+
+    return decoded
 
 
 def _text(error: Exception) -> str:

@@ -9,10 +9,10 @@ question are hashed to name the damaged one. With `should_verify` all of them ar
 byte (and downloads remote files into the cache); only then is a changed byte sure to be noticed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ragen.audit.database import Database
 from ragen.audit.named import NamedArtifact, named_artifacts
 from ragen.audit.staleness import staleness
 from ragen.audit.views import DATASET_VIEWS, RECORD_VIEWS
+from ragen.checkpoints.tokenizer import checkpoints_of, find_tokenizer
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import Store
 from ragen.store.keys import canonical_json
@@ -49,7 +50,7 @@ def open_database(store: Store, runs: list[str], *, should_verify: bool = False)
             ArtifactMissingError and ArtifactDamagedError, which name the artifact and where the run names it.)
     """
     views = _StoredViews(store, runs, should_verify)
-    return Database(views.load, views.explain)
+    return Database(views.load, views.explain, views.decode)
 
 
 class _StoredViews:
@@ -59,6 +60,7 @@ class _StoredViews:
         self._should_verify = should_verify
         self._named = [artifact for run in runs for artifact in named_artifacts(store, run)]
         self._loaded: list[str] = []
+        self._tokenizer = cache(self._find_tokenizer)
 
     def load(self, view: str) -> Any:
         """An Arrow dataset, or table, with the view's columns."""
@@ -69,6 +71,13 @@ class _StoredViews:
             return _dataset(view, parts, uses)
         return self._runs_table if view == "runs" else self._artifacts_table
 
+    def decode(self, run: str, tokens: Sequence[int]) -> str | None:
+        """The text of tokens, special ones too; None: no checkpoint has the run's tokenizer."""
+        tokenizer = self._tokenizer(run)
+        if tokenizer is None:
+            return None
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
     def explain(self, said: str) -> Exception:
         """The error for files that could not be read: the damaged artifact, if there is one."""
         try:
@@ -77,6 +86,11 @@ class _StoredViews:
         except (ArtifactDamagedError, ArtifactMissingError) as error:
             return error
         return StoreError(f"a dataset of {self._store.url} cannot be read, although its bytes are as written: {said}")
+
+    def _find_tokenizer(self, run: str) -> Any:
+        if run not in self._runs:
+            return None
+        return find_tokenizer(self._store, checkpoints_of(self._store, self._store.runs.iterations(run)))
 
     def _parts(self, kind: str, *, should_verify: bool = False) -> list[tuple[NamedArtifact, list[Part]]]:
         named = [artifact for artifact in self._named if artifact.kind == kind]

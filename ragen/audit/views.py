@@ -6,9 +6,12 @@ Every dataset kind is a view of its own with two columns in front, `run` and `it
 `is_reused` false the first time alone. To count what was played, and not what was trained on, ask `where not
 is_reused`; two runs may still share a rollout, which `artifact` tells.
 
-`trajectories` folds turns and joins what the later stages say of a trajectory; `runs` and `artifacts` are about what is
+`trajectories` folds turns and joins what the later stages say of a trajectory; `prompts` is the text of what the model
+was told; `runs` and `artifacts` are about what is
 stored and not from it.
 """
+
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -118,10 +121,57 @@ left join (from samples select * exclude (group_id)) as samples using ({_TURNS_O
 """One row a trajectory: its turns folded, its return, what the filter decided on its group, what the update did with
 it. The last three are null where the stage did not run, or did not train on it; `status` is the worst of its turns."""
 
-DERIVED_VIEWS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "trajectories": (TRAJECTORIES, ("turns", "rewards", "selection", "samples")),
+DECODED = "decoded"
+"""SQL function of (run, tokens): the text of tokens by the run's tokenizer; null where no checkpoint has one."""
+
+PROMPTS = f"""
+with placed as (
+    select
+        *,
+        sum(is_context_start::integer) over (partition by {_TURNS_OF} order by turn) as context_number
+    from turns
+)
+select
+    {_TURNS_OF},
+    turn,
+    is_context_start,
+    len(prompt_ids)::integer as num_prompt_tokens,
+    {DECODED}(run, prompt_ids) as prompt,
+    {DECODED}(
+        run,
+        list_concat(flatten(list(list_concat(prompt_ids, response_ids)) over (
+            partition by {_TURNS_OF}, context_number order by turn
+            rows between unbounded preceding and 1 preceding
+        )), prompt_ids)
+    ) as context,
+    artifact,
+    is_reused
+from placed
+"""
+"""One row a turn: the text of its `prompt_ids`, which were added before its response, and of the whole context that the
+model had before it, earlier responses included; special tokens stand in both. Null where no checkpoint has the run's
+tokenizer."""
+
+
+class DerivedView(NamedTuple):
+    """A view over other views.
+
+    Attributes:
+        about: What a row is.
+        sql: What it shows.
+        sources: The views that it reads.
+    """
+
+    about: str
+    sql: str
+    sources: tuple[str, ...]
+
+
+DERIVED_VIEWS: dict[str, DerivedView] = {
+    "trajectories": DerivedView("a row a trajectory", TRAJECTORIES, ("turns", "rewards", "selection", "samples")),
+    "prompts": DerivedView("a row a turn: what the model was told, as text", PROMPTS, ("turns",)),
 }
-"""View -> its SQL, and the views that it reads."""
+"""By name."""
 
 VIEW_NAMES: tuple[str, ...] = (*DATASET_VIEWS, *DERIVED_VIEWS, *RECORD_VIEWS)
 """All of them."""

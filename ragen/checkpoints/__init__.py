@@ -8,4 +8,5 @@ recipe         from which kept checkpoint, by which updates, a checkpoint can be
 stored_update  one update on stored datasets, from its manifest
 derive         carrying a recipe out, and proving every step
 survey         the checkpoints of a run: kept, dropped, derivable
+tokenizer      the tokenizer of a run, from whichever checkpoint is there
 """

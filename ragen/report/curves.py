@@ -128,10 +128,17 @@ def _compared_evaluation(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) 
     return Panel("Evaluation success", note, lines, is_share=True)
 
 
+FEWEST_SMOOTHED = 10
+"""As many points as the average looks back on; a curve of fewer is shown as measured."""
+
+
 def smoothed_line(label: str, values: Series) -> Line:
-    """A metric's points and their exponential moving average (PAPER section 3)."""
+    """A metric's points and, where there are enough, their exponential moving average (PAPER section 3)."""
+    points: Points = list(values.items())
+    if len(points) < FEWEST_SMOOTHED:
+        return Line(label, points)
     smooth = exponential_moving_average(list(values.values()))
-    return Line(label, list(values.items()), list(zip(values, map(float, smooth), strict=True)))
+    return Line(label, points, list(zip(values, map(float, smooth), strict=True)))
 
 
 def _evaluation(series: Mapping[str, Series]) -> Panel:

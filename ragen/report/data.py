@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import ValidationError
 
+from ragen.agent.transcript import Transcriber
+from ragen.checkpoints.tokenizer import checkpoints_of, find_tokenizer
 from ragen.diagnostics.collapse import Verdict, diagnose
 from ragen.diagnostics.series import Series, metric_series
 from ragen.envs.base import EnvironmentSettings
@@ -22,7 +24,7 @@ from ragen.report.decisions import Decision, read_decisions
 from ragen.report.embedding import Batch, Embedded, embed, sampled
 from ragen.report.evaluations import read_evaluation
 from ragen.report.reading import Missing, Place, Reader, places, side_by_side
-from ragen.report.tokens import find_token_lengths
+from ragen.report.tokens import TokenLengths
 from ragen.report.trajectories import read_rollout
 from ragen.store import Store
 from ragen.store.runs import Run, RunState
@@ -52,7 +54,7 @@ class ReportData:
         rollouts: Embedded training trajectories, by iteration.
         evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
         num_iterations: Iterations with a rollout.
-        has_token_boundaries: Could the tokens of responses be told apart?
+        has_tokenizer: Could prompts be decoded, and the tokens of responses be told apart?
         missing: What the report does without.
     """
 
@@ -66,7 +68,7 @@ class ReportData:
     rollouts: list[Embedded]
     evaluations: list[Embedded]
     num_iterations: int
-    has_token_boundaries: bool
+    has_tokenizer: bool
     missing: list[Missing]
 
 
@@ -96,13 +98,16 @@ def gather(
         ConfigError: If it has no rollout at a wanted iteration.
     """
     record, reader = store.runs.get(run), Reader(store)
-    artifacts = places(reader.iterations(record))
+    iterations = reader.iterations(record)
+    artifacts = places(iterations)
     found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
     manifests = {place: manifest for place, manifest in found if manifest is not None}
     series = read_series(reader, artifacts)
     verdict = diagnose(series)
     signalled = [signal.iteration for signal in verdict.signals]
-    token_lengths = find_token_lengths(reader, _checkpoints(artifacts, manifests))
+    tokenizer = find_tokenizer(store, checkpoints_of(store, iterations))
+    token_lengths = TokenLengths(tokenizer.backend_tokenizer) if tokenizer else None
+    transcriber = Transcriber(tokenizer, record.config.get("agent", {})) if tokenizer else None
     settings = _drawn_settings(record)
     rollouts = _by_iteration(artifacts, "turns")
     _check_wanted(record, wanted, rollouts)
@@ -111,7 +116,7 @@ def gather(
         for iteration in sampled(list(rollouts), [*wanted, *signalled], max(max_sampled_iterations, len(wanted) + 2)):
             on_batch(f"rollout of iteration {iteration}")
             of_iteration = [place for place in artifacts if place.iteration == iteration]
-            if batch := read_rollout(reader, of_iteration, settings, token_lengths):
+            if batch := read_rollout(reader, of_iteration, settings, token_lengths, transcriber):
                 yield batch
 
     def evaluations() -> Iterator[Batch]:
@@ -135,7 +140,7 @@ def gather(
         rollouts=sorted(embed(batches(), max_rollout_bytes), key=lambda e: e.iteration),
         evaluations=sorted(embed(evaluations(), max_evaluation_bytes), key=lambda e: e.iteration),
         num_iterations=len(rollouts),
-        has_token_boundaries=token_lengths is not None,
+        has_tokenizer=tokenizer is not None,
         missing=reader.missing,
     )
 
@@ -171,13 +176,6 @@ def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place
         if place.kind == kind:
             found.setdefault(place.iteration, []).append(place)
     return found
-
-
-def _checkpoints(artifacts: Sequence[Place], manifests: Mapping[Place, Manifest]) -> list[str]:
-    """Keys of checkpoints with the run's tokenizer: its own, the first ones first, and those its rollouts were from."""
-    own = [place.key for place in artifacts if place.kind == "checkpoint"]
-    played = [m.inputs["checkpoint"] for p, m in manifests.items() if p.kind == "turns" and "checkpoint" in m.inputs]
-    return list(dict.fromkeys([*own, *played]))
 
 
 def _drawn_settings(run: Run) -> EnvironmentSettings | None:

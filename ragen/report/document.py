@@ -7,12 +7,15 @@ by its hash, so that nothing else would run even if it got in, and forbids every
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+_BETWEEN_BACKTICKS = re.compile("`([^`\n]+)`")
 
 
 def render_document(template: str, *, scripts: Sequence[str], styles: Sequence[str], data: Any, **values: Any) -> str:
@@ -33,6 +36,7 @@ def render_document(template: str, *, scripts: Sequence[str], styles: Sequence[s
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["coded"] = coded
     return environment.get_template(template).render(
         **values,
         page_data=rounded(data),
@@ -40,6 +44,11 @@ def render_document(template: str, *, scripts: Sequence[str], styles: Sequence[s
         script=Markup(script),  # our own files, not data
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def coded(text: str) -> Markup:
+    """Words with what stands between backticks as code; escaped."""
+    return Markup(_BETWEEN_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def rounded(value: Any) -> Any:

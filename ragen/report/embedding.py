@@ -5,7 +5,7 @@ iterations -> sampled -> Batch -> embed -> Embedded
 
 import gzip
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -36,7 +36,7 @@ class Embedded:
     Attributes:
         iteration: Updates done before.
         cell: Name of the evaluated environment; None: a training rollout.
-        packed: Gzipped JSON of the groups.
+        packed: Gzipped JSON `{"texts": [...], "groups": [...]}`; the messages of prompts name their text by its place.
         num_trajectories: In it.
         num_all: In the whole batch.
         num_not_drawn: Of those in it, trajectories without pictures, because the environment does not repeat them.
@@ -108,7 +108,7 @@ def shortened(text: str | None) -> tuple[str | None, int]:
 def _packed(batch: Batch, num_groups: int) -> Embedded:
     groups = batch.groups[:num_groups]
     members = [member for group in groups for member in group["members"]]
-    text = json.dumps(groups, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_stored_once(groups), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Embedded(
         iteration=batch.iteration,
         cell=batch.cell,
@@ -117,3 +117,21 @@ def _packed(batch: Batch, num_groups: int) -> Embedded:
         num_all=sum(len(group["members"]) for group in batch.groups),
         num_not_drawn=sum(not member["drawn"] for member in members),
     )
+
+
+def _stored_once(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The groups with every text of a prompt replaced by its place in a list of different texts."""
+    places: dict[str, int] = {}
+
+    def turn(given: Mapping[str, Any]) -> dict[str, Any]:
+        prompt = given["prompt"]
+        added = prompt and [
+            [role, places.setdefault(text, len(places)), *rest] for role, text, *rest in prompt["added"]
+        ]
+        return {**given, "prompt": prompt and {**prompt, "added": added}}
+
+    def member(given: Mapping[str, Any]) -> dict[str, Any]:
+        return {**given, "turns": [turn(one) for one in given["turns"]]}
+
+    packed = [{**group, "members": [member(one) for one in group["members"]]} for group in groups]
+    return {"texts": list(places), "groups": packed}

@@ -86,6 +86,7 @@ def _turn(observation: str, response: str, executed: list[str], replay: EpisodeR
         "cut": {name: num_cut for name, (_, num_cut) in texts.items() if num_cut},
         "think": None,
         "answer": None,
+        "prompt": None,
         "ids": [],
         "lengths": None,
         "surprisals": [],

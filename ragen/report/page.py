@@ -29,6 +29,7 @@ _SCRIPTS = (
     "batches.js",
     "tokens.js",
     "player.js",
+    "prompt.js",
     "turns.js",
     "iteration.js",
     "viewer.js",

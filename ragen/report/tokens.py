@@ -3,17 +3,13 @@
 The page shows the text as it was recorded and shades it token by token. So it needs no tokens' texts, only their
 lengths, and those are found by decoding: the lengths of a response add up to its text, or there are none.
 
-    checkpoint -> tokenizer.json -> TokenLengths;   response_ids, response -> lengths
+    tokenizer -> TokenLengths;   response_ids, response -> lengths
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
-from ragen.errors import StarPOError
-from ragen.report.reading import Reader
-
-_FILE = "tokenizer.json"
 _LONGEST_CHARACTER = 8
 """Tokens that may share a character, or be decoded only together; where it takes more, the boundaries are unknown."""
 
@@ -78,26 +74,6 @@ class TokenLengths:
 
     def _decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(list(ids), skip_special_tokens=False)
-
-
-def find_token_lengths(reader: Reader, checkpoints: Iterable[str]) -> TokenLengths | None:
-    """The measure of a run's policy, from the first of its checkpoints that is there.
-
-    Args:
-        reader: Of the store.
-        checkpoints: Their keys; all have the same tokenizer.
-
-    Returns:
-        None: none of them can be read, or it has no `tokenizer.json`.
-    """
-    for key in checkpoints:
-        try:
-            return TokenLengths(Tokenizer.from_str(reader.store.read_file("checkpoint", key, _FILE).decode()))
-        except StarPOError:  # dropped, or damaged: the next one serves as well
-            continue
-        except Exception:  # the tokenizers library raises bare `Exception` for a tokenizer it does not know
-            return None
-    return None
 
 
 def _units(text: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from ragen.agent.transcript import Transcriber
 from ragen.envs.base import EnvironmentSettings
 from ragen.report.boards import replay_frames
 from ragen.report.embedding import Batch, shortened
@@ -22,6 +23,8 @@ _TURN_COLUMNS = [
     "member",
     "turn",
     "observation",
+    "is_context_start",
+    "prompt_ids",
     "response_ids",
     "behaviour_logprobs",
     "response",
@@ -56,6 +59,7 @@ def read_rollout(
     places: Sequence[Place],
     settings: EnvironmentSettings | None,
     token_lengths: TokenLengths | None,
+    transcriber: Transcriber | None,
 ) -> Batch | None:
     """All trajectories of an iteration, by group, the filter's best first.
 
@@ -64,6 +68,7 @@ def read_rollout(
         places: The iteration's artifacts.
         settings: From `read_settings`; None: the environment is not known here, so nothing is drawn.
         token_lengths: None: token boundaries are not known.
+        transcriber: None: prompts cannot be decoded.
 
     Returns:
         None: there are no turns to read.
@@ -77,7 +82,7 @@ def read_rollout(
     members: dict[str, list[Row]] = {}
     for _, rows in groupby(table.to_pylist(), key=lambda row: row["trajectory_id"]):
         turns = list(rows)
-        trajectory = _trajectory(settings, turns, rewards, token_lengths)
+        trajectory = _trajectory(settings, turns, rewards, token_lengths, transcriber)
         trajectory["sample"] = _sample(samples.get(trajectory["id"]))
         members.setdefault(turns[0]["group_id"], []).append(trajectory)
     selection = sorted(_rows(reader, by_kind.get("selection")), key=lambda row: row["rank"])
@@ -104,7 +109,9 @@ def _trajectory(
     rows: list[Row],
     rewards: Mapping[tuple[str, int], Row],
     token_lengths: TokenLengths | None,
+    transcriber: Transcriber | None,
 ) -> Row:
+    prompts = _prompts(rows, transcriber)
     frames = replay_frames(settings, rows) if settings is not None else None
     paid = [rewards.get((row["trajectory_id"], row["turn"])) for row in rows]
     return {
@@ -118,10 +125,24 @@ def _trajectory(
         "errors": sum(row["status"] == "format_error" for row in rows),
         "drawn": frames is not None,
         "turns": [
-            _turn(row, reward, frames[number] if frames else [], token_lengths)
+            {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}
             for number, (row, reward) in enumerate(zip(rows, paid, strict=True))
         ],
     }
+
+
+def _prompts(rows: list[Row], transcriber: Transcriber | None) -> list[Row | None]:
+    """Of each turn: does its context begin anew, how many tokens are in it, and the messages that were added."""
+    if transcriber is None:
+        return [None] * len(rows)
+    prompts: list[Row | None] = []
+    size = 0
+    for row, added in zip(rows, transcriber.read(rows), strict=True):
+        size = (0 if row["is_context_start"] else size) + len(row["prompt_ids"])
+        messages = [[message.role, *shortened(message.text), message.num_tokens] for message in added]
+        prompts.append({"start": row["is_context_start"], "size": size, "added": messages})
+        size += len(row["response_ids"])
+    return prompts
 
 
 def _turn(row: Row, reward: Row | None, frames: list[Any], token_lengths: TokenLengths | None) -> Row:

@@ -101,8 +101,11 @@ def _rollout_words(data: ReportData) -> str:
     not_drawn = sum(e.num_not_drawn for e in data.rollouts)
     if not_drawn:
         words += f" {not_drawn:,} have no pictures: the environment as it is today does not repeat them."
-    if not data.has_token_boundaries:
-        words += " Tokens are shown apart from the text: no checkpoint with the tokenizer is in the store."
+    if not data.has_tokenizer:
+        words += (
+            " Prompts are left out, and tokens are shown apart from the text: no checkpoint with the tokenizer is in "
+            "the store."
+        )
     return words
 
 

@@ -49,6 +49,16 @@ def test_without_a_terminal_a_line_says_it(store):
     assert text.startswith("iteration 52/60 panel success 0.656")
 
 
+def test_success_measured_updates_ago_says_when_and_nothing_is_cut(store):
+    store.runs.set_state("a-run", "running", "rollout", {**FACTS, "evaluated_at": 50.0})
+    assert "panel success 0.656 (after 50 updates) · training" in followed(store, Outcome("completed", ""))
+    screen = followed(store, Outcome("completed", ""), force_terminal=True)
+    assert "panel success 0.656 (after 50 updates) · training success 0.773 · reward std" in " ".join(screen.split())
+    assert "139 s left" in screen
+    store.runs.set_state("a-run", "running", "rollout", {**FACTS, "evaluated_at": 52.0})
+    assert "panel success 0.656 · training" in followed(store, Outcome("completed", ""))
+
+
 def test_a_run_that_failed_says_why(store):
     with pytest.raises(RunFailedError, match="run a-run ended as failed: the reason"):
         followed(store, Outcome("failed", "the reason"))

@@ -19,6 +19,7 @@ from flows.starpo import starpo
 from ragen.errors import ArtifactDamagedError
 from ragen.store import Store
 from ragen.store.runs import StageKeys
+from tasks.progress import RunProgress
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -98,8 +99,14 @@ def test_a_changed_update_shares_rewards_and_selections_and_goes_on_from_its_own
 
 
 @pytest.mark.usefixtures("without_engine")
-def test_a_changed_filter_shares_rewards_and_trains_on_other_groups(base: Store) -> None:
+def test_a_changed_filter_shares_rewards_and_trains_on_other_groups(
+    base: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[str, dict[str, float]]] = []
+    say = RunProgress.say
+    monkeypatch.setattr(RunProgress, "say", lambda self, m, **facts: (said.append((m, facts)), say(self, m, **facts)))
     run = replay("base", 1, 3, {"filter.strategy": "none", "filter.should_drop_zero_variance": False}, store=base.url)
+    assert said[0] == ("starting", {"iteration": 1, "iterations": 3})
     recorded, replayed = base.runs.iterations("base"), base.runs.iterations(run)
     assert set(replayed) == {1, 2}
     for iteration, stages in replayed.items():

@@ -15,7 +15,7 @@ class Batches {
   }
 
   groups(batch) {
-    if (!this._opened.has(batch.number)) this._opened.set(batch.number, unpack(document.getElementById(`batch-${batch.number}`).textContent));
+    if (!this._opened.has(batch.number)) this._opened.set(batch.number, unpack(document.getElementById(`batch-${batch.number}`).textContent).then(withTexts));
     return this._opened.get(batch.number);
   }
 }
@@ -24,4 +24,12 @@ async function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return JSON.parse(await new Response(stream).text());
+}
+
+// A text of prompts travels once a batch; messages name its place.
+function withTexts({ texts, groups }) {
+  for (const { prompt } of groups.flatMap((group) => group.members).flatMap((member) => member.turns)) {
+    if (prompt) prompt.added = prompt.added.map(([role, place, cut, size]) => ({ role, text: texts[place], cut, size }));
+  }
+  return groups;
 }

@@ -40,7 +40,7 @@ function ticks(low, high, wanted) {
 const wholeTicks = (end, wanted) => ticks(0, Math.max(1, end), wanted).filter((n) => Number.isInteger(n) && n <= end);
 
 function table(headings, rows, attributes = {}) {
-  const cell = (name, heading, content) => html(name, { class: heading.startsWith("#") ? "number" : null, scope: name === "th" ? "col" : null }, content);
+  const cell = (name, heading, content) => html(name, { class: heading.startsWith("#") ? "number" : null, scope: name === "th" ? "col" : null, "data-label": name === "td" ? heading.replace("#", "") : null }, content);
   return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": attributes["aria-label"] }, html("table", attributes,
     html("thead", {}, html("tr", {}, headings.map((heading) => cell("th", heading, heading.replace("#", ""))))),
     html("tbody", {}, rows.map((row) => html("tr", row.attributes || {}, (row.cells || row).map((content, n) => cell("td", headings[n], content)))))));

@@ -1,6 +1,7 @@
 // The turns of a trajectory: what was seen, said, carried out and paid.
 
-function turnCard(turn, index, advantage, onFrame) {
+function turnCard(turns, index, advantage, onFrame) {
+  const turn = turns[index];
   const strip = turn.frames.map((frame, step) => html("figure", { class: "frame", onclick: () => onFrame(index, step) },
     board(frame, step ? `after ${turn.executed[step - 1]}` : "before the turn"),
     html("figcaption", {}, step ? [`${turn.executed[step - 1]} `, html("span", { class: turn.rewards[step - 1] > 0 ? "gain" : "muted" }, signed(turn.rewards[step - 1]))] : "before")));
@@ -24,6 +25,7 @@ function turnCard(turn, index, advantage, onFrame) {
       html("span", { class: "muted" }, [...parts, ...notes].flatMap((note, n) => (n ? [" · ", note] : [note])))),
     html("div", { class: "strip" }, strip),
     html("div", { class: "texts" },
+      promptBlock(turns, index),
       recordedBlock("Observation", turn.observation, cut.observation),
       html("div", { class: turn.ids.length ? "plain-text" : "" }, plain),
       turn.ids.length ? tokenBlock(turn, advantage) : null));

@@ -36,7 +36,13 @@ function viewer(container, data, batches) {
     const largest = Math.max(1e-9, ...groups.flatMap((g) => g.members.map((m) => Math.abs(m.sample ? m.sample.advantage : 0))));
     members.replaceChildren(...group.members.map((m) => memberButton(batch, group, m, m === trajectory)));
     if (trajectory) open(batch, group, trajectory, largest);
-    return members.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+    return revealMember();
+  }
+
+  // Only the members scroll: the page stays where its reader is.
+  function revealMember() {
+    const chosen = members.querySelector("[aria-current]");
+    if (chosen) members.scrollTop = chosen.offsetTop - members.offsetTop - (members.clientHeight - chosen.offsetHeight) / 2;
   }
 
   function absent(wanted) {
@@ -74,7 +80,7 @@ function viewer(container, data, batches) {
     heading.textContent = batch.cell === null ? `Iteration ${batch.iteration}, trajectory ${trajectory.id}` : `Evaluation ${batch.cell} after ${plural(batch.iteration, "update")}, episode ${trajectory.id}`;
     facts.replaceChildren(trajectoryFacts(trajectory, group));
     shade.element.hidden = !trajectory.turns.some((turn) => turn.ids.length); // evaluations keep no tokens
-    const cards = trajectory.turns.map((turn, n) => turnCard(turn, n, advantage, (t, action) => film.show(t, action)));
+    const cards = trajectory.turns.map((_, n) => turnCard(trajectory.turns, n, advantage, (t, action) => film.show(t, action)));
     film = player(trajectory, (turn, action) => cards.forEach((card, n) => {
       card.classList.toggle("current", n === turn);
       card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));

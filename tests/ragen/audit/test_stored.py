@@ -10,8 +10,10 @@ import pytest
 
 from ragen.audit.named import matching_runs, named_artifacts
 from ragen.audit.stored import open_database
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, QueryError, StoreError
+from ragen.policy.tokenizer import make_tokenizer
 from ragen.store import Store
+from ragen.store.keys import stage_key
 from ragen.store.location import Location
 from schemas.datasets import DATASETS
 from schemas.examples import example_turns
@@ -281,3 +283,39 @@ def flip(file: Path, share: float) -> None:
     content = bytearray(file.read_bytes())
     content[int(len(content) * share)] ^= 1
     file.write_bytes(content)
+
+
+def test_prompts_are_the_text_of_what_the_model_was_told(tmp_path: Path) -> None:
+    tokenizer, store = make_tokenizer(), Store(str(tmp_path / "store"))
+    tokenizer.save_pretrained(tmp_path / "policy")
+    facts = {"stage": Stage(name="rollout", version=1), "settings": {}, "inputs": {}, "seed": 0}
+    key = stage_key(facts["stage"], {}, {}, 0)
+    store.put_folder("checkpoint", str(tmp_path / "policy"), key=key, **facts)
+    turns = example_turns()
+    store.put_table("turns", turns, key=key, **facts)
+    for run in ("mine", "imported"):
+        store.runs.create(run, flow="starpo", preset=None, config={"environment": {"type": "sokoban"}})
+        store.runs.record_stage(run, 0, "rollout", {"turns": key})
+    store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": key})
+    context: list[int] = []
+    expected = []
+    for row in turns.to_pylist():  # in order; of a trajectory, the first alone is a context start
+        context = ([] if row["is_context_start"] else context) + row["prompt_ids"]
+        texts = tokenizer.decode(row["prompt_ids"]), tokenizer.decode(context)
+        expected.append((row["trajectory_id"], row["turn"], len(row["prompt_ids"]), *texts))
+        context = context + row["response_ids"]
+    asked = "select trajectory_id, turn, num_prompt_tokens, prompt, context from prompts where run = '{}' order by all"
+    with open_database(store, ["mine", "imported"]) as database:
+        seen = database.query(asked.format("mine")).to_pylist()
+        assert [tuple(row.values()) for row in seen] == sorted(expected)
+        alone = database.query(asked.format("imported"))
+        assert (alone.num_rows, alone["prompt"].null_count, alone["context"].null_count) == (len(expected),) * 3
+        ids = database.query("select decoded(run, response_ids) as text from turns where run = 'mine' and turn = 0")
+        assert set(ids["text"].to_pylist()) == {
+            tokenizer.decode(row["response_ids"]) for row in turns.to_pylist() if row["turn"] == 0
+        }
+        assert database.query("select decoded('nobody', [1]) as a, decoded(null, [1]) as b")["a"].null_count == 1
+        with pytest.raises(QueryError, match="decoded"):
+            database.query("select decoded(1) from turns")
+        with pytest.raises(QueryError):
+            database.query("select decoded(run, [-1]) from turns")

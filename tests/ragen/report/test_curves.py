@@ -24,8 +24,15 @@ def test_the_trained_environment_comes_before_variants_that_were_evaluated_less_
 
 def test_a_curve_is_smoothed_by_the_bias_corrected_average() -> None:
     # decay 0.9: first 1; then (0.9 * 0.1 * 1 + 0.1 * 2) / (1 - 0.81) = 0.29 / 0.19
-    line = smoothed_line("x", {3: 1.0, 4: 2.0})
-    assert line.smooth == [(3, 1.0), (4, pytest.approx(0.29 / 0.19))]
+    line = smoothed_line("x", {3 + n: float(1 + (n > 0)) for n in range(10)})
+    assert line.smooth[:2] == [(3, 1.0), (4, pytest.approx(0.29 / 0.19))]
+    assert [x for x, _ in line.smooth] == [x for x, _ in line.raw]
+
+
+def test_a_few_points_are_shown_as_measured() -> None:
+    for length in (1, 2, 9):
+        line = smoothed_line("x", dict.fromkeys(range(length), 1.0))
+        assert (len(line.raw), line.smooth) == (length, [])
 
 
 def test_metrics_that_were_never_measured_have_no_panel() -> None:

@@ -14,7 +14,7 @@ def data(stored_run: Store):
 
 
 def unpacked(packed: bytes):
-    return json.loads(gzip.decompress(packed))
+    return json.loads(gzip.decompress(packed))["groups"]
 
 
 def rollouts(data) -> list[int]:

@@ -27,7 +27,10 @@ def test_a_sample_is_as_large_as_it_may_be_and_repeats_nothing(iterations, prefe
 def batch(iteration: int, num_groups: int = 4) -> Batch:
     noise = random.Random(iteration)  # hardly compressible
     groups = [
-        {"id": f"g{g}", "members": [{"drawn": g > 0, "text": noise.randbytes(500).hex()} for _ in range(2)]}
+        {
+            "id": f"g{g}",
+            "members": [{"drawn": g > 0, "turns": [], "text": noise.randbytes(500).hex()} for _ in range(2)],
+        }
         for g in range(num_groups)
     ]
     return Batch(iteration, None, groups)
@@ -46,7 +49,7 @@ def test_of_a_first_batch_that_is_too_large_as_many_groups_are_taken_as_fit() ->
     (part,) = embed([batch(0, 16)], len(whole.packed) // 2)
     assert len(part.packed) <= len(whole.packed) // 2
     assert 0 < part.num_trajectories < part.num_all == 32
-    groups = json.loads(gzip.decompress(part.packed))
+    groups = json.loads(gzip.decompress(part.packed))["groups"]
     assert [g["id"] for g in groups] == [f"g{n}" for n in range(len(groups))]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ragen.diagnostics.collapse import Signal, Verdict
 from ragen.report.data import ReportData, gather
+from ragen.report.document import coded
 from ragen.report.page import render_report
 from ragen.store import Store
 
@@ -82,7 +83,7 @@ def test_only_the_pages_own_script_may_run(page: str) -> None:
 def test_embedded_data_are_read_back_as_they_were(page: str, stored_run: Store) -> None:
     scripts = Elements(page).scripts
     packed = json.loads(gzip.decompress(base64.b64decode(scripts[1])))
-    responses = {turn["response"] for group in packed for m in group["members"] for turn in m["turns"]}
+    responses = {turn["response"] for group in packed["groups"] for m in group["members"] for turn in m["turns"]}
     assert any("onerror" in response for response in responses)
     data = json.loads(scripts[0])
     assert [panel["title"] for panel in data["panels"]][:2] == ["Evaluation success", "Training success"]
@@ -95,6 +96,10 @@ def test_the_headline_says_what_was_achieved_with_intervals(page: str) -> None:
         "Success rose from 20.0% (95% interval 15.0% to 25.0%) to 60.0% (95% interval 55.0% to 65.0%) in 4 updates."
         in page
     )
+
+
+def test_code_in_words_is_marked_and_all_else_escaped() -> None:
+    assert coded("ask `ragen <b>` & go, ` not this") == "ask <code>ragen &lt;b&gt;</code> &amp; go, ` not this"
 
 
 def test_a_failed_run_says_why(page: str) -> None:
@@ -119,7 +124,8 @@ def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) ->
     assert "In this page are 2 of the run&#39;s 24 training trajectories, from 1 of 4 iterations:" in small
     assert "Of iteration 3 there are 2 of 6." in small
     assert "Of 9 evaluated episodes there are 3, from 1 of 3 evaluations." in small
-    assert "`ragen report hostile --embed N`" in small
+    assert "<code>ragen report hostile --embed N</code>" in small
+    assert "`" not in small.partition("<main")[2].partition("<script")[0]
 
 
 def test_every_artifact_is_listed_with_its_key_and_origin(page: str, data: ReportData) -> None:

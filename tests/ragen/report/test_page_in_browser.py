@@ -43,6 +43,83 @@ def test_every_part_is_drawn(page) -> None:
     assert page.count(".token") > 10
 
 
+def test_the_page_opens_at_its_top_unless_its_address_names_a_place(page, path: Path) -> None:
+    still = [{"name": "prefers-reduced-motion", "value": "reduce"}]  # it does not glide there
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": still})
+    in_sight = """
+        const { top } = document.getElementById(arguments[0]).getBoundingClientRect();
+        return top >= 0 && top < window.innerHeight - 200;
+    """
+    try:
+        page.open(path)
+        assert page.run("return window.scrollY") == 0
+        page.open(path, "#iteration=1")
+        assert page.run(in_sight, "iteration")
+        page.open(path, "#iteration=1&source=training")
+        assert page.run(in_sight, "trajectories")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: Store) -> None:
+    row = rows(stored_run, 1, "rollout", "turns")[1]
+    page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn'] + 1}")
+    prompt = f".turn[data-turn='{row['turn'] + 1}'] .prompt"
+    assert page.text(f"{prompt} summary") == f"Prompt {len(row['prompt_ids'])} tokens, all that the model saw"
+    assert page.count(f"{prompt} pre") == 0  # made when it is unfolded
+    unfold(page, prompt)
+    assert page.texts(f"{prompt} .pill") == ["user"]
+    assert page.texts(f"{prompt} pre") == [f"<|im_start|>user\n{row['observation']}<|im_end|>\n<|im_start|>assistant\n"]
+
+
+def test_a_prompt_holds_what_was_in_its_context_before(page, hostile_texts) -> None:
+    """A full context, in which the second turn sees the first; made here, as the stored run has windows of one turn."""
+    page.run(
+        """
+        const message = ([role, text, size]) => ({ role, text, cut: 0, size });
+        const told = (start, size, ...added) => ({ start, size, added: added.map(message) });
+        const turns = [
+          { prompt: told(true, 9, ["system", "be good", 4], ["user", arguments[0], 5]), response: arguments[1] },
+          { prompt: told(false, 17, ["user", "and now", 6]), response: "done" },
+        ];
+        const block = promptBlock(turns, 1);
+        block.id = "told";
+        document.querySelector(".turns").append(block);
+        """,
+        hostile_texts[0],
+        hostile_texts[1],
+    )
+    assert page.text("#told summary") == "Prompt 17 tokens in the context, the last 6 new"
+    unfold(page, "#told")
+    assert page.texts("#told .pill") == ["system", "user", "assistant", "user"]
+    assert page.texts("#told pre") == ["be good", hostile_texts[0], hostile_texts[1], "and now"]
+    assert page.texts("#told .message .muted") == [
+        "from turn 1 · 4 tokens", "from turn 1 · 5 tokens", "from turn 1", "new · 6 tokens"
+    ]  # fmt: skip
+    is_open = "return Array.from(document.querySelectorAll('#told .message'), (e) => e.open)"
+    assert page.run(is_open) == [False, False, False, True]
+
+
+def unfold(page, selector: str) -> None:
+    page.run("document.querySelector(arguments[0]).open = true", selector)
+    page.wait_for(f"document.querySelector({json.dumps(selector + ' pre')})")
+
+
+def test_groups_fit_a_phone(page) -> None:
+    """Every fact of a group is within the window: a row is as wide as it, not as wide as eight columns."""
+    page.driver.set_window_size(500, 900)
+    try:
+        page.go("#iteration=1")
+        assert page.run("return window.innerWidth") <= 800
+        box, cells = "#iteration-view .scroll", "#iteration-view .groups td:not([data-label=''])"
+        assert page.run("const e = document.querySelector(arguments[0]); return e.scrollWidth <= e.clientWidth", box)
+        heights = "return Array.from(document.querySelectorAll('.groups tbody tr'), (e) => e.offsetHeight)"
+        assert max(page.run(heights)) < 120
+        assert page.count(cells) == 3 * 7
+    finally:
+        page.driver.set_window_size(1280, 900)
+
+
 def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile_texts, huge_text: str) -> None:
     shown = set()
     page.put(".shade select", "none")
@@ -306,7 +383,7 @@ def test_curves_are_read_with_the_keyboard_and_lead_to_iterations(page) -> None:
     page.press("#panels .panel:nth-child(2) svg", "End")
     assert page.text("#panels .panel:nth-child(2) .readout").startswith("3: ")
     page.press("#panels .panel:nth-child(2) svg", "ArrowLeft")
-    assert ", average " in page.text("#panels .panel:nth-child(2) .readout")
+    assert page.text("#panels .panel:nth-child(2) .readout").startswith("2: ")
     page.press("#panels .panel:nth-child(2) svg", "Enter")
     page.wait_for("document.documentElement.dataset.ready === '#iteration=2'")
     page.run("document.querySelector('#curves details').open = true")

@@ -79,5 +79,5 @@ def test_a_checkpoint_that_was_dropped_is_not_missing(damaged_run: Store) -> Non
     damaged_run.drop("checkpoint", key)
     data = gather(damaged_run, "hostile")
     assert data.missing == []
-    assert not data.has_token_boundaries
+    assert not data.has_tokenizer
     assert "no checkpoint with the tokenizer is in the store" in render_report(data)

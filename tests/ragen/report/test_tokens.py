@@ -1,14 +1,9 @@
-import json
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 
 from ragen.policy.tokenizer import make_tokenizer
-from ragen.report.reading import Reader
-from ragen.report.tokens import TokenLengths, find_token_lengths
-from ragen.store import Store
+from ragen.report.tokens import TokenLengths
 
 TOKENIZER = make_tokenizer()
 LENGTHS = TokenLengths(Tokenizer.from_str(TOKENIZER.backend_tokenizer.to_str()))
@@ -67,14 +62,3 @@ def test_a_decoder_that_drops_the_first_blank_is_followed() -> None:
     tokenizer = Tokenizer(models.WordLevel({"▁Hello": 0, "▁world": 1, "!": 2}, unk_token="!"))
     tokenizer.decoder = decoders.Metaspace()
     assert TokenLengths(tokenizer).measure([0, 1, 2], "Hello world!") == [5, 6, 1]
-
-
-def test_the_first_checkpoint_that_can_be_read_is_taken(stored_run: Store) -> None:
-    key = stored_run.runs.iteration("hostile", 0)["warm_start"]["checkpoint"]
-    assert find_token_lengths(Reader(stored_run), ["0" * 32, key]) is not None
-    assert find_token_lengths(Reader(stored_run), ["0" * 32]) is None
-
-
-def test_a_tokenizer_that_is_not_known_is_done_without(stored_run: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Store, "read_file", lambda *_: json.dumps({"model": "from the future"}).encode())
-    assert find_token_lengths(Reader(stored_run), ["0" * 32]) is None

@@ -1,0 +1,89 @@
+"""A trajectory in a terminal, turn by turn: what the model was told, what was seen, said, done and paid."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+from rich.console import Console
+
+from flows.console.listing import print_json, recorded_stages
+from flows.console.table import print_record
+from flows.console.terminal import say
+from ragen.errors import ArtifactMissingError, ConfigError
+from ragen.store import Store
+
+Row = Mapping[str, Any]
+Messages = list[dict[str, Any]]
+"""`role`, `text` and `num_tokens` of each, in the order in which the model was told them."""
+
+
+def print_trajectory(
+    store: Store, run: str, iteration: int, trajectory: str, *, should_show_prompts: bool, as_json: bool
+) -> None:
+    """Print a trajectory.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        iteration: Of the rollout.
+        trajectory: Its id.
+        should_show_prompts: Print the prompts too; else only how long they are.
+        as_json: Print the rows of dataset `turns`, each with its `prompt` as messages.
+
+    Raises:
+        StoreError: If there is no such run, or no rollout at that iteration.
+        ConfigError: If the run has no such iteration, or the rollout no such trajectory.
+    """
+    stages = recorded_stages(store, run, iteration)
+    if "rollout" not in stages:
+        raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
+    turns = store.read_table("turns", stages["rollout"]["turns"])
+    chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory))
+    if not chosen.num_rows:
+        ids = sorted(set(turns["trajectory_id"].to_pylist()))
+        raise ConfigError(
+            f"iteration {iteration} of {run} has no trajectory '{trajectory}'; "
+            f"it has {len(ids)}, from {ids[0]} to {ids[-1]}"
+        )
+    rows = chosen.to_pylist()
+    prompts = _prompts(store, run, rows) if should_show_prompts or as_json else None
+    if as_json:
+        print_json([{**row, "prompt": prompts[turn] if prompts else None} for turn, row in enumerate(rows)])
+        return
+    console = Console()
+    for turn in range(len(rows)):
+        _print_turn(console, rows, turn, prompts[turn] if prompts else [])
+    say(console, "goal reached" if rows[-1]["success"] else "goal not reached")
+    if not should_show_prompts:
+        say(console, "--prompts shows what the model was told")
+    elif prompts is None:
+        say(console, "prompts cannot be shown as text: no checkpoint with the run's tokenizer is in the store")
+
+
+def _prompts(store: Store, run: str, rows: Sequence[Row]) -> list[Messages] | None:
+    """What each turn added to the context; None: no checkpoint has the tokenizer."""
+    from ragen.agent.transcript import Transcriber
+    from ragen.checkpoints.tokenizer import checkpoints_of, find_tokenizer
+
+    tokenizer = find_tokenizer(store, checkpoints_of(store, store.runs.iterations(run)))
+    if tokenizer is None:
+        return None
+    transcriber = Transcriber(tokenizer, store.runs.get(run).config.get("agent", {}))
+    return [[vars(message) for message in messages] for messages in transcriber.read(rows)]
+
+
+def _print_turn(console: Console, rows: Sequence[Row], turn: int, prompt: Messages) -> None:
+    row = rows[turn]
+    start = max(place for place in range(turn + 1) if rows[place]["is_context_start"])
+    before = sum(len(seen["prompt_ids"]) + len(seen["response_ids"]) for seen in rows[start:turn])
+    left = f"{row['actions_left']} action{'' if row['actions_left'] == 1 else 's'} left"
+    console.print(f"turn {row['turn']}, {left}", style="bold", highlight=False)
+    about = f"after {before} since turn {start}" if before else "all that the model saw"
+    facts: dict[str, Any] = {"context": f"{len(row['prompt_ids'])} tokens, {about}"}
+    for number, message in enumerate(prompt):
+        name = f"{message['role']} {number + 1}" if len(prompt) > 1 else message["role"]
+        facts[name] = message["text"].strip("\n")
+    facts |= {"observation": row["observation"], "response": row["response"]}
+    paid = zip(row["executed_actions"], row["action_rewards"], strict=True)
+    facts["executed"] = ", ".join(f"{action} {reward:+.1f}" for action, reward in paid) or "nothing"
+    print_record(console, {**facts, "status": row["status"]})

@@ -1,0 +1,164 @@
+"""What the commands print, as it stands on the screen at 80 and at 200 columns: nothing cut, broken or left out."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from flows.ablation_summary import result_rows
+from flows.cli import app
+from flows.console.ablate import print_tables as print_ablation
+from flows.console.eval_sweep import print_tables as print_sweep
+from flows.console.table import cell
+from flows.eval_sweep_summary import leaderboard_rows, score_rows
+from flows.presets import preset
+from ragen.ablation.summary import AblationResult, CellResult, Difference, PanelResult
+from ragen.config.filter import FilterConfig
+from ragen.config.reward import RewardConfig
+from ragen.filter.select import select_groups
+from ragen.reward.compute import compute_rewards
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from ragen.sweep.result import CellResult as SweepCellResult
+from ragen.sweep.result import Difference as SweepDifference
+from ragen.sweep.result import Score, Standing, SweepResult
+from schemas.examples import example_turns
+from schemas.manifest import Stage
+
+WIDTHS = pytest.mark.parametrize("width", [80, 200])
+LONG = "replay-of-sokoban-starpo-s-s1-f0664c94-with-a-name-as-long-as-names-get"
+PANELS = ["sokoban", "SokobanNewVocab", "FrozenLakeNoSlip"]
+
+
+def words(rows: Iterable[Mapping[str, object]]) -> Counter[str]:
+    return Counter(word for row in rows for value in row.values() for word in cell(value).split())
+
+
+def assert_whole(text: str, rows: list[Mapping[str, object]], width: int) -> None:
+    """Every word of every cell stands there whole, every column by its name, and no line is broken by the terminal."""
+    assert rows
+    assert not words(rows) - Counter(text.split())
+    for name in rows[0]:
+        assert set(name.replace("_", " ").split()) <= set(text.split())
+    assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.fixture
+def sweep_result() -> SweepResult:
+    """Two runs with long names on three panels: seven columns, of which three are intervals."""
+    runs, sweep = [LONG, "base"], {"name": "s", "runs": [LONG, "base"]}
+    cells = [
+        SweepCellResult(run=r, iteration=20, environment=e, temperature=0.5, seed=0, checkpoint="c", key="k")
+        for r in runs
+        for e in PANELS
+    ]
+    common = {"temperature": 0.5, "success": 0.375, "low": 0.137, "high": 0.694, "iteration": 20}
+    scores = [
+        Score(run=r, environment=e, seeds=[0], num_prompts=8, num_episodes=8, **common) for r in runs for e in PANELS
+    ]
+    difference = SweepDifference(mean=-0.125, low=-0.5, high=0.25)
+    leaderboard = [
+        Standing(rank=n + 1, run=run, difference=difference if n else None, missing=[], **common,
+                 by_environment=dict.fromkeys(PANELS, 0.375))
+        for n, run in enumerate(runs)
+    ]  # fmt: skip
+    return SweepResult(
+        name="s", sweep=sweep, runs=runs, environments=PANELS, temperatures=[0.5], waiting={}, cells=cells,
+        scores=scores, leaderboard=leaderboard,
+    )  # fmt: skip
+
+
+@WIDTHS
+def test_a_leaderboard_of_long_names_and_many_panels_is_whole(sweep_result, width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_sweep(sweep_result)
+    rows = leaderboard_rows(sweep_result)
+    assert_whole(capsys.readouterr().out, [*rows, *score_rows(sweep_result)], width)
+
+
+@pytest.fixture
+def ablation() -> AblationResult:
+    labels = ("keep=0.25 advantage=bi_level_gae clip_high=0.28", "keep=0.5")
+    difference = Difference(mean=0.125, low=-0.0625, high=0.25, per_seed=dict.fromkeys(range(6), 0.25), num_prompts=8)
+    panel = PanelResult(
+        first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=200, peak_cross_fitted=0.5,
+        difference=difference, curve={0: 0.25}, seed_curves={0: {0: 0.25}},
+    )  # fmt: skip
+    runs = {seed: f"run-{seed}" for seed in range(6)}
+    cells = [
+        CellResult(label=label, values={}, is_base=False, runs=runs, errors={}, panels={"sokoban": panel})
+        for label in labels
+    ]
+    grid = {"name": "mine", "preset": "smoke", "axes": {"filter.keep": [0.25, 0.5]}, "seeds": list(range(6))}
+    return AblationResult(name="mine", grid=grid, panel="sokoban", cells=cells)
+
+
+@WIDTHS
+def test_an_ablation_is_whole(ablation, width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_ablation(ablation)
+    text = capsys.readouterr().out
+    rows = [{name: value for name, value in row.items() if name != "by seed"} for row in result_rows(ablation)]
+    assert_whole(text, rows, width)
+    assert text.split().count("+0.250") == 2 * 6  # of each cell, one a seed
+    assert text.split().count("difference") == 1
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A store whose run has a long name and an iteration of 48 groups, half of which are kept."""
+    store = Store(str(tmp_path / "s"))
+    turns = example_turns(num_groups=48)
+    rewards = compute_rewards(turns, RewardConfig())
+    config = FilterConfig(keep=0.5, should_drop_zero_variance=False)
+    selection = select_groups(turns, rewards, config)
+    store.runs.create(LONG, flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    for name, kind, table in (("rollout", "turns", turns), ("variance_filter", "selection", selection)):
+        stage = Stage(name=name, version=1)
+        key = stage_key(stage, {}, {}, 0)
+        store.put_table(kind, table, key=key, stage=stage, settings={}, inputs={}, seed=0)
+        store.runs.record_stage(LONG, 0, name, {kind: key})
+    store.runs.set_state(LONG, "completed", "", {})
+    return store.url
+
+
+def ragen(width: int, *arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": str(width)})
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    return result.stdout
+
+
+@WIDTHS
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sql", LONG, "select * from turns limit 3"),
+        ("sql", LONG, "select trajectory_id, observation, response, reason from turns, selection limit 3"),
+        ("runs",),
+        ("presets",),
+        ("envs",),
+        ("ablate", "--list"),
+        ("eval-sweep", "--list"),
+    ],
+    ids=" ".join,
+)
+def test_listings_are_whole(command, width, store, monkeypatch):
+    monkeypatch.setenv("RAGEN_STORE", store)
+    rows = json.loads(ragen(width, *command, "--json"))
+    if command == ("runs",):  # what is known at a glance; --json has more
+        rows = [{name: row[name] for name in ("run", "state", "iterations")} for row in rows]
+    assert_whole(ragen(width, *command), rows, width)
+
+
+@WIDTHS
+def test_one_reason_is_said_once(width, store):
+    text = " ".join(ragen(width, "show", LONG, "--iteration", "0", "--store", store).split())
+    groups = json.loads(ragen(width, "show", LONG, "--iteration", "0", "--store", store, "--json"))["groups"]
+    assert len(groups) == 48
+    assert all(group["group_id"] in text for group in groups)
+    assert text.count("top_fraction with keep = 0.5 keeps 24 of 48 groups") == 2
+    assert "24 groups kept: number 1 to 24 of 48 by std" in text
+    assert "24 groups dropped: number 25 to 48 of 48 by std" in text

@@ -1,0 +1,91 @@
+"""A trajectory in a terminal: its turns, and, where it is asked for, what the model was told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.console.trajectory import print_trajectory
+from flows.presets import preset
+from ragen.policy.tokenizer import make_tokenizer
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from schemas.examples import example
+from schemas.manifest import Stage
+
+STAGE = Stage(name="rollout", version=1)
+TOKENIZER = make_tokenizer()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with one rollout, whose context is whole, and the run's tokenizer."""
+    store = Store(str(tmp_path / "store"))
+    TOKENIZER.save_pretrained(tmp_path / "policy")
+    facts = {"key": stage_key(STAGE, {}, {}, 0), "stage": STAGE, "settings": {}, "inputs": {}, "seed": 0}
+    store.put_table("turns", example("turns"), **facts)
+    store.put_folder("checkpoint", str(tmp_path / "policy"), **facts)
+    store.runs.create("mine", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    store.runs.record_stage("mine", 0, "rollout", {"turns": facts["key"]})
+    store.runs.record_stage("mine", 0, "warm_start", {"checkpoint": facts["key"]})
+    return store
+
+
+def turns() -> list[dict]:
+    rows = example("turns").to_pylist()
+    return [row for row in rows if row["trajectory_id"] == rows[0]["trajectory_id"]]
+
+
+def shown(store: Store, capsys: pytest.CaptureFixture[str], *, should_show_prompts=False, as_json=False) -> str:
+    name = turns()[0]["trajectory_id"]
+    print_trajectory(store, "mine", 0, name, should_show_prompts=should_show_prompts, as_json=as_json)
+    return capsys.readouterr().out
+
+
+def test_prompts_are_folded_to_their_size(store, capsys):
+    text = shown(store, capsys)
+    first, second = turns()[:2]
+    assert f"context      {len(first['prompt_ids'])} tokens, all that the model saw" in text
+    before = len(first["prompt_ids"]) + len(first["response_ids"])
+    assert f"context      {len(second['prompt_ids'])} tokens, after {before} since turn 0" in text
+    assert "--prompts shows what the model was told" in text
+    assert "\nuser " not in text
+
+
+def test_prompts_that_are_asked_for_are_shown_by_role(store, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    text = shown(store, capsys, should_show_prompts=True)
+    rows = turns()
+    assert text.count("\nprompt  ") == 1  # the first of this example is of no template
+    assert text.count("\nuser  ") == len(rows) - 1
+    for row in rows:
+        told = TOKENIZER.decode(row["prompt_ids"])
+        for word in (word for word in told.split() if word.isprintable()):
+            assert word in text
+
+
+def test_as_json_a_turn_has_its_prompt_as_messages(store, capsys):
+    found = json.loads(shown(store, capsys, as_json=True))
+    assert [message["text"] for row in found for message in row["prompt"]] == [
+        TOKENIZER.decode(row["prompt_ids"]) for row in turns()
+    ]
+    assert [row["response"] for row in found] == [row["response"] for row in turns()]
+
+
+def test_without_a_tokenizer_that_is_said(store, capsys):
+    store.drop("checkpoint", stage_key(STAGE, {}, {}, 0))
+    assert "no checkpoint with the run's tokenizer" in shown(store, capsys, should_show_prompts=True)
+    assert {row["prompt"] for row in json.loads(shown(store, capsys, as_json=True))} == {None}
+
+
+def test_a_huge_response_is_shown_soon(store, capsys, monkeypatch):
+    """In time that grows with its length, not with its square."""
+    rows = turns()
+    monkeypatch.setattr(
+        Store, "read_table", lambda *_: example("turns").slice(0, 1).set_column(
+            example("turns").schema.get_field_index("response"), "response", [["word " * 50_000]]
+        ),
+    )  # fmt: skip
+    text = shown(store, capsys)
+    assert text.count("word") == 50_000
+    assert f"turn {rows[0]['turn']}," in text
