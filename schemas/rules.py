@@ -15,10 +15,13 @@ from schemas.rule import (
     aligned,
     at_least,
     close,
+    constant,
+    contained,
     counted,
     digest,
     each_item,
     finite,
+    json_object,
     not_empty,
     one_of,
     same,
@@ -28,12 +31,30 @@ from schemas.rule import (
 SCORE_METRICS = ("std", "mean", "entropy", "length")
 """What groups can be scored by."""
 
+MAX_VOCABULARY = 2**20
+"""No policy has more tokens; an id beyond is none."""
+
+MIN_LOGPROB = -104.0
+"""Nats; the smallest positive float32 is exp(-103.3), and nothing samples a token whose probability is 0."""
+
 _is_error = col("status").is_in(ERROR_STATUSES)
 _has_response = col("response_ids").list.len() > 0
 _num_executed = col("executed_actions").list.len()
 _is_end = col("terminated") | col("truncated")
 
 _EPISODE_RULES = (*not_empty("env"), at_least("env_seed", 0), digest("initial_state_digest"))
+
+
+def _each_id_is_known(name: str) -> pl.Expr:
+    return (col(name).list.min() >= 0) & (col(name).list.max() < MAX_VOCABULARY)
+
+
+def _stands_in_answer(action: pl.Expr) -> pl.Expr:
+    """But for case, and if lower case says all about it: other letters than ASCII have several forms."""
+    answer = col("answer").str.to_lowercase()
+    is_ascii = col("answer").str.len_bytes() == col("answer").str.len_chars()
+    return ~is_ascii | answer.str.contains(action.str.to_lowercase(), literal=True)
+
 
 _TURN_ROWS = (
     *not_empty("trajectory_id", "group_id"),
@@ -44,13 +65,17 @@ _TURN_ROWS = (
     one_of("status", STATUSES),
     one_of("finish_reason", FINISH_REASONS),
     digest("state_digest"),
-    Rule(("prompt_ids",), "holds token ids of at least 0", each_item("prompt_ids", pl.element() >= 0)),
-    Rule(("response_ids",), "holds token ids of at least 0", each_item("response_ids", pl.element() >= 0)),
+    *(
+        Rule((name,), f"holds token ids from 0 to {MAX_VOCABULARY - 1}", _each_id_is_known(name))
+        for name in ("prompt_ids", "response_ids")
+    ),
     *aligned("response_ids", "behaviour_logprobs"),
     Rule(
         ("behaviour_logprobs",),
-        "holds finite numbers of at most 0",
-        each_item("behaviour_logprobs", pl.element().is_finite() & (pl.element() <= 0)),
+        f"holds numbers from {MIN_LOGPROB:g} to 0",
+        (col("behaviour_logprobs").list.min() >= MIN_LOGPROB)
+        & (col("behaviour_logprobs").list.max() <= 0)
+        & ~col("behaviour_logprobs").list.sum().is_nan(),
     ),
     *aligned("executed_actions", "action_rewards", "action_effective"),
     Rule(("action_rewards",), "holds finite numbers", each_item("action_rewards", pl.element().is_finite())),
@@ -105,8 +130,39 @@ _TURN_ROWS = (
         "is 0 where an action was executed, or the status is 'ok'",
         (col("forfeited_actions") == 0) | ((col("status") != "ok") & (_num_executed == 0)),
     ),
-    Rule(("info",), "is a JSON object", col("info").str.starts_with("{") & col("info").str.ends_with("}")),
+    Rule(
+        ("response", "response_ids"),
+        "is empty where there is no response",
+        (col("response").str.len_bytes() == 0) | _has_response,
+    ),
+    *(contained(name, "response") for name in ("think", "answer")),
+    Rule(
+        ("answer", "format_ok", "parsed_actions"),
+        "is there where the format is right or an action is named",
+        col("answer").is_not_null() | (~col("format_ok") & (col("parsed_actions").list.len() == 0)),
+    ),
+    Rule(
+        ("parsed_actions", "answer"),
+        "names what stands in the answer",
+        (col("parsed_actions").list.join("").str.len_chars() <= col("answer").str.len_chars())
+        & _stands_in_answer(col("parsed_actions").list.first())
+        & _stands_in_answer(col("parsed_actions").list.last()),
+    ),
+    Rule(
+        ("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)
+    ),
+    json_object("info"),
 )
+
+_num_taken = col("action_effective").list.len().cast(pl.Int64)  # as many as executed_actions, in fewer bytes
+_left_before = col("actions_left").cast(pl.Int64).sort_by("turn")
+_left_after = (col("actions_left") - _num_taken - col("forfeited_actions")).sort_by("turn")
+
+
+def _first_turn(holds: pl.Expr) -> pl.Expr:
+    """Of those where it holds; null where it never does."""
+    return col("turn").filter(holds).min()
+
 
 _TURN_TABLE = (
     *(same(name, "trajectory_id") for name in ("group_id", "member", "dynamics_seed", "sampling_seed")),
@@ -123,7 +179,37 @@ _TURN_TABLE = (
         pl.when(_is_end | _is_error).then(col("turn")).max().fill_null(-1) == col("turn").max(),
         ("trajectory_id",),
     ),
-    *(same(name, "group_id") for name in ("env", "env_seed", "initial_state_digest")),
+    Rule(
+        ("status", "turn", "trajectory_id"),
+        "is 'env_error' or 'timeout' only on the last turn of a trajectory",
+        pl.when(_is_error).then(col("turn")).min() == col("turn").max(),
+        ("trajectory_id",),
+    ),
+    Rule(
+        ("success", "turn", "trajectory_id"),
+        "stays true once it is",
+        _first_turn(col("success")) + col("success").sum() == pl.len(),
+        ("trajectory_id",),
+    ),
+    Rule(
+        ("success", "action_effective", "turn", "trajectory_id"),
+        "is true only after an action was executed",
+        _first_turn(col("success")) >= _first_turn(_num_taken > 0).fill_null(pl.len()),
+        ("trajectory_id",),
+    ),
+    Rule(
+        ("actions_left", "action_effective", "forfeited_actions", "turn", "trajectory_id"),
+        "falls from turn to turn by the actions that were executed and forfeited",
+        (_left_before.slice(1) == _left_after.slice(0, pl.len() - 1)).all(),
+        ("trajectory_id",),
+    ),
+    Rule(
+        ("actions_left", "turn", "group_id"),
+        "is the same on the first turn of all trajectories of a group_id",
+        col("actions_left").filter(col("turn") == 0).n_unique() <= 1,
+        ("group_id",),
+    ),
+    *(same(name, "group_id") for name in ("env", "env_seed", "initial_state_digest", "action_cost")),
     Rule(
         ("trajectory_id", "group_id", "member", "turn"),
         "is one for each member of a group",
