@@ -97,6 +97,11 @@ def close(left: pl.Expr, right: pl.Expr) -> pl.Expr:
     )
 
 
+def is_whole(number: pl.Expr) -> pl.Expr:
+    """A whole number, but for rounding."""
+    return close(number, number.round())
+
+
 def same(name: str, *within: str) -> Rule:
     """The column is constant among the rows that agree in `within`."""
     values = col(name).to_physical()  # of a text its number, which is all that equality needs

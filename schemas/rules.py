@@ -21,6 +21,7 @@ from schemas.rule import (
     digest,
     each_item,
     finite,
+    is_whole,
     json_object,
     not_empty,
     one_of,
@@ -30,6 +31,14 @@ from schemas.rule import (
 
 SCORE_METRICS = ("std", "mean", "entropy", "length")
 """What groups can be scored by."""
+
+ACTION_MARK = " || "
+"""What stands between two actions of an episode's turn."""
+
+ZERO_VARIANCE_STD = 1e-6
+"""A standard deviation of returns up to this is rounding: the returns are taken as equal."""
+
+_ROUNDING = 1e-9
 
 MAX_VOCABULARY = 2**20
 """No policy has more tokens; an id beyond is none."""
@@ -148,9 +157,7 @@ _TURN_ROWS = (
         & _stands_in_answer(col("parsed_actions").list.first())
         & _stands_in_answer(col("parsed_actions").list.last()),
     ),
-    Rule(
-        ("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)
-    ),
+    Rule(("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)),
     json_object("info"),
 )
 
@@ -246,7 +253,23 @@ _REWARD_ROWS = (
     ),
 )
 
+_slope = (col("normalised_return").max() - col("normalised_return").min()) / (
+    col("trajectory_return").max() - col("trajectory_return").min()
+)
+
 _REWARD_TABLE = (
+    Rule(("component_names",), "is the same in all rows", col("component_names").n_unique() <= 1),
+    Rule(
+        ("normalised_return", "trajectory_return", "group_id", "is_valid"),
+        "is trajectory_return shifted and scaled, alike for all valid trajectories of a group_id",
+        close(
+            col("normalised_return") - col("normalised_return").min(),
+            pl.when(col("trajectory_return").max() > col("trajectory_return").min())
+            .then((col("trajectory_return") - col("trajectory_return").min()) * _slope)
+            .otherwise(0.0),
+        ).all(),
+        ("group_id", "is_valid"),
+    ),
     *(same(n, "trajectory_id") for n in ("group_id", "trajectory_return", "normalised_return", "is_valid")),
     counted("turn", "trajectory_id"),
     Rule(
@@ -258,6 +281,20 @@ _REWARD_TABLE = (
 )
 
 _STATISTICS = ("score", "return_std", "return_mean", "return_max", "return_min", "success_rate")
+
+_num_valid = col("num_valid").cast(pl.Float64)
+_num_between = _num_valid - 2  # returns beside the smallest and the largest one; their mean is known, too
+_mean_between = (_num_valid * col("return_mean") - col("return_min") - col("return_max")) / _num_between
+_sum_of_squares = col("return_std").pow(2) * _num_valid
+_least_squares = (
+    (col("return_max") - col("return_mean")).pow(2)
+    + (col("return_min") - col("return_mean")).pow(2)
+    + pl.when(_num_between > 0).then(_num_between * (_mean_between - col("return_mean")).pow(2)).otherwise(0.0)
+)
+_most_squares = (col("return_max") - col("return_mean")) * (col("return_mean") - col("return_min")) * _num_valid
+_squares_tolerance = (
+    _ROUNDING * _num_valid * pl.max_horizontal(pl.lit(1.0), col("return_max").pow(2), col("return_min").pow(2))
+)
 
 _SELECTION_ROWS = (
     *not_empty("group_id", "env", "strategy", "reason"),
@@ -273,32 +310,93 @@ _SELECTION_ROWS = (
     at_least("return_std", 0),
     share("success_rate"),
     Rule(
-        ("return_mean", "return_min", "return_max"),
-        "lies between return_min and return_max",
+        ("success_rate", "num_valid"),
+        "is a whole number of num_valid",
+        is_whole(col("success_rate") * _num_valid),
+    ),
+    Rule(
+        ("return_mean", "return_min", "return_max", "num_valid"),
+        "is a mean of num_valid returns from return_min to return_max, both among them",
         (col("return_min") <= col("return_max"))
-        & (close(col("return_mean"), col("return_mean").clip(col("return_min"), col("return_max")))),
+        & pl.when(_num_between > 0)
+        .then(close(_mean_between, _mean_between.clip(col("return_min"), col("return_max"))))
+        .otherwise(close(col("return_mean"), (col("return_min") + col("return_max")) / 2)),
+    ),
+    Rule(
+        ("return_max", "return_min", "num_valid"),
+        "is return_min where num_valid is 1",
+        (col("num_valid") != 1) | (col("return_max") == col("return_min")),
+    ),
+    Rule(
+        ("return_std", "return_mean", "return_min", "return_max", "num_valid"),
+        "is possible for num_valid returns of this mean, from return_min to return_max",
+        (_sum_of_squares >= _least_squares - _squares_tolerance)
+        & (_sum_of_squares <= _most_squares + _squares_tolerance),
     ),
     *(
         Rule((name, "num_valid"), "is 0 where num_valid is 0", (col("num_valid") > 0) | (col(name) == 0))
         for name in _STATISTICS
     ),
+    Rule(
+        ("score", "metric", "return_std", "return_mean", "num_valid"),
+        "is what metric says: return_std, return_mean, an entropy of at least 0 or a mean number of tokens",
+        pl.when(col("metric") == "std")
+        .then(col("score") == col("return_std"))
+        .when(col("metric") == "mean")
+        .then(col("score") == col("return_mean"))
+        .when(col("metric") == "length")
+        .then((col("score") >= 0) & is_whole(col("score") * _num_valid))
+        .otherwise(col("score") >= 0),
+    ),
+    Rule(
+        ("kept", "reason"),
+        "is true exactly where reason begins with 'kept'",
+        col("kept") == col("reason").str.starts_with("kept"),
+    ),
+    Rule(("kept", "num_valid"), "is true only where num_valid is not 0", ~col("kept") | (col("num_valid") > 0)),
 )
 
+
+def _is_ranked(is_barred: pl.Expr, score: pl.Expr) -> pl.Expr:
+    """Do ranks go by score, and behind those all that are barred, by score again?"""
+    barred_step = is_barred.cast(pl.Int8).sort_by("rank").diff()
+    score_step = score.sort_by("rank").diff()
+    return ((barred_step > 0) | ((barred_step == 0) & (score_step >= 0))).all()
+
+
+_has_none_valid = col("num_valid") == 0
+
 _SELECTION_TABLE = (
+    *constant("num_trajectories", "metric", "strategy"),
     Rule(
         ("rank",),
         "is a permutation of 0, 1, 2, ...",
         col("rank").is_unique() & (col("rank") >= 0) & (col("rank") < pl.len()),
     ),
+    Rule(
+        ("rank", "score", "num_valid", "return_std"),
+        "follows the scores, from the largest or from the smallest on, groups that could not be kept last",
+        pl.any_horizontal(
+            _is_ranked(is_barred, score)
+            for is_barred in (_has_none_valid, _has_none_valid | (col("return_std") <= ZERO_VARIANCE_STD))
+            for score in (col("score"), -col("score"))
+        ),
+    ),
 )
+
+_MEANS_OF_TOKENS = ("advantage", "clip_fraction", "kl_behaviour", "entropy", "old_behaviour_gap", "loss_share")
 
 _SAMPLE_ROWS = (
     *not_empty("trajectory_id", "group_id"),
     at_least("num_tokens", 0),
     *finite("trajectory_return", "advantage", "mean_ratio", "clip_fraction", "kl_behaviour", "kl_reference"),
     *finite("entropy", "old_behaviour_gap", "loss_share"),
-    at_least("mean_ratio", 0),
-    at_least("old_behaviour_gap", 0),
+    *(at_least(name, 0) for name in ("mean_ratio", "entropy", "old_behaviour_gap")),
+    Rule(
+        ("num_tokens", *_MEANS_OF_TOKENS),
+        "is 0 only where nothing was done: a ratio of 1, and zeros",
+        (col("num_tokens") > 0) | ((col("mean_ratio") == 1) & pl.all_horizontal(col(n) == 0 for n in _MEANS_OF_TOKENS)),
+    ),
     share("clip_fraction"),
     share("loss_share"),
 )
@@ -316,7 +414,41 @@ _SAMPLE_TABLE = (
     ),
 )
 
-_METRIC_ROWS = (at_least("iteration", 0), *not_empty("stage", "name"), *finite("value"))
+_is_ours = ~col("name").str.contains("^(reward/component|replay)/")  # a component's own words, and differences
+
+
+def _named(pattern: str) -> pl.Expr:
+    """Is the last part of the metric's name such?"""
+    return _is_ours & col("name").str.contains(f"(^|/)({pattern})$")
+
+
+_METRIC_ROWS = (
+    at_least("iteration", 0),
+    *not_empty("stage", "name"),
+    *finite("value"),
+    Rule(
+        ("value", "name"),
+        "is a whole number of at least 0 where name says num_...",
+        ~_named("num_[^/]*") | ((col("value") >= 0) & is_whole(col("value"))),
+    ),
+    Rule(
+        ("value", "name"),
+        "lies between 0 and 1 where name says that it is a share",
+        ~_named(".*_share|clip_fraction[^/]*|.*success(_rate|_low|_high)?|format_ok|pass_at_[0-9]+")
+        | col("value").is_between(-_ROUNDING, 1 + _ROUNDING),
+    ),
+    Rule(
+        ("value", "name"),
+        "is at least 0 where name says that it is a size",
+        ~_named("entropy|.*_std|.*_norm(_max)?|.*learning_rate|ratio_[^/]*|.*_gap_(max|mean)|.*_length_[^/]*")
+        | (col("value") >= 0),
+    ),
+)
+
+_METRIC_TABLE = (*constant("iteration", "stage"),)
+
+_num_acting = col("actions").list.eval(pl.element() != "").list.sum()
+_has_broken_off = col("status").is_in(("truncated", *ERROR_STATUSES)).cast(pl.Int64)
 
 _EPISODE_ROWS = (
     *not_empty("cell"),
@@ -330,7 +462,36 @@ _EPISODE_ROWS = (
         (col("num_format_errors") >= 0) & (col("num_format_errors") <= col("num_turns")),
     ),
     one_of("status", STATUSES),
+    Rule(
+        ("status", "num_format_errors"),
+        "is 'ok' only without format errors, and 'format_error' only with one",
+        pl.when(col("status") == "ok")
+        .then(col("num_format_errors") == 0)
+        .otherwise((col("status") != "format_error") | (col("num_format_errors") > 0)),
+    ),
     *aligned("observations", "responses", "actions"),
+    Rule(
+        ("num_actions", "actions"),
+        "is the number of actions",
+        col("num_actions")
+        == _num_acting + col("actions").list.eval(pl.element().str.count_matches(ACTION_MARK, literal=True)).list.sum(),
+    ),
+    Rule(
+        ("actions", "num_turns", "num_format_errors", "status"),
+        "is empty only in a turn that was malformed or broke off",
+        col("num_turns") - _num_acting.cast(pl.Int64) <= col("num_format_errors") + _has_broken_off,
+    ),
+    Rule(
+        ("num_response_tokens", "responses"),
+        "is at least the number of responses that say something",
+        col("num_response_tokens") >= col("responses").list.eval(pl.element() != "").list.sum(),
+    ),
+    Rule(("success", "num_actions"), "is true only after an action", ~col("success") | (col("num_actions") > 0)),
+    Rule(
+        ("episode_return", "num_actions"),
+        "is 0 without an action",
+        (col("episode_return") == 0) | (col("num_actions") > 0),
+    ),
     Rule(
         ("num_turns", "observations"),
         "is the number of observations",
@@ -339,9 +500,14 @@ _EPISODE_ROWS = (
 )
 
 _EPISODE_TABLE = (
-    *(same(name, "cell", "env_seed") for name in ("env", "initial_state_digest")),
-    same("temperature", "cell"),
+    same("initial_state_digest", "cell", "env_seed"),
+    *(same(name, "cell") for name in ("env", "temperature")),
     counted("member", "cell", "env_seed"),
+    Rule(
+        ("member", "cell", "env_seed"),
+        "counts equally far for every env_seed of a cell",
+        col("member").max().over("cell", "env_seed") == col("member").max().over("cell"),
+    ),
 )
 
 ROW_RULES: dict[str, tuple[Rule, ...]] = {
@@ -359,7 +525,7 @@ ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "rewards": _REWARD_TABLE,
     "selection": _SELECTION_TABLE,
     "samples": _SAMPLE_TABLE,
-    "metrics": (),
+    "metrics": _METRIC_TABLE,
     "episodes": _EPISODE_TABLE,
 }
 """By dataset kind, what rows must obey together."""
