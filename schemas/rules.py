@@ -253,20 +253,20 @@ _REWARD_ROWS = (
     ),
 )
 
-_slope = (col("normalised_return").max() - col("normalised_return").min()) / (
-    col("trajectory_return").max() - col("trajectory_return").min()
-)
+_return_range = col("trajectory_return").max() - col("trajectory_return").min()
+_normalised_range = col("normalised_return").max() - col("normalised_return").min()
 
 _REWARD_TABLE = (
     Rule(("component_names",), "is the same in all rows", col("component_names").n_unique() <= 1),
     Rule(
         ("normalised_return", "trajectory_return", "group_id", "is_valid"),
         "is trajectory_return shifted and scaled, alike for all valid trajectories of a group_id",
-        close(
-            col("normalised_return") - col("normalised_return").min(),
-            pl.when(col("trajectory_return").max() > col("trajectory_return").min())
-            .then((col("trajectory_return") - col("trajectory_return").min()) * _slope)
-            .otherwise(0.0),
+        (
+            ((_return_range > 0) | (_normalised_range == 0))
+            & close(
+                (col("normalised_return") - col("normalised_return").min()) * _return_range,
+                (col("trajectory_return") - col("trajectory_return").min()) * _normalised_range,
+            )
         ).all(),
         ("group_id", "is_valid"),
     ),
