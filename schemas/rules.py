@@ -39,6 +39,7 @@ ZERO_VARIANCE_STD = 1e-6
 """A standard deviation of returns up to this is rounding: the returns are taken as equal."""
 
 _ROUNDING = 1e-9
+_FLOAT32_ROUNDING = 1e-6
 
 MAX_VOCABULARY = 2**20
 """No policy has more tokens; an id beyond is none."""
@@ -58,11 +59,13 @@ def _each_id_is_known(name: str) -> pl.Expr:
     return (col(name).list.min() >= 0) & (col(name).list.max() < MAX_VOCABULARY)
 
 
+_named = col("parsed_actions").list.join("")
+_is_ascii = pl.all_horizontal(text.str.len_bytes() == text.str.len_chars() for text in (col("answer"), _named))
+
+
 def _stands_in_answer(action: pl.Expr) -> pl.Expr:
-    """But for case, and if lower case says all about it: other letters than ASCII have several forms."""
-    answer = col("answer").str.to_lowercase()
-    is_ascii = col("answer").str.len_bytes() == col("answer").str.len_chars()
-    return ~is_ascii | answer.str.contains(action.str.to_lowercase(), literal=True)
+    """But for case."""
+    return col("answer").str.to_lowercase().str.contains(action.str.to_lowercase(), literal=True)
 
 
 _TURN_ROWS = (
@@ -153,9 +156,12 @@ _TURN_ROWS = (
     Rule(
         ("parsed_actions", "answer"),
         "names what stands in the answer",
-        (col("parsed_actions").list.join("").str.len_chars() <= col("answer").str.len_chars())
-        & _stands_in_answer(col("parsed_actions").list.first())
-        & _stands_in_answer(col("parsed_actions").list.last()),
+        ~_is_ascii  # other letters have several forms
+        | (
+            (_named.str.len_bytes() <= col("answer").str.len_bytes())
+            & _stands_in_answer(col("parsed_actions").list.first())
+            & _stands_in_answer(col("parsed_actions").list.last())
+        ),
     ),
     Rule(("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)),
     json_object("info"),
@@ -391,7 +397,8 @@ _SAMPLE_ROWS = (
     at_least("num_tokens", 0),
     *finite("trajectory_return", "advantage", "mean_ratio", "clip_fraction", "kl_behaviour", "kl_reference"),
     *finite("entropy", "old_behaviour_gap", "loss_share"),
-    *(at_least(name, 0) for name in ("mean_ratio", "entropy", "old_behaviour_gap")),
+    *(at_least(name, 0) for name in ("mean_ratio", "old_behaviour_gap")),
+    at_least("entropy", -_FLOAT32_ROUNDING),
     Rule(
         ("num_tokens", *_MEANS_OF_TOKENS),
         "is 0 only where nothing was done: a ratio of 1, and zeros",
@@ -417,7 +424,7 @@ _SAMPLE_TABLE = (
 _is_ours = ~col("name").str.contains("^(reward/component|replay)/")  # a component's own words, and differences
 
 
-def _named(pattern: str) -> pl.Expr:
+def _is_named(pattern: str) -> pl.Expr:
     """Is the last part of the metric's name such?"""
     return _is_ours & col("name").str.contains(f"(^|/)({pattern})$")
 
@@ -429,19 +436,19 @@ _METRIC_ROWS = (
     Rule(
         ("value", "name"),
         "is a whole number of at least 0 where name says num_...",
-        ~_named("num_[^/]*") | ((col("value") >= 0) & is_whole(col("value"))),
+        ~_is_named("num_[^/]*") | ((col("value") >= 0) & is_whole(col("value"))),
     ),
     Rule(
         ("value", "name"),
         "lies between 0 and 1 where name says that it is a share",
-        ~_named(".*_share|clip_fraction[^/]*|.*success(_rate|_low|_high)?|format_ok|pass_at_[0-9]+")
+        ~_is_named(".*_share|clip_fraction[^/]*|.*success(_rate|_low|_high)?|format_ok|pass_at_[0-9]+")
         | col("value").is_between(-_ROUNDING, 1 + _ROUNDING),
     ),
     Rule(
         ("value", "name"),
         "is at least 0 where name says that it is a size",
-        ~_named("entropy|.*_std|.*_norm(_max)?|.*learning_rate|ratio_[^/]*|.*_gap_(max|mean)|.*_length_[^/]*")
-        | (col("value") >= 0),
+        ~_is_named("entropy|.*_std|.*_norm(_max)?|.*learning_rate|ratio_[^/]*|.*_gap_(max|mean)|.*_length_[^/]*")
+        | (col("value") >= -_FLOAT32_ROUNDING),
     ),
 )
 

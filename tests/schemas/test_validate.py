@@ -193,7 +193,7 @@ OTHER_FAULTS = [
     ("selection", setting(1, return_std=4.0, score=4.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, return_std=6.0, score=6.0), "return_std", "possible for num_valid returns"),
     ("selection", setting(1, kept=False), "kept", "begins with 'kept'"),
-    ("samples", setting(0, entropy=-0.1), "entropy", "at least 0"),
+    ("samples", setting(0, entropy=-0.1), "entropy", "at least -1e-06"),
     ("samples", setting(0, num_tokens=0), "num_tokens", "only where nothing was done"),
     ("metrics", setting(1, value=-0.5), "value", "at least 0 where name says that it is a size"),
     ("metrics", setting(1, name="update/num_steps"), "value", "whole number"),
@@ -276,6 +276,41 @@ def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> Non
     assert "stands in the order" in next(iter(broken_rules(table.select(table.schema.names[::-1]), kind)))[1]
     retyped = table.set_column(0, first.name, pa.array(np.zeros(table.num_rows, np.int8)))
     assert broken_rules(retyped, kind) == {(first.name, f"is of type {first.type}")}
+
+
+@pytest.mark.parametrize(
+    ("answer", "actions"),
+    [("up||LEFT", ["Up", "Left"]), ("straße", ["STRASSE"]), ("strasse || ", ["Straße", ""]), ("İ", ["i̇"])],
+)
+def test_an_action_may_be_spelt_in_another_case_than_in_the_answer(answer: str, actions: list[str]) -> None:
+    said = {"answer": answer, "response": f"<answer>{answer}</answer>", "think": None, "parsed_actions": actions}
+    done = {"executed_actions": [], "action_rewards": [], "action_effective": [], "actions_left": 2}
+    how = {"format_ok": False, "status": "format_error", "forfeited_actions": 2}
+    validate(rebuilt(example("turns"), setting(TURNS_EACH - 1, **said, **done, **how)), "turns")
+
+
+@pytest.mark.parametrize("forfeited", [0, 2])
+def test_malformed_responses_may_use_up_actions_or_not(forfeited: int) -> None:
+    malformed = {"parsed_actions": [], "answer": None, "executed_actions": [], "action_rewards": []}
+    malformed |= {"action_effective": [], "format_ok": False, "status": "format_error"}
+
+    def change(rows: Rows) -> None:
+        rows[1].update(malformed, forfeited_actions=forfeited)
+        for row in rows[2:TURNS_EACH]:
+            row["actions_left"] += 2 - forfeited
+
+    validate(rebuilt(example("turns"), change), "turns")
+
+
+def test_selection_may_rank_the_smallest_score_first_or_bar_what_has_no_variance_or_not() -> None:
+    first = example("selection").to_pylist()[1]  # score 4.5; here with 0 and 3
+    row = {"group_id": "c", "score": 3.0, "return_std": 3.0, "return_mean": 1.0, "return_max": 6.0, "return_min": -2.0}
+    for ranks in ((2, 0, 1), (0, 2, 1), (2, 1, 0)):  # largest first, smallest first, smallest first with 0 barred
+        table = rebuilt(example("selection"), lambda rows: rows.append({**first, **row}))
+        validate(
+            rebuilt(table, lambda rows, to=ranks: [r.update(rank=n) for r, n in zip(rows, to, strict=True)]),
+            "selection",
+        )
 
 
 def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do() -> None:
