@@ -16,7 +16,7 @@ from schemas.datasets import TURNS
 
 
 def _read_json(file: Path) -> pa.Table:
-    options = pa.json.ParseOptions(explicit_schema=TURNS.schema, unexpected_field_behavior="error")
+    options = pa.json.ParseOptions(explicit_schema=TURNS.schema, unexpected_field_behavior="infer")
     return pa.json.read_json(file, parse_options=options)
 
 

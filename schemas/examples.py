@@ -106,7 +106,7 @@ def _selection() -> pa.Table:
         "rank": [1, 0],
         "kept": [False, True],
         "strategy": ["top_fraction"] * 2,
-        "reason": ["all returns are equal", "rank 0 of 2, the first 1 are kept"],
+        "reason": ["dropped: zero variance, all 4 valid returns are -1", "kept: number 1 of 1 by std 4.547"],
     }
     return _table("selection", columns)
 

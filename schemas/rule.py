@@ -73,6 +73,18 @@ def aligned(name: str, *others: str) -> list[Rule]:
     return [Rule((other, name), f"has as many items as {name}", col(other).list.len() == lengths) for other in others]
 
 
+def json_object(name: str) -> Rule:
+    """The column holds JSON objects; each text is read once, however many rows have it."""
+    texts = col(name).unique()
+    broken = texts.filter(~texts.str.json_path_match("$").str.starts_with("{").fill_null(False))
+    return Rule((name,), "is a JSON object", ~col(name).is_in(broken.implode()))
+
+
+def contained(name: str, within: str) -> Rule:
+    """The text of the column, where there is one, stands in that of another."""
+    return Rule((name, within), f"stands in {within}", col(within).str.contains(col(name), literal=True))
+
+
 def digest(name: str) -> Rule:
     """The column holds the digest of a state."""
     return Rule((name,), "is 16 hexadecimal digits", col(name).str.contains("^[0-9a-f]{16}$"))
@@ -85,12 +97,22 @@ def close(left: pl.Expr, right: pl.Expr) -> pl.Expr:
     )
 
 
+def is_whole(number: pl.Expr) -> pl.Expr:
+    """A whole number, but for rounding."""
+    return close(number, number.round())
+
+
 def same(name: str, *within: str) -> Rule:
     """The column is constant among the rows that agree in `within`."""
     values = col(name).to_physical()  # of a text its number, which is all that equality needs
     return Rule(
         (name, *within), f"is the same in all rows of a {' and '.join(within)}", values.min() == values.max(), within
     )
+
+
+def constant(*names: str) -> list[Rule]:
+    """The columns hold one value in all rows."""
+    return [Rule((n,), "is the same in all rows", col(n).to_physical().n_unique() <= 1) for n in names]
 
 
 def counted(name: str, *within: str) -> Rule:

@@ -1,7 +1,7 @@
 """What every dataset must obey beyond its columns, a table of rules a dataset.
 
 Rules that hold for every dataset (columns, types, nulls, nulls inside lists, unique keys) are derived from
-`schemas.datasets` in `schemas.models`; this file states the rest.
+`schemas.datasets` in `schemas.models`; this file states the rest, those of `turns` in `schemas.turn_rules`.
 
     rule -> rules -> models -> validate
 """
@@ -9,138 +9,35 @@ Rules that hold for every dataset (columns, types, nulls, nulls inside lists, un
 import polars as pl
 from polars import col
 
-from schemas.datasets import ERROR_STATUSES, FINISH_REASONS, STATUSES
+from schemas.datasets import ERROR_STATUSES, STATUSES
 from schemas.rule import (
     Rule,
     aligned,
     at_least,
     close,
+    constant,
     counted,
-    digest,
     each_item,
     finite,
+    is_whole,
     not_empty,
     one_of,
     same,
     share,
 )
+from schemas.turn_rules import EPISODE_RULES, TURN_ROWS, TURN_TABLE
 
 SCORE_METRICS = ("std", "sample_std", "mean", "entropy", "length")
 """What groups can be scored by."""
 
-_is_error = col("status").is_in(ERROR_STATUSES)
-_has_response = col("response_ids").list.len() > 0
-_num_executed = col("executed_actions").list.len()
-_is_end = col("terminated") | col("truncated")
+ACTION_MARK = " || "
+"""What stands between two actions of an episode's turn."""
 
-_EPISODE_RULES = (*not_empty("env"), at_least("env_seed", 0), digest("initial_state_digest"))
+ZERO_VARIANCE_STD = 1e-6
+"""A standard deviation of returns up to this is rounding: the returns are taken as equal."""
 
-_TURN_ROWS = (
-    *not_empty("trajectory_id", "group_id"),
-    *_EPISODE_RULES,
-    *(at_least(name, 0) for name in ("dynamics_seed", "sampling_seed", "member", "turn", "forfeited_actions")),
-    at_least("actions_left", 0),
-    Rule(("action_cost",), "is finite and at most 0", col("action_cost").is_finite() & (col("action_cost") <= 0)),
-    one_of("status", STATUSES),
-    one_of("finish_reason", FINISH_REASONS),
-    digest("state_digest"),
-    Rule(("prompt_ids",), "holds token ids of at least 0", each_item("prompt_ids", pl.element() >= 0)),
-    Rule(("response_ids",), "holds token ids of at least 0", each_item("response_ids", pl.element() >= 0)),
-    *aligned("response_ids", "behaviour_logprobs"),
-    Rule(
-        ("behaviour_logprobs",),
-        "holds finite numbers of at most 0",
-        each_item("behaviour_logprobs", pl.element().is_finite() & (pl.element() <= 0)),
-    ),
-    *aligned("executed_actions", "action_rewards", "action_effective"),
-    Rule(("action_rewards",), "holds finite numbers", each_item("action_rewards", pl.element().is_finite())),
-    Rule(
-        ("executed_actions", "parsed_actions"),
-        "is a prefix of parsed_actions",
-        col("parsed_actions").list.head(_num_executed) == col("executed_actions"),
-    ),
-    Rule(
-        ("actions_left", "executed_actions", "forfeited_actions"),
-        "covers the actions that were executed and forfeited",
-        _num_executed.cast(pl.Int64) + col("forfeited_actions") <= col("actions_left"),
-    ),
-    Rule(("is_context_start", "turn"), "is true on the first turn", col("is_context_start") | (col("turn") != 0)),
-    Rule(
-        ("prompt_ids", "response_ids"),
-        "is not empty where there is a response",
-        (col("prompt_ids").list.len() > 0) | ~_has_response,
-    ),
-    Rule(
-        ("finish_reason", "response_ids"),
-        "is 'none' exactly where response_ids is empty",
-        (col("finish_reason") == "none") == ~_has_response,
-    ),
-    Rule(
-        ("format_ok", "response_ids", "parsed_actions"),
-        "is true only where there is a response that names an action",
-        ~col("format_ok") | (_has_response & (col("parsed_actions").list.len() > 0)),
-    ),
-    Rule(
-        ("executed_actions", "response_ids"),
-        "is empty where there is no response",
-        (_num_executed == 0) | _has_response,
-    ),
-    Rule(
-        ("status", "format_ok"),
-        "is 'ok' only with format_ok, and 'format_error' or 'truncated' only without",
-        _is_error | ((col("status") == "ok") == col("format_ok")),
-    ),
-    Rule(
-        ("status", "finish_reason"),
-        "is 'ok' or 'format_error' only where there is a response, and 'truncated' only where there is none",
-        _is_error | ((col("status") == "truncated") == (col("finish_reason") == "none")),
-    ),
-    Rule(
-        ("truncated", "status"),
-        "is true where the status is 'truncated' or 'timeout'",
-        col("truncated") | ~col("status").is_in(("truncated", "timeout")),
-    ),
-    Rule(
-        ("forfeited_actions", "status", "executed_actions"),
-        "is 0 where an action was executed, or the status is 'ok'",
-        (col("forfeited_actions") == 0) | ((col("status") != "ok") & (_num_executed == 0)),
-    ),
-    Rule(("info",), "is a JSON object", col("info").str.starts_with("{") & col("info").str.ends_with("}")),
-)
-
-_TURN_TABLE = (
-    *(same(name, "trajectory_id") for name in ("group_id", "member", "dynamics_seed", "sampling_seed")),
-    counted("turn", "trajectory_id"),
-    Rule(
-        ("terminated", "turn", "truncated", "trajectory_id"),
-        "and truncated are true only on the last turn of a trajectory",
-        pl.when(_is_end).then(col("turn")).min() == col("turn").max(),
-        ("trajectory_id",),
-    ),
-    Rule(
-        ("truncated", "turn", "terminated", "status", "trajectory_id"),
-        "or terminated is true on the last turn of a trajectory, unless an error ended it",
-        pl.when(_is_end | _is_error).then(col("turn")).max().fill_null(-1) == col("turn").max(),
-        ("trajectory_id",),
-    ),
-    *(same(name, "group_id") for name in ("env", "env_seed", "initial_state_digest")),
-    Rule(
-        ("trajectory_id", "group_id", "member", "turn"),
-        "is one for each member of a group",
-        pl.struct("group_id", "member", "turn").is_unique(),
-    ),
-    Rule(
-        ("member", "group_id", "turn"),
-        "counts 0, 1, 2, ... without gaps in every group_id",
-        (col("member").min() == 0) & (col("member").max() + 1 == (col("turn") == 0).sum()),
-        ("group_id",),
-    ),
-    Rule(
-        ("member", "group_id"),
-        "counts equally far in every group: all groups have as many trajectories",
-        col("member").max().over("group_id") == col("member").max(),
-    ),
-)
+_ROUNDING = 1e-9
+_FLOAT32_ROUNDING = 1e-6
 
 _REWARD_ROWS = (
     *not_empty("trajectory_id", "group_id"),
@@ -160,7 +57,23 @@ _REWARD_ROWS = (
     ),
 )
 
+_return_range = col("trajectory_return").max() - col("trajectory_return").min()
+_normalised_range = col("normalised_return").max() - col("normalised_return").min()
+
 _REWARD_TABLE = (
+    Rule(("component_names",), "is the same in all rows", col("component_names").n_unique() <= 1),
+    Rule(
+        ("normalised_return", "trajectory_return", "group_id", "is_valid"),
+        "is trajectory_return shifted and scaled, alike for all valid trajectories of a group_id",
+        (
+            ((_return_range > 0) | (_normalised_range == 0))
+            & close(
+                (col("normalised_return") - col("normalised_return").min()) * _return_range,
+                (col("trajectory_return") - col("trajectory_return").min()) * _normalised_range,
+            )
+        ).all(),
+        ("group_id", "is_valid"),
+    ),
     *(same(n, "trajectory_id") for n in ("group_id", "trajectory_return", "normalised_return", "is_valid")),
     counted("turn", "trajectory_id"),
     Rule(
@@ -172,6 +85,20 @@ _REWARD_TABLE = (
 )
 
 _STATISTICS = ("score", "return_std", "return_mean", "return_max", "return_min", "success_rate")
+
+_num_valid = col("num_valid").cast(pl.Float64)
+_num_between = _num_valid - 2  # returns beside the smallest and the largest one; their mean is known, too
+_mean_between = (_num_valid * col("return_mean") - col("return_min") - col("return_max")) / _num_between
+_sum_of_squares = col("return_std").pow(2) * _num_valid
+_least_squares = (
+    (col("return_max") - col("return_mean")).pow(2)
+    + (col("return_min") - col("return_mean")).pow(2)
+    + pl.when(_num_between > 0).then(_num_between * (_mean_between - col("return_mean")).pow(2)).otherwise(0.0)
+)
+_most_squares = (col("return_max") - col("return_mean")) * (col("return_mean") - col("return_min")) * _num_valid
+_squares_tolerance = (
+    _ROUNDING * _num_valid * pl.max_horizontal(pl.lit(1.0), col("return_max").pow(2), col("return_min").pow(2))
+)
 
 _SELECTION_ROWS = (
     *not_empty("group_id", "env", "strategy", "reason"),
@@ -187,32 +114,94 @@ _SELECTION_ROWS = (
     at_least("return_std", 0),
     share("success_rate"),
     Rule(
-        ("return_mean", "return_min", "return_max"),
-        "lies between return_min and return_max",
+        ("success_rate", "num_valid"),
+        "is a whole number of num_valid",
+        is_whole(col("success_rate") * _num_valid),
+    ),
+    Rule(
+        ("return_mean", "return_min", "return_max", "num_valid"),
+        "is a mean of num_valid returns from return_min to return_max, both among them",
         (col("return_min") <= col("return_max"))
-        & (close(col("return_mean"), col("return_mean").clip(col("return_min"), col("return_max")))),
+        & pl.when(_num_between > 0)
+        .then(close(_mean_between, _mean_between.clip(col("return_min"), col("return_max"))))
+        .otherwise(close(col("return_mean"), (col("return_min") + col("return_max")) / 2)),
+    ),
+    Rule(
+        ("return_max", "return_min", "num_valid"),
+        "is return_min where num_valid is 1",
+        (col("num_valid") != 1) | (col("return_max") == col("return_min")),
+    ),
+    Rule(
+        ("return_std", "return_mean", "return_min", "return_max", "num_valid"),
+        "is possible for num_valid returns of this mean, from return_min to return_max",
+        (_sum_of_squares >= _least_squares - _squares_tolerance)
+        & (_sum_of_squares <= _most_squares + _squares_tolerance),
     ),
     *(
         Rule((name, "num_valid"), "is 0 where num_valid is 0", (col("num_valid") > 0) | (col(name) == 0))
         for name in _STATISTICS
     ),
+    Rule(
+        ("score", "metric", "return_std", "return_mean", "num_valid"),
+        "is what metric says: return_std, return_mean, an entropy of at least 0 or a mean number of tokens",
+        pl.when(col("metric") == "std")
+        .then(col("score") == col("return_std"))
+        .when(col("metric") == "mean")
+        .then(col("score") == col("return_mean"))
+        .when(col("metric") == "length")
+        .then((col("score") >= 0) & is_whole(col("score") * _num_valid))
+        .otherwise(col("score") >= 0),
+    ),
+    Rule(
+        ("kept", "reason"),
+        "is true exactly where reason begins with 'kept'",
+        col("kept") == col("reason").str.starts_with("kept"),
+    ),
+    Rule(("kept", "num_valid"), "is true only where num_valid is not 0", ~col("kept") | (col("num_valid") > 0)),
 )
 
+
+def _is_ranked(is_barred: pl.Expr, score: pl.Expr) -> pl.Expr:
+    """Do ranks go by score, and behind those all that are barred, by score again?"""
+    barred_step = is_barred.cast(pl.Int8).sort_by("rank").diff()
+    score_step = score.sort_by("rank").diff()
+    return ((barred_step > 0) | ((barred_step == 0) & (score_step >= 0))).all()
+
+
+_has_none_valid = col("num_valid") == 0
+
 _SELECTION_TABLE = (
+    *constant("num_trajectories", "metric", "strategy"),
     Rule(
         ("rank",),
         "is a permutation of 0, 1, 2, ...",
         col("rank").is_unique() & (col("rank") >= 0) & (col("rank") < pl.len()),
     ),
+    Rule(
+        ("rank", "score", "num_valid", "return_std"),
+        "follows the scores, from the largest or from the smallest on, groups that could not be kept last",
+        pl.any_horizontal(
+            _is_ranked(is_barred, score)
+            for is_barred in (_has_none_valid, _has_none_valid | (col("return_std") <= ZERO_VARIANCE_STD))
+            for score in (col("score"), -col("score"))
+        ),
+    ),
 )
+
+_MEANS_OF_TOKENS = ("advantage", "clip_fraction", "kl_behaviour", "entropy", "old_behaviour_gap", "loss_share")
 
 _SAMPLE_ROWS = (
     *not_empty("trajectory_id", "group_id"),
     at_least("num_tokens", 0),
     *finite("trajectory_return", "advantage", "mean_ratio", "clip_fraction", "kl_behaviour", "kl_reference"),
     *finite("entropy", "old_behaviour_gap", "loss_share"),
-    at_least("mean_ratio", 0),
-    at_least("old_behaviour_gap", 0),
+    *(at_least(name, 0) for name in ("mean_ratio", "old_behaviour_gap")),
+    at_least("entropy", -_FLOAT32_ROUNDING),
+    Rule(
+        ("num_tokens", *_MEANS_OF_TOKENS),
+        "is 0 only where nothing was done: a ratio of 1, and zeros",
+        (col("num_tokens") > 0) | ((col("mean_ratio") == 1) & pl.all_horizontal(col(n) == 0 for n in _MEANS_OF_TOKENS)),
+    ),
     share("clip_fraction"),
     share("loss_share"),
 )
@@ -230,11 +219,45 @@ _SAMPLE_TABLE = (
     ),
 )
 
-_METRIC_ROWS = (at_least("iteration", 0), *not_empty("stage", "name"), *finite("value"))
+_is_ours = ~col("name").str.contains("^(reward/component|replay)/")  # a component's own words, and differences
+
+
+def _is_named(pattern: str) -> pl.Expr:
+    """Is the last part of the metric's name such?"""
+    return _is_ours & col("name").str.contains(f"(^|/)({pattern})$")
+
+
+_METRIC_ROWS = (
+    at_least("iteration", 0),
+    *not_empty("stage", "name"),
+    *finite("value"),
+    Rule(
+        ("value", "name"),
+        "is a whole number of at least 0 where name says num_...",
+        ~_is_named("num_[^/]*") | ((col("value") >= 0) & is_whole(col("value"))),
+    ),
+    Rule(
+        ("value", "name"),
+        "lies between 0 and 1 where name says that it is a share",
+        ~_is_named(".*_share|clip_fraction[^/]*|.*success(_rate|_low|_high)?|format_ok|pass_at_[0-9]+")
+        | col("value").is_between(-_ROUNDING, 1 + _ROUNDING),
+    ),
+    Rule(
+        ("value", "name"),
+        "is at least 0 where name says that it is a size",
+        ~_is_named("entropy|.*_std|.*_norm(_max)?|.*learning_rate|ratio_[^/]*|.*_gap_(max|mean)|.*_length_[^/]*")
+        | (col("value") >= -_FLOAT32_ROUNDING),
+    ),
+)
+
+_METRIC_TABLE = (*constant("iteration", "stage"),)
+
+_num_acting = col("actions").list.eval(pl.element() != "").list.sum()
+_has_broken_off = col("status").is_in(("truncated", *ERROR_STATUSES)).cast(pl.Int64)
 
 _EPISODE_ROWS = (
     *not_empty("cell"),
-    *_EPISODE_RULES,
+    *EPISODE_RULES,
     *(at_least(name, 0) for name in ("member", "temperature", "num_actions", "num_response_tokens")),
     at_least("num_turns", 1),
     *finite("temperature", "episode_return"),
@@ -244,7 +267,36 @@ _EPISODE_ROWS = (
         (col("num_format_errors") >= 0) & (col("num_format_errors") <= col("num_turns")),
     ),
     one_of("status", STATUSES),
+    Rule(
+        ("status", "num_format_errors"),
+        "is 'ok' only without format errors, and 'format_error' only with one",
+        pl.when(col("status") == "ok")
+        .then(col("num_format_errors") == 0)
+        .otherwise((col("status") != "format_error") | (col("num_format_errors") > 0)),
+    ),
     *aligned("observations", "responses", "actions"),
+    Rule(
+        ("num_actions", "actions"),
+        "is the number of actions",
+        col("num_actions")
+        == _num_acting + col("actions").list.eval(pl.element().str.count_matches(ACTION_MARK, literal=True)).list.sum(),
+    ),
+    Rule(
+        ("actions", "num_turns", "num_format_errors", "status"),
+        "is empty only in a turn that was malformed or broke off",
+        col("num_turns") - _num_acting.cast(pl.Int64) <= col("num_format_errors") + _has_broken_off,
+    ),
+    Rule(
+        ("num_response_tokens", "responses"),
+        "is at least the number of responses that say something",
+        col("num_response_tokens") >= col("responses").list.eval(pl.element() != "").list.sum(),
+    ),
+    Rule(("success", "num_actions"), "is true only after an action", ~col("success") | (col("num_actions") > 0)),
+    Rule(
+        ("episode_return", "num_actions"),
+        "is 0 without an action",
+        (col("episode_return") == 0) | (col("num_actions") > 0),
+    ),
     Rule(
         ("num_turns", "observations"),
         "is the number of observations",
@@ -253,13 +305,18 @@ _EPISODE_ROWS = (
 )
 
 _EPISODE_TABLE = (
-    *(same(name, "cell", "env_seed") for name in ("env", "initial_state_digest")),
-    same("temperature", "cell"),
+    same("initial_state_digest", "cell", "env_seed"),
+    *(same(name, "cell") for name in ("env", "temperature")),
     counted("member", "cell", "env_seed"),
+    Rule(
+        ("member", "cell", "env_seed"),
+        "counts equally far for every env_seed of a cell",
+        col("member").max().over("cell", "env_seed") == col("member").max().over("cell"),
+    ),
 )
 
 ROW_RULES: dict[str, tuple[Rule, ...]] = {
-    "turns": _TURN_ROWS,
+    "turns": TURN_ROWS,
     "rewards": _REWARD_ROWS,
     "selection": _SELECTION_ROWS,
     "samples": _SAMPLE_ROWS,
@@ -269,11 +326,11 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
 """By dataset kind, what each row must obey by itself."""
 
 ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
-    "turns": _TURN_TABLE,
+    "turns": TURN_TABLE,
     "rewards": _REWARD_TABLE,
     "selection": _SELECTION_TABLE,
     "samples": _SAMPLE_TABLE,
-    "metrics": (),
+    "metrics": _METRIC_TABLE,
     "episodes": _EPISODE_TABLE,
 }
 """By dataset kind, what rows must obey together."""

@@ -9,6 +9,7 @@ code that comes with a model is never run.
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,14 +36,13 @@ from transformers.utils import logging
 
 from ragen.config.policy import PretrainedPolicy
 from ragen.errors import PolicyError
-from ragen.policy.adapter import merge, read_shape
+from ragen.policy.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge, read_shape
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
 _WEIGHTS_INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
-_NOWHERE = "-"  # where transformers is sent to look for an adapter, so that it does not put it into the model itself
 _DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", "vocab.txt", "merges.txt")
 
 
@@ -134,16 +134,15 @@ def load_policy(
     model: PreTrainedModel
     loading: dict[str, Any]
     try:
-        with torch.random.fork_rng(devices=[]), without_progress_bars():
+        with torch.random.fork_rng(devices=[]), without_progress_bars(), _without_adapter(folder) as weights:
             model, loading = AutoModelForCausalLM.from_pretrained(
-                folder,
+                weights,
                 dtype=dtype,
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,  # so that they are reported below, with the others, in one line
                 output_loading_info=True,
-                adapter_kwargs={"subfolder": _NOWHERE},
             )  # type: ignore[misc]  # annotated as if output_loading_info did not exist
     except (ValueError, OSError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
         raise PolicyError(f"'{folder}' cannot be loaded as a causal language model: {_first_line(error)}") from error
@@ -236,11 +235,29 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
     """`AutoTokenizer`, or the generic class where that is what the folder declares.
 
     For some architectures, Qwen2 among them, AutoTokenizer overrides the declared class, and then splits text by that
-    architecture's own rule in place of the one in tokenizer.json: a different tokenizer, without a warning.
+    architecture's own rule in place of the one in tokenizer.json: a different tokenizer, without a warning. (The
+    embedded policy's folder keeps it from that; folders of others, and those of version 0.1.0, do not.)
     """
     declared = path / "tokenizer_config.json"
     name = json.loads(declared.read_text()).get("tokenizer_class") if declared.is_file() else None
     return PreTrainedTokenizerFast if name in _GENERIC_TOKENIZERS else AutoTokenizer
+
+
+@contextmanager
+def _without_adapter(folder: str | Path) -> Iterator[str | Path]:
+    """The folder, or one of links to its files but for the adapter's.
+
+    transformers puts an adapter that it finds into the model itself, if PEFT is installed, and has no way to leave it
+    out that all its releases share.
+    """
+    if not (Path(folder) / ADAPTER_CONFIG).exists():
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as links:
+        for file in Path(folder).iterdir():
+            if file.name not in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+                (Path(links) / file.name).symlink_to(file.resolve())
+        yield links
 
 
 def _check_weights(folder: str | Path, loading: dict[str, Any]) -> None:

@@ -8,7 +8,10 @@ byte.
     observations, thoughts, actions --cut into pieces--> vocabulary = bytes + pieces + format tags + turn tokens
 """
 
+import hashlib
+import json
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -34,6 +37,11 @@ CHAT_TEMPLATE = (
 END_OF_TEXT, TURN_START, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 FORMAT_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 """One token each, yet not special: they are part of the response's text and must survive decoding."""
+
+_NO_CLASS = "none.Tokenizer"
+"""A class that is not there. Beside a Qwen2 model AutoTokenizer ignores the declared class and puts Qwen2's own in its
+place, which cuts text by another rule. But where a folder names code of its own, and nobody said to trust that, it
+takes the declared class after all: the generic one, which does what tokenizer.json says."""
 
 _PIECE = r"[#_O]{2,}\n?| ?\|\|| ?\p{L}+| ?\d|\n| ?[^\s\p{L}\d]|\s"
 """Text is cut into these: a map row with its line end, the separator, a word, a digit, a line end, a mark, a blank."""
@@ -80,9 +88,22 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
         pad_token=END_OF_TEXT,
         additional_special_tokens=[TURN_START],
         clean_up_tokenization_spaces=False,
+        auto_map={"AutoTokenizer": [_NO_CLASS, None]},
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
+
+
+@cache
+def vocabulary_digest() -> str:
+    """All that decides which ids a text becomes, and which text a conversation: 16 hexadecimal digits.
+
+    Of the tokens in the order of their ids, the rule that cuts text, and the chat template; not of the libraries that
+    carry them out.
+    """
+    vocabulary = make_tokenizer().get_vocab()
+    meaning = [sorted(vocabulary, key=vocabulary.__getitem__), _PIECE, CHAT_TEMPLATE]
+    return hashlib.sha256(json.dumps(meaning).encode()).hexdigest()[:16]
 
 
 def _spoken() -> Iterator[str]:

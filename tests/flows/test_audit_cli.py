@@ -5,7 +5,9 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -182,8 +184,15 @@ class TestAudit:
         assert (code, finding["audit"], finding["severity"]) == (0, "formats", "note")
         assert [row["iteration"] for row in finding["rows"]] == [0, 1]
 
-    def test_a_fault_is_exit_code_1(self, ragen: Ragen) -> None:
-        code, out, _ = ragen("audit", "mine", "groups", "--json")  # the example's reasons do not say 'kept'
+    def test_a_fault_is_exit_code_1(self, ragen: Ragen, store: Path) -> None:
+        samples = example("samples")
+        dropped = pa.array(["group-00000000"] * samples.num_rows)
+        work: dict[str, Any] = {"settings": {"iteration": 2}, "inputs": {}, "seed": 0}
+        stage = Stage(name="make-samples", version=1)
+        trained_on = samples.set_column(1, samples.schema.field("group_id"), dropped)
+        Store(str(store)).put_table("samples", trained_on, key="trained-on-dropped", stage=stage, **work)
+        Store(str(store)).runs.record_stage("mine", 0, stage.name, {"samples": "trained-on-dropped"})
+        code, out, _ = ragen("audit", "mine", "groups", "--json")
         (finding,) = json.loads(out)
         assert (code, finding["severity"]) == (1, "fault")
 
@@ -192,8 +201,6 @@ class TestAudit:
         assert "did you mean mine" in refused(ragen("audit", "mint"))
 
     def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
-        import pyarrow as pa
-
         from flows.console.audit import shown_rows
         from ragen.audit.finding import Finding
 

@@ -55,6 +55,13 @@ def test_every_form_gives_the_same_artifact(store: Store, parquet: Path, tmp_pat
     assert store.read_table("turns", keys.pop()).equals(example_turns(3))
 
 
+def test_a_field_that_turns_do_not_have_is_named(store: Store, tmp_path: Path) -> None:
+    rows = example_turns(1).to_pylist()
+    rows[3]["my_note"] = {"seen": [1]}
+    (tmp_path / "turns.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert "unknown: my_note." in refusal(store, "mine", tmp_path / "turns.jsonl")
+
+
 def test_an_imported_run_can_be_asked_and_audited(store: Store, parquet: Path) -> None:
     assert run_import(store, "mine", parquet, *KEEP_ALL).exit_code == 0
     query = "select count(*) n, bool_and(kept) kept from turns join selection using (group_id)"

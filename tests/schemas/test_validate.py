@@ -81,7 +81,10 @@ NO_RESPONSE = {
             "status": "format_error", "format_ok": False, "forfeited_actions": 2, "parsed_actions": [],
             "executed_actions": [], "action_rewards": [], "action_effective": [], "answer": None,
         },
-        {"status": "format_error", "format_ok": False, "parsed_actions": ["Up", "Left", "Jump"]},
+        {
+            "status": "format_error", "format_ok": False, "parsed_actions": ["Up", "Left", "Jump"],
+            "answer": "up ||Left||Jump", "response": "<answer>up ||Left||Jump</answer>", "think": None,
+        },
     ],
 )  # fmt: skip
 def test_last_turn_may_go_wrong_in_every_way_there_is(turn: dict[str, Any]) -> None:
@@ -100,12 +103,32 @@ TURN_FAULTS = [
     (setting(3, finish_reason="eos"), "finish_reason", "is one of"),
     (setting(3, state_digest="0123456789ABCDEF"), "state_digest", "is 16 hexadecimal digits"),
     (setting(3, initial_state_digest="0"), "initial_state_digest", "is 16 hexadecimal digits"),
-    (setting(3, prompt_ids=[5, -1]), "prompt_ids", "token ids of at least 0"),
-    (setting(3, response_ids=[-1] * 17), "response_ids", "token ids of at least 0"),
+    (setting(3, prompt_ids=[5, -1]), "prompt_ids", "token ids from 0"),
+    (setting(3, response_ids=[-1] * 17), "response_ids", "token ids from 0"),
     (setting(3, behaviour_logprobs=[-0.1] * 16), "behaviour_logprobs", "as many items as response_ids"),
-    (setting(3, behaviour_logprobs=[-0.1] * 16 + [0.1]), "behaviour_logprobs", "finite numbers of at most 0"),
-    (setting(3, behaviour_logprobs=[-0.1] * 16 + [float("nan")]), "behaviour_logprobs", "finite numbers"),
-    (setting(3, behaviour_logprobs=[-0.1] * 16 + [float("-inf")]), "behaviour_logprobs", "finite numbers"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16 + [0.1]), "behaviour_logprobs", "numbers from -104 to 0"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16 + [float("nan")]), "behaviour_logprobs", "numbers from -104 to 0"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16 + [float("-inf")]), "behaviour_logprobs", "numbers from -104 to 0"),
+    (setting(3, prompt_ids=[5, 2**20]), "prompt_ids", "token ids from 0 to 1048575"),
+    (setting(3, behaviour_logprobs=[-0.1] * 16 + [-105.0]), "behaviour_logprobs", "numbers from -104 to 0"),
+    (setting(3, response="", think=None, answer=None, response_ids=[], behaviour_logprobs=[]), "format_ok", "names"),
+    (setting(3, **{**NO_RESPONSE, "response": "so"}), "response", "empty where there is no response"),
+    (setting(3, think="the box is above"), "think", "stands in response"),
+    (setting(3, answer="Down"), "answer", "stands in response"),
+    (setting(3, answer=None), "answer", "where the format is right"),
+    (setting(3, parsed_actions=["Up", "Left", "Hop"]), "parsed_actions", "ends with what stands in the answer"),
+    (setting(3, parsed_actions=["", "Left"], executed_actions=["", "Left"]), "executed_actions", "no empty text"),
+    (setting(3, info='{"a": }'), "info", "is a JSON object"),
+    (setting(3, info="[1]"), "info", "is a JSON object"),
+    (setting(3, info='{"a": NaN}'), "info", "is a JSON object"),
+    (setting(3, status="env_error"), "status", "only on the last turn"),
+    (setting(2, success=True), "success", "stays true once it is"),
+    (setting_where(lambda r: r["member"] == 1, executed_actions=[], action_rewards=[], action_effective=[],
+                   actions_left=10, success=True), "success", "only after an action"),
+    (setting(3, actions_left=5), "actions_left", "falls from turn to turn"),
+    (setting_where(lambda r: r["member"] == 1, actions_left=40), "actions_left", "falls from turn to turn"),
+    (setting_where(lambda r: r["member"] == 1 and r["turn"] == 0, actions_left=11), "actions_left", "first turn"),
+    (setting(3, action_cost=-0.2), "action_cost", "same in all rows of a group_id"),
     (setting(3, action_rewards=[-0.1]), "action_rewards", "as many items as executed_actions"),
     (setting(3, action_effective=[True] * 3), "action_effective", "as many items as executed_actions"),
     (setting(3, action_rewards=[-0.1, float("inf")]), "action_rewards", "finite numbers"),
@@ -153,13 +176,45 @@ OTHER_FAULTS = [
     ("rewards", setting_where(lambda r: True, trajectory_return=-1.1), "trajectory_return", "sum of total"),
     ("rewards", setting(3, is_valid=False), "is_valid", "same in all rows of a trajectory_id"),
     ("rewards", lambda rows: rows.pop(2), "turn", "without gaps"),
+    ("rewards", setting(3, component_names=["format", "environment"]), "component_names", "same in all rows"),
+    ("rewards", setting(3, normalised_return=0.5), "normalised_return", "shifted and scaled"),
+    ("selection", setting(1, score=4.0), "score", "what metric says"),
+    ("selection", setting(1, metric="mean"), "score", "what metric says"),
+    ("selection", setting(1, metric="mean"), "metric", "same in all rows"),
+    ("selection", lambda rows: [r.update(metric="length", score=4.3) for r in rows], "score", "what metric says"),
+    ("selection", lambda rows: [r.update(metric="entropy", score=-0.1) for r in rows], "score", "what metric says"),
+    # ranks 1, 2, 0 of scores 0, 4.5, 3: neither the largest nor the smallest first
+    ("selection", lambda rows: rows[1].update(rank=2) or rows.append(
+        {**rows[1], "group_id": "c", "score": 3.0, "return_std": 3.0, "return_mean": 1.0, "return_max": 6.0,
+         "return_min": -2.0, "rank": 0}), "rank", "follows the scores"),
+    ("selection", setting(1, success_rate=0.3), "success_rate", "whole number"),
+    ("selection", setting(1, num_trajectories=9), "num_trajectories", "same in all rows"),
+    # of four returns from -1 to 9.5 with mean 2 the other two have mean -0.25; from -1 to 0.5 they may be
+    ("selection", setting(1, return_std=4.0, score=4.0), "return_std", "possible for num_valid returns"),
+    ("selection", setting(1, return_std=6.0, score=6.0), "return_std", "possible for num_valid returns"),
+    ("selection", setting(1, kept=False), "kept", "begins with 'kept'"),
+    ("samples", setting(0, entropy=-0.1), "entropy", "at least -1e-06"),
+    ("samples", setting(0, num_tokens=0), "num_tokens", "only where nothing was done"),
+    ("metrics", setting(1, value=-0.5), "value", "at least 0 where name says that it is a size"),
+    ("metrics", setting(1, name="update/num_steps"), "value", "whole number"),
+    ("metrics", setting(1, name="rollout/truncated_share"), "value", "between 0 and 1"),
+    ("metrics", setting(1, iteration=1), "iteration", "same in all rows"),
+    ("metrics", setting(1, stage="evaluate"), "stage", "same in all rows"),
+    ("episodes", setting(0, num_actions=1), "num_actions", "number of actions"),
+    ("episodes", setting(0, num_response_tokens=0), "num_response_tokens", "say something"),
+    ("episodes", setting(0, status="format_error"), "status", "'format_error' only with one"),
+    ("episodes", setting(1, status="ok"), "status", "'ok' only without format errors"),
+    ("episodes", setting(0, actions=[""], num_actions=0), "actions", "malformed or broke off"),
+    ("episodes", setting(0, actions=[""], num_actions=0), "success", "only after an action"),
+    ("episodes", setting(0, actions=[""], num_actions=0), "episode_return", "0 without an action"),
+    ("episodes", setting(1, env="frozen_lake"), "env", "same in all rows of a cell"),
     ("selection", setting(0, num_valid=5), "num_valid", "between 0 and num_trajectories"),
     ("selection", setting(0, num_valid=0), "return_mean", "0 where num_valid is 0"),
     ("selection", setting(0, metric="luck"), "metric", "is one of"),
     ("selection", setting(0, score=float("nan")), "score", "is finite"),
     ("selection", setting(0, return_std=-1.0), "return_std", "at least 0"),
     ("selection", setting(0, success_rate=1.5), "success_rate", "between 0 and 1"),
-    ("selection", setting(0, return_mean=9.0), "return_mean", "between return_min and return_max"),
+    ("selection", setting(0, return_mean=9.0), "return_mean", "from return_min to return_max"),
     ("selection", setting(0, rank=0), "rank", "permutation"),
     ("selection", setting(0, rank=2), "rank", "permutation"),
     ("selection", setting(0, reason=""), "reason", "not empty"),
@@ -223,17 +278,52 @@ def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> Non
     assert broken_rules(retyped, kind) == {(first.name, f"is of type {first.type}")}
 
 
+@pytest.mark.parametrize(
+    ("answer", "actions"),
+    [("up||LEFT", ["Up", "Left"]), ("straße", ["STRASSE"]), ("strasse || ", ["Straße", ""]), ("İ", ["i̇"])],
+)
+def test_an_action_may_be_spelt_in_another_case_than_in_the_answer(answer: str, actions: list[str]) -> None:
+    said = {"answer": answer, "response": f"<answer>{answer}</answer>", "think": None, "parsed_actions": actions}
+    done = {"executed_actions": [], "action_rewards": [], "action_effective": [], "actions_left": 2}
+    how = {"format_ok": False, "status": "format_error", "forfeited_actions": 2}
+    validate(rebuilt(example("turns"), setting(TURNS_EACH - 1, **said, **done, **how)), "turns")
+
+
+@pytest.mark.parametrize("forfeited", [0, 2])
+def test_malformed_responses_may_use_up_actions_or_not(forfeited: int) -> None:
+    malformed = {"parsed_actions": [], "answer": None, "executed_actions": [], "action_rewards": []}
+    malformed |= {"action_effective": [], "format_ok": False, "status": "format_error"}
+
+    def change(rows: Rows) -> None:
+        rows[1].update(malformed, forfeited_actions=forfeited)
+        for row in rows[2:TURNS_EACH]:
+            row["actions_left"] += 2 - forfeited
+
+    validate(rebuilt(example("turns"), change), "turns")
+
+
+def test_selection_may_rank_the_smallest_score_first_or_bar_what_has_no_variance_or_not() -> None:
+    first = example("selection").to_pylist()[1]  # score 4.5; here with 0 and 3
+    row = {"group_id": "c", "score": 3.0, "return_std": 3.0, "return_mean": 1.0, "return_max": 6.0, "return_min": -2.0}
+    for ranks in ((2, 0, 1), (0, 2, 1), (2, 1, 0)):  # largest first, smallest first, smallest first with 0 barred
+        table = rebuilt(example("selection"), lambda rows: rows.append({**first, **row}))
+        validate(
+            rebuilt(table, lambda rows, to=ranks: [r.update(rank=n) for r, n in zip(rows, to, strict=True)]),
+            "selection",
+        )
+
+
 def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do() -> None:
-    table = rebuilt(example("turns"), setting_where(lambda r: r["turn"] == 2, action_cost=1.0))
+    table = rebuilt(example("turns"), setting_where(lambda r: r["turn"] == 2, prompt_ids=[-1]))
     with pytest.raises(ContractViolation) as caught:
         validate(table, "turns")
     lines = caught.value.message.splitlines()
     assert lines == [
         "dataset 'turns' (version 1, 40 rows) breaks 1 of its rules:",
-        "- column 'action_cost' is finite and at most 0: not so in 8 rows",
-        "    row 2: trajectory_id='group-00000000/0000', turn=2: action_cost=1.0",
-        "    row 7: trajectory_id='group-00000000/0001', turn=2: action_cost=1.0",
-        "    row 12: trajectory_id='group-00000000/0002', turn=2: action_cost=1.0",
+        "- column 'prompt_ids' holds token ids from 0 to 1048575: not so in 8 rows",
+        "    row 2: trajectory_id='group-00000000/0000', turn=2: prompt_ids=[-1]",
+        "    row 7: trajectory_id='group-00000000/0001', turn=2: prompt_ids=[-1]",
+        "    row 12: trajectory_id='group-00000000/0002', turn=2: prompt_ids=[-1]",
         "Mend the stage that makes 'turns', or, if the data were edited by hand, restore them.",
     ]
     assert caught.value.kind == "turns"

@@ -109,6 +109,30 @@ def test_every_reader_of_the_folder_gives_the_learners_logprobs(policy_folder, m
     torch.testing.assert_close(logprobs(by_peft, trajectories), expected, atol=1e-5, rtol=0)
 
 
+def test_transformers_never_meets_the_adapter_beside_the_weights(
+    policy_folder, make_trajectories, context, tmp_path, monkeypatch
+):
+    """Its releases do different things with one: 5.19 refuses to be sent past it, others put it into the model."""
+    trained(GRPO, policy_folder, make_trajectories(8), context, tmp_path / "a")
+    folder, given = complete(tmp_path / "a", policy_folder), []
+    read = AutoModelForCausalLM.from_pretrained
+
+    def noted(path, **settings):
+        given.append(({file.name for file in Path(path).iterdir()}, settings))
+        return read(path, **settings)
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", noted)
+    model, _ = load_policy(folder)
+    bare, _ = load_policy(folder, should_merge=False)
+    for names, settings in given:
+        assert "model.safetensors" in names
+        assert "adapter_kwargs" not in settings
+        assert not any(name.startswith("adapter_") for name in names)
+    base = load_policy(policy_folder)[0].state_dict()
+    assert all(torch.equal(weight, base[name]) for name, weight in bare.state_dict().items())
+    assert not all(torch.equal(weight, base[name]) for name, weight in model.state_dict().items())
+
+
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
 def test_a_stored_checkpoint_goes_on_as_if_never_stored(policy_folder, make_trajectories, context, tmp_path, base):
     config, trajectories = change(base, kl_coefficient=0.1), make_trajectories(4)

@@ -40,11 +40,14 @@ def test_a_saved_policy_is_loaded_as_it_was(complete: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("#____#\n√")) == "#____#\n√"
 
 
-def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_saved(complete: Path) -> None:
-    # AutoTokenizer puts Qwen2's splitting rule in place of the folder's own: every map row becomes six tokens
+def test_the_tokenizer_beside_a_qwen2_model_cuts_text_as_it_did_when_it_was_saved(folder: Path) -> None:
+    # As version 0.1.0 wrote it: AutoTokenizer puts Qwen2's splitting rule in place of the folder's own, and every map
+    # row becomes six tokens.
+    declared = folder / "tokenizer_config.json"
+    declared.write_text(json.dumps({k: v for k, v in json.loads(declared.read_text()).items() if k != "auto_map"}))
     text = "user\nP 1 2 X 3 3 O 4 1\n#____#\n<think>X down left</think><answer>Up || Left</answer>"
-    assert load.load_tokenizer(complete).encode(text) == make_tokenizer().encode(text)
-    assert load.load_policy(complete)[1].tokenize("#____#\n") == ["#____#Ċ"]
+    assert load.load_tokenizer(folder).encode(text) == make_tokenizer().encode(text)
+    assert load.load_policy(folder)[1].tokenize("#____#\n") == ["#____#Ċ"]
 
 
 def test_loading_and_saving_draw_no_progress_bars(complete: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,299 @@
+"""Every stored column spoiled in every way that `mutations` knows, and what notices it.
+
+Two doors. The rules of a dataset see its table alone, so a possible value in place of the true one passes; in which
+columns, and why, is written down here. What is stored with it sees more: an environment that executes the actions
+again, a tokenizer that reads the tokens, and stages that make their outputs again from their inputs, all of which
+`ragen verify` does. What passes both doors is listed mutation by mutation.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from pandera.errors import SchemaErrors
+
+from ragen.agent.context import ContextBuilder
+from ragen.config.agent import AgentConfig
+from ragen.config.filter import FilterConfig
+from ragen.config.policy import TinyPolicy
+from ragen.config.reward import RewardConfig
+from ragen.config.rollout import SamplingConfig
+from ragen.config.update import UpdateConfig
+from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
+from ragen.envs.sokoban import SokobanSettings
+from ragen.evaluate.episodes import fold_episodes
+from ragen.filter.select import select_groups
+from ragen.learn.learner import UpdateContext
+from ragen.learn.torch_learner import TorchLearner
+from ragen.learn.trajectories import assemble
+from ragen.policy.load import save_policy
+from ragen.policy.tiny import make_model
+from ragen.policy.tokenizer import make_tokenizer
+from ragen.reward.compute import compute_rewards
+from ragen.rollout.engine import Request, Response
+from ragen.rollout.loop import Episode, play
+from ragen.seeding import dynamics_seed, python_random, sampling_seed
+from ragen.verify.actions import episode_differences, turn_differences
+from ragen.verify.texts import text_differences
+from schemas.datasets import DATASETS
+from schemas.models import has_nulls, whole_model
+from schemas.validate import ContractViolation, validate
+from tests.schemas.mutations import mutations
+
+SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=1, max_solution=3)
+AGENT = AgentConfig(prompt="state", context="window", should_show_reward=False)
+SAMPLING = SamplingConfig(max_response_tokens=40)
+SMALL = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=16)
+FILTER = FilterConfig(keep=0.7)
+
+
+class Speaker:
+    """Well formed and malformed responses, by the request's seed."""
+
+    def __init__(self, tokenizer: Any, stop_token: int) -> None:
+        self._tokenizer, self._stop_token = tokenizer, stop_token
+
+    def generate(self, requests: Sequence[Request]) -> list[Response]:
+        return [self._answer(request) for request in requests]
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+    def _answer(self, request: Request) -> Response:
+        random = python_random(request.seed)
+        actions = " || ".join(random.choice(["Up", "Down", "Left", "Right"]) for _ in range(random.randint(1, 3)))
+        thought = " ".join(random.choice(["push", "walk", "look"]) for _ in range(random.randint(1, 3)))
+        text = f"<think>{thought}</think><answer>{actions}</answer>"[: None if random.random() < 0.85 else -6]
+        ids = [*self._tokenizer.encode(text, add_special_tokens=False), self._stop_token]
+        return Response(ids, [-random.randrange(1, 1024) / 512 for _ in ids], "stop")
+
+
+class Iteration:
+    """One iteration's tables, all stages but the sampler as they are; and each of them held against the others."""
+
+    def __init__(self, folder: str) -> None:
+        self.tokenizer = make_tokenizer()
+        self.contexts = ContextBuilder(self.tokenizer, AGENT, SAMPLING.max_response_tokens)
+        save_policy(make_model(SMALL, self.tokenizer), self.tokenizer, folder)
+        self.folder = folder
+        turns = self.played([f"g{group}" for group in range(4)], 3)
+        rewards = compute_rewards(turns, RewardConfig())
+        selection = select_groups(turns, rewards, FILTER)
+        metrics = self.measured(turns, rewards, selection)
+        episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
+        samples = self.trained(turns, rewards, selection)
+        tables = (turns, rewards, selection, samples, metrics, episodes)
+        self.tables = dict(zip(DATASETS, tables, strict=True))
+
+    def played(self, group_ids: list[str], size: int) -> pa.Table:
+        episodes = [
+            Episode(name, member, seed, dynamics_seed(seed, member), sampling_seed(seed, member))
+            for seed, name in enumerate(group_ids, start=5)
+            for member in range(size)
+        ]
+        speaker = Speaker(self.tokenizer, self.contexts.stop_token_ids[0])
+        return play(speaker, self.contexts, self.tokenizer, SOKOBAN, AGENT, SAMPLING, 2048, episodes)
+
+    def measured(self, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table:
+        values = rollout_metrics(turns) | reward_metrics(rewards, turns) | filter_metrics(selection)
+        return metrics_table(0, "variance_filter", values)
+
+    def trained(self, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table:
+        learner = TorchLearner(UpdateConfig(advantage="grpo", num_minibatches=1), num_threads=1)
+        learner.load(self.folder, "start", None)
+        context = UpdateContext(iteration=0, num_iterations=2, seed=5, temperature=1.0, max_response_tokens=40)
+        return learner.update(assemble(turns, rewards, selection), context).samples
+
+    def notices(self, kind: str, table: pa.Table) -> bool:
+        """Does a table contradict what is stored with it? Derived tables are what their stages make, to the bit."""
+        if kind == "turns":
+            differences = turn_differences(table, SOKOBAN, AGENT)
+            texts = text_differences(table, SOKOBAN, self.tokenizer, self.contexts)
+            return any(True for found in (differences, texts) for _ in found)
+        if kind == "episodes":
+            return any(True for _ in episode_differences(table, SOKOBAN))
+        return not table.cast(DATASETS[kind].schema).equals(self.tables[kind])
+
+
+@pytest.fixture(scope="module")
+def iteration(tmp_path_factory: pytest.TempPathFactory) -> Iteration:
+    return Iteration(str(tmp_path_factory.mktemp("policy")))
+
+
+@pytest.fixture(scope="module")
+def survivors(iteration: Iteration) -> tuple[Counter[str], list[tuple[str, str, str, pa.Table]]]:
+    """How many mutations of each dataset were tried, and those that its rules let pass."""
+    tried: Counter[str] = Counter()
+    passed = []
+    for kind, table in iteration.tables.items():
+        for column, name, mutated in mutations(table, [0, table.num_rows // 2, table.num_rows - 1]):
+            tried[kind] += 1
+            if obeys(mutated, kind):
+                passed.append((kind, column, name, mutated))
+    return tried, passed
+
+
+def obeys(table: pa.Table, kind: str) -> bool:
+    """What `validate` decides, without its report, which takes longer than the decision."""
+    if has_nulls(table, kind):
+        return False
+    try:
+        whole_model(kind).validate(pl.DataFrame(pl.from_arrow(table)), lazy=True)
+    except SchemaErrors:
+        return False
+    return True
+
+
+ANY_TEXT = "any text is possible"
+ANY_ID = "any name is possible; other tables decide which are there"
+ANY_NUMBER = "any number of this sign is possible; its stage makes it again"
+SEEN_IN_PLAY = "the environment alone knows; it is asked again"
+ONE_FOR_ALL = "one value for all is as consistent as one for each"
+
+RULES_CANNOT_TELL = {
+    ("turns", "env_seed"): ONE_FOR_ALL,
+    ("turns", "dynamics_seed"): ONE_FOR_ALL,
+    ("turns", "sampling_seed"): ONE_FOR_ALL,
+    ("turns", "observation"): ANY_TEXT,
+    ("turns", "is_context_start"): "a context may begin anew with any turn",
+    ("turns", "prompt_ids"): "any tokens are possible; the tokenizer says which the observation has",
+    ("turns", "response_ids"): "any tokens are possible; the tokenizer says which the response has",
+    ("turns", "behaviour_logprobs"): "any of at most 0 are possible",
+    ("turns", "response"): ANY_TEXT,
+    ("turns", "think"): "any part of the response may be the reasoning; the parser says which",
+    ("turns", "answer"): "any part of the response may be the answer; the parser says which",
+    ("turns", "parsed_actions"): "the parser says which actions an answer names",
+    ("turns", "action_rewards"): SEEN_IN_PLAY,
+    ("turns", "action_effective"): SEEN_IN_PLAY,
+    ("turns", "forfeited_actions"): "on the last turn nothing is counted down any more",
+    ("turns", "finish_reason"): "the longest response allowed is a setting",
+    ("turns", "status"): "a last turn may have failed in several ways",
+    ("turns", "terminated"): "some environments end an episode in the turn in which a limit does",
+    ("turns", "truncated"): "some environments end an episode in the turn in which a limit does",
+    ("turns", "success"): SEEN_IN_PLAY,
+    ("turns", "initial_state_digest"): ONE_FOR_ALL,
+    ("turns", "state_digest"): SEEN_IN_PLAY,
+    ("turns", "info"): SEEN_IN_PLAY,
+    ("rewards", "group_id"): ONE_FOR_ALL,
+    ("rewards", "turn"): "two turns of a trajectory may have each other's reward",
+    ("rewards", "component_values"): "components may share a total in any way",
+    ("rewards", "normalised_return"): "a normalisation that leaves no difference is one",
+    ("selection", "group_id"): ANY_ID,
+    ("selection", "env"): ANY_ID,
+    ("selection", "env_seed"): ANY_ID,
+    ("selection", "return_mean"): "within its bounds any is possible",
+    ("selection", "return_max"): "within its bounds any is possible",
+    ("selection", "success_rate"): "any number of trajectories may have succeeded",
+    ("selection", "reason"): ANY_TEXT,
+    ("samples", "trajectory_id"): ANY_ID,
+    ("samples", "group_id"): ANY_ID,
+    ("samples", "num_tokens"): ANY_NUMBER,
+    ("samples", "trajectory_return"): ANY_NUMBER,
+    ("samples", "advantage"): ANY_NUMBER,
+    ("samples", "mean_ratio"): ANY_NUMBER,
+    ("samples", "clip_fraction"): ANY_NUMBER,
+    ("samples", "kl_behaviour"): ANY_NUMBER,
+    ("samples", "entropy"): ANY_NUMBER,
+    ("samples", "old_behaviour_gap"): ANY_NUMBER,
+    ("samples", "loss_share"): "any shares that sum to 1 are possible",
+    ("metrics", "name"): ANY_ID,
+    ("metrics", "value"): ANY_NUMBER,
+    ("episodes", "env_seed"): ANY_ID,
+    ("episodes", "member"): "two samples of a prompt may have each other's number",
+    ("episodes", "initial_state_digest"): ONE_FOR_ALL,
+    ("episodes", "num_response_tokens"): ANY_NUMBER,
+    ("episodes", "num_format_errors"): "any turn may have been malformed",
+    ("episodes", "episode_return"): SEEN_IN_PLAY,
+    ("episodes", "success"): SEEN_IN_PLAY,
+    ("episodes", "status"): "a last turn may have failed in several ways",
+    ("episodes", "observations"): ANY_TEXT,
+    ("episodes", "responses"): ANY_TEXT,
+    ("episodes", "actions"): "any names are possible, as many as num_actions says",
+}
+"""(dataset, column) -> why a value that is not the true one can pass the rules of its table."""
+
+TWICE = ("empty", "blank", "longer", "shorter", "in capitals", "control characters")
+STANDS = {
+    ("turns", "dynamics_seed"): ("in Sokoban nothing is left to chance", {"the first row's throughout"}),
+    ("turns", "sampling_seed"): ("the engine alone could tell, by sampling again", {"the first row's throughout"}),
+    ("turns", "behaviour_logprobs"): (
+        "the engine alone could tell, by sampling again",
+        {
+            "reversed",
+            *(f"{place} {what}" for place in ("first", "last") for what in ("0", "-1", "a thousandth more", "+1")),
+        },
+    ),
+    ("turns", "status"): ("what follows a failure was never seen", {"another of the allowed"}),
+    ("episodes", "member"): (
+        "with nothing left to chance members differ by their sampling alone",
+        {"swapped with another row's", "rows shifted by one"},
+    ),
+    ("episodes", "num_response_tokens"): (
+        "tokens are not kept; the engine alone could tell, by playing again",
+        {
+            "+1",
+            "one less",
+            "doubled",
+            "largest",
+            "another row's",
+            "swapped with another row's",
+            "rows shifted by one",
+            "rows reversed",
+            "the first row's throughout",
+        },
+    ),
+    ("episodes", "num_format_errors"): ("responses are not parsed again", {"+1"}),
+    ("episodes", "status"): ("what follows a failure was never seen", {"another of the allowed"}),
+    ("episodes", "responses"): (
+        "any text is possible; the engine alone could tell, by playing again",
+        {
+            "reversed",
+            "another row's",
+            "swapped with another row's",
+            *(f"{place} {what}" for place in ("first", "last") for what in TWICE),
+        },
+    ),
+    ("episodes", "actions"): ("two moves that do nothing may change places", {"reversed"}),
+}
+"""(dataset, column) -> why some mutations pass both doors, and which. Each is noticed by its content's digest, and by
+whoever plays the episode again with the engine that did."""
+
+
+def test_tables_as_they_were_made_pass_both_doors(iteration: Iteration) -> None:
+    for kind, table in iteration.tables.items():
+        validate(table, kind)
+        assert obeys(table, kind)
+        assert not iteration.notices(kind, table)
+
+
+def test_rules_refuse_what_is_impossible_and_all_columns_that_they_cannot_tell_are_listed(survivors) -> None:
+    tried, passed = survivors
+    print("\n", {kind: (tried[kind], sum(kind == of for of, *_ in passed)) for kind in tried})
+    assert {(kind, column) for kind, column, *_ in passed} == set(RULES_CANNOT_TELL)
+    assert tried.total() > 2500
+    assert len(passed) <= 0.25 * tried.total()
+
+
+def test_at_least_95_percent_are_noticed_and_every_other_mutation_is_listed(iteration: Iteration, survivors) -> None:
+    tried, passed = survivors
+    standing = [case for case in passed if not iteration.notices(case[0], case[3])]
+    print(f"\n{len(standing)} of {tried.total()} stand")
+    found: dict[tuple[str, str], set[str]] = {}
+    for kind, column, name, _ in standing:
+        found.setdefault((kind, column), set()).add(name)
+    assert found == {of: names for of, (_, names) in STANDS.items()}
+    assert len(standing) <= 0.05 * tried.total()
+
+
+def test_the_decision_is_that_of_validate(iteration: Iteration) -> None:
+    for kind, table in iteration.tables.items():
+        for column, name, mutated in list(mutations(table, [table.num_rows - 1]))[::25]:
+            try:
+                validate(mutated, kind)
+            except ContractViolation:
+                assert not obeys(mutated, kind), (kind, column, name)
+            else:
+                assert obeys(mutated, kind), (kind, column, name)
