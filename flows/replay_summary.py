@@ -1,14 +1,14 @@
 """What a replay found, an iteration a row: as facts, as a table for the terminal, as markdown for Prefect."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from flows.console.terminal import Console, print_json
+from flows.markdown import table, text
 from ragen.ablation.bootstrap import paired_difference
 from ragen.ablation.evaluations import success_by_prompt
 from ragen.store import Store
@@ -59,25 +59,24 @@ def comparison_markdown(store: Store, run: str) -> str:
     """The comparison as a page of markdown."""
     facts = replay_facts(store, run)
     header, *rows = _rows(facts, " / ")
-    table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---:"] * len(header), *rows)]
-    ends = [f"- {line}" for line in _lines(facts)]
-    return "\n".join([f"# {run}", "", *ends, "", *table, ""])
+    ends = [f"- {text(line)}" for line in _lines(facts)]
+    return "\n".join([f"# {text(run)}", "", *ends, "", *table(header, rows, right=range(len(header))), ""])
 
 
 def print_comparison(store: Store, run: str, as_json: bool) -> None:
     """The comparison on the terminal."""
     facts = replay_facts(store, run)
     if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))  # noqa: T201
+        print_json(facts)
         return
     console = Console()
     header, *rows = _rows(facts, "\n")
-    table = Table(title=run, title_justify="left", box=SIMPLE, pad_edge=False, collapse_padding=True)
+    shown = Table(title=run, title_justify="left", box=SIMPLE, pad_edge=False, collapse_padding=True)
     for name in header:
-        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+        shown.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*row)
-    console.print(table)
+        shown.add_row(*row)
+    console.print(shown)
     for line in (f"{', '.join(_PAIRS)}: the base's, below it the branch's", *_lines(facts)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
 from flows.console.follow import POLL_S, Outcome
-from flows.console.listing import print_json, print_rows
+from flows.console.listing import print_rows
 from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
-from flows.console.terminal import new_table, say
+from flows.console.terminal import Console, new_table, print_json, say
 from flows.console.train import start_deployment
 from flows.plan import RunPlan
 from flows.presets import grids

@@ -1,28 +1,22 @@
 """Answers of SQL questions and audits: as tables for people, as JSON, CSV or Parquet for machines."""
 
 import csv
-import json
-import math
-import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
 from rich.text import Text
 
-from flows.console.terminal import new_table, visible
+from flows.console.terminal import Console, as_json_value, json_text, new_table, plain
 from ragen.errors import ConfigError
 
 MAX_ROWS = 100
 """Rows that a terminal shows."""
-_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def print_answer(answer: pa.RecordBatchReader, console: Console, max_rows: int = MAX_ROWS) -> None:
@@ -44,16 +38,16 @@ def print_rows(names: list[str], rows: list[dict[str, Any]], console: Console) -
         is_number = any(
             isinstance(row[name], int | float | Decimal) and not isinstance(row[name], bool) for row in rows
         )
-        header = Text(visible(name).replace("_", " "))
+        header = plain(name.replace("_", " "))
         table.add_column(header, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(row[name])) for name in names))
+        table.add_row(*(plain(_cell(row[name])) for name in names))
     console.print(table)
 
 
 def print_text(label: str, value: Any, console: Console) -> None:
     """One value below a table."""
-    console.print(Text(f"{label}: ", style="dim").append(_cell(value), style="not dim"))
+    console.print(Text(f"{label}: ", style="dim").append_text(plain(_cell(value))))
 
 
 def json_rows(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
@@ -70,33 +64,6 @@ def print_json_rows(answer: pa.RecordBatchReader, stream: TextIO) -> None:
         stream.write(f"{separator}\n  {json_text(row)}")
         separator = ","
     stream.write("[]\n" if separator == "[" else "\n]\n")
-
-
-def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON in which no control character can reach a terminal."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def as_json_value(value: Any) -> Any:
-    """A value of Arrow's as JSON has it: times as ISO 8601, bytes as hexadecimal digits, NaN and infinities as null."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case bytes():
-            return value.hex()
-        case dict():
-            return {str(key): as_json_value(item) for key, item in value.items()}
-        case list() | tuple():
-            return [as_json_value(item) for item in value]
-        case _:
-            return str(value)
 
 
 def write_csv(answer: pa.RecordBatchReader, file: Path) -> int:
@@ -151,9 +118,9 @@ def _cell(value: Any) -> str:
         case float():
             return f"{value:.4g}"
         case list() | dict() | tuple():
-            return visible(json_text(as_json_value(value)))
+            return json_text(as_json_value(value))
         case _:
-            return visible(str(as_json_value(value)))
+            return str(as_json_value(value))
 
 
 def _csv_cell(value: Any) -> Any:

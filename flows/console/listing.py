@@ -1,13 +1,11 @@
 """Tables of runs, iterations, trajectories, presets and environments; the same facts as JSON for machines."""
 
-import json
 from typing import Any, Literal
 
 import pyarrow.compute as pc
-from rich.console import Console
 from rich.panel import Panel
 
-from flows.console.terminal import new_table, plain
+from flows.console.terminal import Console, new_table, plain, print_json
 from ragen.errors import ArtifactMissingError, ConfigError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
@@ -245,8 +243,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def print_json(value: Any) -> None:
-    """A value of JSON's types, for machines."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201

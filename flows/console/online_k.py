@@ -3,10 +3,8 @@
 import fnmatch
 from typing import Any
 
-from rich.console import Console
-
-from flows.console.listing import evaluation_curve, print_json
-from flows.console.terminal import new_table
+from flows.console.listing import evaluation_curve
+from flows.console.terminal import Console, new_table, print_json
 from ragen.diagnostics.online import Reuse, by_reuse, reuses
 from ragen.errors import StoreError
 from ragen.store import Store

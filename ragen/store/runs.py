@@ -24,6 +24,7 @@ from ragen.store.keys import as_json, canonical_json
 from ragen.store.leases import Lease, is_held
 from ragen.store.location import Location
 from ragen.store.names import checked_name
+from ragen.visible import quoted
 
 RunStatus = Literal["running", "completed", "failed"]
 
@@ -321,4 +322,4 @@ def _differences(old: Any, new: Any, place: str = "") -> list[str]:
         for name in sorted({*old, *new}):
             lines += _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
         return lines
-    return [] if canonical_json(old) == canonical_json(new) else [f"{place}: was {old!r}, is {new!r}"]
+    return [] if canonical_json(old) == canonical_json(new) else [f"{place}: was {quoted(old)}, is {quoted(new)}"]
