@@ -7,6 +7,7 @@ import numpy as np
 from rich.box import SIMPLE
 from rich.table import Table
 
+from flows.console.listing import success_of
 from flows.console.terminal import Console, print_json
 from flows.markdown import table, text
 from ragen.ablation.bootstrap import paired_difference
@@ -50,7 +51,7 @@ def replay_facts(store: Store, run: str) -> dict[str, Any]:
         "run": run,
         **record.parameters,
         "iterations": iterations,
-        "evaluation": {side: _success(store, record, key) for side, key in ends.items()},
+        "evaluation": {side: success_of(store, key, record.environment) for side, key in ends.items()},
         "difference": _difference(store, ends),
     }
 
@@ -116,18 +117,11 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 def _ends(record: Run, recorded: Mapping[int, StageKeys]) -> dict[str, str]:
     """'base' and 'branch' -> key of the episodes of its last checkpoint; empty where they were not evaluated."""
-    cell = record.config["environment"]["type"]
+    cell = record.environment
     names = {"base": f"evaluate_base:{cell}", "branch": f"evaluate:{cell}"}
     return {
         side: stages[name]["episodes"] for stages in recorded.values() for side, name in names.items() if name in stages
     }
-
-
-def _success(store: Store, record: Run, episodes: str) -> dict[str, float]:
-    """Success with its 95% interval."""
-    numbers = store.manifest("episodes", episodes).headline
-    name = f"evaluation/{record.config['environment']['type']}/success"
-    return {"success": numbers[name], "low": numbers[f"{name}_low"], "high": numbers[f"{name}_high"]}
 
 
 def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float]:

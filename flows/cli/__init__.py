@@ -46,10 +46,10 @@ def main() -> None:
     except StarPOError as error:
         _fail(f"error: {error}", _MAX_MESSAGE)
     except Exception:
-        _fail(traceback.format_exc().rstrip(), MAX_TEXT)
+        _fail(without_secrets(traceback.format_exc().rstrip()), MAX_TEXT)
 
 
 def _fail(message: str, limit: int) -> NoReturn:
     """The door of all errors."""
-    sys.stderr.write(visible(without_secrets(shortened(message, limit))) + "\n")
+    sys.stderr.write(visible(shortened(message, limit)) + "\n")
     sys.exit(1)

@@ -190,8 +190,8 @@ class Database:
         if isinstance(error, duckdb.OutOfMemoryException) or _OUT_OF_MEMORY in str(error):
             return QueryError(
                 f"the question needs more than the {self._bounds.sql_memory_gb:g} GB of memory and "
-                f"{self._bounds.sql_spill_gb:g} GB of disk that it may have; ask for fewer columns, rows or iterations, "
-                f"or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {_text(error).splitlines()[0]}"
+                f"{self._bounds.sql_spill_gb:g} GB of disk that it may have; ask for fewer columns, rows or "
+                f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {_text(error).splitlines()[0]}"
             )
         if isinstance(error, duckdb.Error) and "reading the stream" not in str(error):
             return QueryError(_text(error))

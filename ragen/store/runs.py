@@ -56,6 +56,20 @@ class Run(_Record):
     parameters: dict[str, Any] = {}
     """What else the flow was given, such as a replay's base run and range; as JSON."""
 
+    @property
+    def environment(self) -> str:
+        """Type of the environment that it trains on.
+
+        Raises:
+            ArtifactDamagedError: If its configuration names none.
+        """
+        settings = self.config.get("environment")
+        if not isinstance(settings, dict) or not isinstance(settings.get("type"), str):
+            raise ArtifactDamagedError(
+                f"run.json of {self.name} is damaged: its config names no environment.type; restore the file from a copy"
+            )
+        return str(settings["type"])
+
 
 class RunState(_Record):
     """How a run stands."""
