@@ -183,7 +183,7 @@ def _checkpoints(artifacts: Sequence[Place], manifests: Mapping[Place, Manifest]
 def _drawn_settings(run: Run) -> EnvironmentSettings | None:
     try:
         return read_settings(run.config["environment"])
-    except (StarPOError, ValidationError):
+    except (KeyError, StarPOError, ValidationError):
         return None
 
 

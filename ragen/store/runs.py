@@ -66,7 +66,7 @@ class Run(_Record):
         settings = self.config.get("environment")
         if not isinstance(settings, dict) or not isinstance(settings.get("type"), str):
             raise ArtifactDamagedError(
-                f"run.json of {self.name} is damaged: its config names no environment.type; restore the file from a copy"
+                f"run.json of {self.name} is damaged: its config names no environment.type; restore it from a copy"
             )
         return str(settings["type"])
 
