@@ -23,6 +23,9 @@ from rich.text import Text
 
 from ragen.visible import shortened, visible
 
+MAX_CELL = 1_000
+"""Characters of a cell: rich takes minutes to fold more in narrow columns."""
+
 
 class Console(RichConsole):
     """Rich's console, to which text is never markup, and from which nothing raw leaves."""
@@ -73,6 +76,11 @@ def say(console: RichConsole, text: str) -> None:
 def plain(text: str) -> Text:
     """Text as it is, where rich would read markup otherwise (titles of panels, spinners); what is endless is cut."""
     return Text(visible(shortened(text)))
+
+
+def cell(text: str) -> Text:
+    """The same in a table; of a long text the beginning and the end."""
+    return plain(shortened(text, MAX_CELL))
 
 
 def write(text: object, stream: TextIO | None = None) -> None:

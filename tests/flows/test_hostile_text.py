@@ -51,7 +51,7 @@ RICH_OWN = re.compile(r"\r?\x1b\[(?:\?25[lh]|1A|2K|(?!8m)[0-9;]*m)|\r(?=\x1b\[2K
 RUN, FAILED, BROKEN = "run", "failed", "broken"
 KINDS = ("turns", "rewards", "selection", "samples", "metrics", "episodes")
 TEXTS = {
-    "turns": ("env", "observation", "response", "think", "answer"),
+    "turns": ("observation", "response", "think", "answer"),
     "rewards": (),
     "selection": ("reason",),
     "episodes": (),
@@ -112,9 +112,9 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / kind / "evil").mkdir(parents=True)
         (folder / kind / "evil" / "result.json").write_text(json.dumps({everything: everything}))
     for place in ("quarantine", "turns", "tmp"):
-        (folder / place / "a\x1b[8mb\u202e[/b]\x9b").mkdir(parents=True)
-        (folder / place / "a\x1b[8mb\u202e[/b]\x9b" / "reason\x1b[8m\u202e.txt").write_text(everything)
-    imported = folder.parent / "a\x1b[8m\u202e\x9b[/b].parquet"
+        (folder / place / "a\x1b[8mb\u202e[red]\x9b").mkdir(parents=True)
+        (folder / place / "a\x1b[8mb\u202e[red]\x9b" / "reason\x1b[8m\u202e.txt").write_text(everything)
+    imported = folder.parent / "a\x1b[8m\u202e\x9b[red].parquet"
     pq.write_table(pa.table({everything[:500]: [1]}), imported)
     return folder
 
@@ -167,7 +167,9 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "checkpoint": [[RUN], [BROKEN], [RUN, "--json"]],
     "online-k": [[RUN], [BROKEN], [EVIL + "*"]],
     "ablate": [["--list"], ["evil", "--result"], [EVIL, "--dry-run"], ["--list", "--json"]],
-    "eval-sweep": [["--list"], ["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"], ["--list", "--json"]],
+    "eval-sweep": [
+        ["--list"], ["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"], ["--list", "--json"],
+    ],
     "plan": [[EVIL], ["smoke", "--gpu", EVIL], ["smoke", "--json"]],
     "sql": [
         [RUN, "select * from turns"], [RUN, "select * from turns", "--json"], [RUN, "select name, value from metrics"],
