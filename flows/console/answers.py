@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.text import Text
 
-from flows.console.terminal import Console, as_json_value, json_text, new_table, plain
+from flows.console.terminal import Console, as_json_value, cell, json_text, new_table, plain
 from ragen.errors import ConfigError
 
 MAX_ROWS = 100
@@ -41,7 +41,7 @@ def print_rows(names: list[str], rows: list[dict[str, Any]], console: Console) -
         header = plain(name.replace("_", " "))
         table.add_column(header, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(plain(_cell(row[name])) for name in names))
+        table.add_row(*(cell(_cell(row[name])) for name in names))
     console.print(table)
 
 

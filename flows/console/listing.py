@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 from rich.panel import Panel
 
-from flows.console.terminal import Console, new_table, plain, print_json, say
+from flows.console.terminal import Console, cell, new_table, plain, print_json, say
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
@@ -271,7 +271,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: s
         justify: Literal["left", "right"] = "right" if isinstance(value, int | float) else "left"
         table.add_column(name.replace("_", " "), justify=justify, overflow="fold", no_wrap=index == 0)
     for row in rows:
-        table.add_row(*(plain(_cell(value)) for value in row.values()))
+        table.add_row(*(cell(_cell(value)) for value in row.values()))
     console.print(table)
 
 

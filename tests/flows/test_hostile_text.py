@@ -161,7 +161,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     ],
     "report": [[RUN, "-o", "{out}/report.html"], [BROKEN]],
     "compare": [[RUN, FAILED, "-o", "{out}/c.html"], [RUN, "-o", "{out}/c.svg", "--title", EVIL], [RUN, "-o", EVIL]],
-    "verify": [[RUN], [BROKEN], [RUN, "--json"]],
+    "verify": [[RUN, "--stage", "rollout"], [BROKEN], [RUN, "--stage", "rollout", "--json"]],
     "evaluate": [[RUN], [RUN, "--set", f"{EVIL}=1"], [BROKEN]],
     "replay": [[RUN], [RUN, "--set", EVIL], [BROKEN]],
     "checkpoint": [[RUN], [BROKEN], [RUN, "--json"]],
@@ -172,9 +172,9 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     ],
     "plan": [[EVIL], ["smoke", "--gpu", EVIL], ["smoke", "--json"]],
     "sql": [
-        [RUN, "select * from turns"], [RUN, "select * from turns", "--json"], [RUN, "select name, value from metrics"],
+        [RUN, "select response, think, info from turns"], [RUN, "select response, info from turns", "--json"], [RUN, "select name, value from metrics"],
         [RUN, "select config from runs"], [RUN, f"select '{EVIL}'"], [RUN, EVIL], [RUN, "select reason from selection"],
-        [RUN, "select stage from artifacts"], [RUN, "select * from turns", "--csv", "{out}/x.csv"], ["--views"],
+        [RUN, "select stage from artifacts"], [RUN, "select response from turns", "--csv", "{out}/x.csv"], ["--views"],
     ],
     "audit": [[RUN], [RUN, "--json"], [RUN, EVIL], ["--list"]],
     "lineage": [
@@ -308,9 +308,14 @@ def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) ->
     assert "stopped after 0.5 s" in err
     assert "RAGEN_SQL_TIMEOUT_S" in err
     monkeypatch.setenv("RAGEN_SQL_TIMEOUT_S", "60")
+    words = "hash(r)::varchar || hash(r + 1)::varchar"
     monkeypatch.setenv("RAGEN_SQL_MEMORY_GB", "0.1")
     monkeypatch.setenv("RAGEN_SQL_SPILL_GB", "0.01")
-    _, _, err = ragen("sql", RUN, "select max(n) from (select count(*) n from range(5000000) t(r) group by r, hash(r))")
+    _, _, err = ragen(
+        "sql",
+        RUN,
+        f"select max(n) from (select count(*) n from (select r, {words} w from range(30000000) t(r)) group by r, w)",
+    )
     assert "RAGEN_SQL_MEMORY_GB" in err
 
 
