@@ -172,7 +172,8 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     ],
     "plan": [[EVIL], ["smoke", "--gpu", EVIL], ["smoke", "--json"]],
     "sql": [
-        [RUN, "select response, think, info from turns"], [RUN, "select response, info from turns", "--json"], [RUN, "select name, value from metrics"],
+        [RUN, "select response, think, info from turns"], [RUN, "select response, info from turns", "--json"],
+        [RUN, "select name, value from metrics"],
         [RUN, "select config from runs"], [RUN, f"select '{EVIL}'"], [RUN, EVIL], [RUN, "select reason from selection"],
         [RUN, "select stage from artifacts"], [RUN, "select response from turns", "--csv", "{out}/x.csv"], ["--views"],
     ],
