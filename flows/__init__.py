@@ -10,9 +10,14 @@ record      what a run leaves behind: its record, its state, wandb metrics; anno
 plan        what a run would do, by keys alone
 verify      a run's stages computed again and compared
 *_summary   results as rows and markdown
+markdown    text of a store on Prefect's pages; logs: in logs
 presets/    TOML files with complete settings; grids/ of ablations
 
 serve       the deployments; server: a local Prefect server and the process that serves them
 cli/        the `ragen` command: declarations alone
 console/    what its commands do and print
 """
+
+from flows.logs import install
+
+install()  # before a flow, or a command, logs anything

@@ -29,6 +29,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
 from flows.ablation_summary import markdown, result_rows
+from flows.markdown import seen
 from flows.plan import RunPlan
 from flows.runners import cell_runner
 from flows.starpo import starpo
@@ -195,7 +196,7 @@ def _publish(result: AblationResult, place: str) -> None:
     """The result in Prefect: a table, and the whole as markdown."""
     key = f"ablation-{''.join(c if c.isalnum() else '-' for c in result.name.lower())}"
     create_markdown_artifact(markdown(result, place), key=key, description=f"ablation {result.name}")
-    create_table_artifact(result_rows(result), key=f"{key}-table", description=f"ablation {result.name}")
+    create_table_artifact(seen(result_rows(result)), key=f"{key}-table", description=f"ablation {result.name}")
 
 
 def _failure_message(result: AblationResult, place: str) -> str:

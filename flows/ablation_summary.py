@@ -1,7 +1,6 @@
 """An ablation's result in words: rows for tables, markdown for Prefect."""
 
-from collections.abc import Mapping, Sequence
-
+from flows.markdown import code, dict_table, text
 from ragen.ablation.summary import AblationResult, CellResult, Difference, PanelResult
 
 _COLUMNS = ("first", "last", "peak", "cross-fitted", "difference", "by seed")
@@ -57,13 +56,13 @@ def markdown(result: AblationResult, place: str) -> str:
         result: The result.
         place: Where it is stored.
     """
-    parts = [f"# Ablation {result.name}"]
+    parts = [f"# Ablation {text(result.name)}"]
     for panel in (result.panel, *other_panels(result)):
-        parts += ["", f"## {heading(result, panel)}", "", *_table(result_rows(result, panel))]
+        parts += ["", f"## {text(heading(result, panel))}", "", *dict_table(result_rows(result, panel))]
     if result.failures:
-        parts += ["", "## Failed runs", "", *_table(error_rows(result))]
-    notes = [f"- {note}" for note in (method(result), *result.warnings)]
-    return "\n".join([*parts, "", *notes, "", f"Stored in `{place}`."])
+        parts += ["", "## Failed runs", "", *dict_table(error_rows(result))]
+    notes = [f"- {text(note)}" for note in (method(result), *result.warnings)]
+    return "\n".join([*parts, "", *notes, "", f"Stored in {code(place)}."])
 
 
 def _result_row(cell: CellResult, panel: PanelResult | None, is_same_end: bool) -> dict[str, str]:
@@ -90,13 +89,3 @@ def _interval(difference: Difference | None) -> str:
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    lines = ["| " + " | ".join(rows[0]) + " |", "| " + " | ".join("---" for _ in rows[0]) + " |"]
-    return lines + ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows]
-
-
-def _cell(text: str) -> str:
-    """Text that stays in its cell and is no markup."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -3,8 +3,6 @@
 running runs (or the newest) -> named audits -> a Prefect artifact each; a fault makes the flow run fail
 """
 
-import html
-
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
@@ -12,16 +10,17 @@ from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed
 
 from flows.console.audit import shown_rows
+from flows.markdown import Verbatim, code, seen, table, text
 from ragen.audit.audits import chosen_audits, run_audits
 from ragen.audit.finding import Finding
 from ragen.audit.stored import open_database
 from ragen.config.runtime import Runtime
 from ragen.errors import StarPOError
 from ragen.store import Store
+from ragen.visible import visible
 
 MAX_ROWS = 8
 """Rows of each table in an artifact."""
-_MAX_TEXT = 80
 
 
 @flow(name="audit", validate_parameters=True)
@@ -55,7 +54,7 @@ def audit(run: str | None = None, names: list[str] | None = None, store: str | N
             if finding.severity == "fault":
                 faults.append(f"{name}, {audit_name}: {finding.summary}")
     if faults:
-        return Failed(message="; ".join(faults))
+        return Failed(message=visible("; ".join(faults)))
     return Completed(message=f"no fault in {', '.join(audited)}" if audited else "there is no run to audit")
 
 
@@ -66,17 +65,19 @@ def due_runs(store: Store) -> list[str]:
 
 
 def findings_markdown(run: str, findings: dict[str, Finding], store_url: str) -> str:
-    """Findings as Markdown, the serious ones first and with their rows; all text from a run is escaped."""
+    """Findings as Markdown, the serious ones first and with their rows."""
     order = sorted(findings.items(), key=lambda item: ("fault", "warning", "note").index(item[1].severity))
-    lines = [f"# Audit of {_plain(run)}", "", f"in `{store_url}`", "", "| audit | | found |", "| --- | --- | --- |"]
-    lines += [f"| {name} | {finding.severity} | {_plain(finding.summary)} |" for name, finding in order]
+    lines = [f"# Audit of {text(run)}", "", f"in {code(store_url)}", ""]
+    found = [(name, finding.severity, Verbatim(text(finding.summary))) for name, finding in order]
+    lines += table(("audit", "", "found"), found)
     for _, finding in order:
-        lines += ["", f"## {finding.title}", "", _plain(finding.meaning), ""]
+        lines += ["", f"## {text(finding.title)}", "", text(finding.meaning), ""]
         rows, names = shown_rows(finding, MAX_ROWS), finding.table.schema.names
         if rows:
-            lines += [f"| {' | '.join(name.replace('_', ' ') for name in names)} |", "| --- " * len(names) + "|"]
-            lines += [f"| {' | '.join(_cell(row[name]) for name in names)} |" for row in rows]
-    lines += ["", f'`ragen audit {run}` prints this with all rows; `ragen sql {run} "..."` asks further.']
+            header = [name.replace("_", " ") for name in names]
+            lines += table(header, [[_cell(row[name]) for name in names] for row in rows])
+    audit_, sql = code(f"ragen audit {run}"), code(f'ragen sql {run} "..."')
+    lines += ["", f"{audit_} prints this with all rows; {sql} asks further."]
     return "\n".join(lines)
 
 
@@ -84,17 +85,8 @@ def _publish(run: str, findings: dict[str, Finding], store: Store) -> None:
     key = "audit-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in run.lower())
     create_markdown_artifact(findings_markdown(run, findings, store.url), key=key, description=f"audit of {run}")
     rows = [{"audit": name, "severity": f.severity, "found": f.summary} for name, f in findings.items()]
-    create_table_artifact(rows, key=f"{key}-table", description=f"audit of {run}")
+    create_table_artifact(seen(rows), key=f"{key}-table", description=f"audit of {run}")
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return _plain(text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…")
-
-
-def _plain(text: str) -> str:
-    """Text in which neither HTML nor Markdown finds anything of its own."""
-    kept = "".join(c if c.isprintable() else " " for c in html.escape(text))
-    return "".join(f"\\{c}" if c in "\\`*_[]|~" else c for c in kept)
+def _cell(value: object) -> object:
+    return f"{value:.4g}" if isinstance(value, float) else value

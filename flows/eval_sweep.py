@@ -21,6 +21,7 @@ from prefect.logging import get_run_logger
 from prefect.states import State
 
 from flows.eval_sweep_summary import leaderboard_rows, markdown
+from flows.markdown import seen
 from flows.runners import cell_runner
 from flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep, stage_parameters
 from ragen.config.runtime import Runtime
@@ -137,7 +138,7 @@ def _publish(result: SweepResult, place: str) -> None:
     """The result in Prefect: the leaderboard as a table, and the whole as markdown."""
     key = f"eval-sweep-{''.join(c if c.isalnum() and c.isascii() else '-' for c in result.name.lower())}"
     create_markdown_artifact(markdown(result, place), key=key, description=f"sweep {result.name}")
-    rows = leaderboard_rows(result)
+    rows = seen(leaderboard_rows(result))
     create_table_artifact(rows, key=f"{key}-leaderboard", description=f"leaderboard of {result.name}")
 
 

@@ -1,7 +1,6 @@
 """A sweep's result in words: rows for tables, markdown for Prefect."""
 
-from collections.abc import Mapping, Sequence
-
+from flows.markdown import code, dict_table, text
 from ragen.sweep.result import SweepResult
 
 
@@ -64,16 +63,16 @@ def markdown(result: SweepResult, place: str) -> str:
         result: The result.
         place: Where it is stored.
     """
-    parts = [f"# Sweep {_cell(result.name)}", "", heading(result)]
+    parts = [f"# Sweep {text(result.name)}", "", text(heading(result))]
     tables = {
         "Leaderboard": leaderboard_rows(result), "Success by panel": score_rows(result),
         "Failed cells": error_rows(result),
     }  # fmt: skip
     for title, rows in tables.items():
         if rows:
-            parts += ["", f"## {title}", "", *_table(rows)]
-    notes = [f"- {note}" for note in (method(result), *result.warnings)]
-    return "\n".join([*parts, "", *notes, "", f"Stored in `{place}`."])
+            parts += ["", f"## {title}", "", *dict_table(rows)]
+    notes = [f"- {text(note)}" for note in (method(result), *result.warnings)]
+    return "\n".join([*parts, "", *notes, "", f"Stored in {code(place)}."])
 
 
 def _interval(mean: float | None, low: float | None, high: float | None) -> str:
@@ -88,13 +87,3 @@ def _difference(difference: object) -> str:
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
-
-
-def _table(rows: Sequence[Mapping[str, str]]) -> list[str]:
-    lines = ["| " + " | ".join(map(_cell, rows[0])) + " |", "| " + " | ".join("---" for _ in rows[0]) + " |"]
-    return lines + ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows]
-
-
-def _cell(text: str) -> str:
-    """Text that stays in its cell and is no markup."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

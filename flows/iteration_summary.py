@@ -1,5 +1,6 @@
 """One markdown summary an iteration, for Prefect's artifacts."""
 
+from flows.markdown import Verbatim, code, link, table, text
 from ragen.store.runs import StageKeys
 
 SHOWN = {
@@ -38,35 +39,33 @@ def iteration_markdown(
         store_url: Where the artifacts are.
         address: Of the run's folder, as a browser takes it.
     """
-    rows = [f"| {label} | {metrics[name]:.4g} |" for label, name in SHOWN.items() if name in metrics]
+    rows = [(label, f"{metrics[name]:.4g}") for label, name in SHOWN.items() if name in metrics]
     evaluations = [
-        f"| {name.removeprefix('evaluation/').removesuffix('/success')} | {value:.3f} "
-        f"| {metrics.get(name + '_low', value):.3f} - {metrics.get(name + '_high', value):.3f} |"
+        (
+            name.removeprefix("evaluation/").removesuffix("/success"),
+            f"{value:.3f}",
+            f"{metrics.get(name + '_low', value):.3f} - {metrics.get(name + '_high', value):.3f}",
+        )
         for name, value in sorted(metrics.items())
         if name.startswith("evaluation/") and name.endswith("/success")
     ]
     artifacts = [
-        f"| {stage} | {kind} | `{store_url}/{kind}/{key}` |"
+        (stage, kind, Verbatim(code(f"{store_url}/{kind}/{key}")))
         for stage, keys in sorted(stages.items())
         for kind, key in keys.items()
     ]
+    file = f"{iteration:05d}.json"
     return "\n".join(
         [
-            f"# {run}: iteration {iteration + 1} of {iterations}",
+            f"# {text(run)}: iteration {iteration + 1} of {iterations}",
             "",
-            "| metric | value |",
-            "| --- | ---: |",
-            *rows,
+            *table(("metric", "value"), rows, right=[1]),
             "",
-            "| evaluated on | success | 95% interval |",
-            "| --- | ---: | ---: |",
-            *evaluations,
+            *table(("evaluated on", "success", "95% interval"), evaluations, right=[1, 2]),
             "",
-            "| stage | artifact | where |",
-            "| --- | --- | --- |",
-            *artifacts,
+            *table(("stage", "artifact", "where"), artifacts),
             "",
-            f"The record of this iteration: [{iteration:05d}.json]({address}/iterations/{iteration:05d}.json). "
-            f"`ragen report {run}` draws the curves and the trajectories.",
+            f"The record of this iteration: {link(file, f'{address}/iterations/{file}')}. "
+            f"{code(f'ragen report {run}')} draws the curves and the trajectories.",
         ]
     )

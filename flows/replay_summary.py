@@ -1,13 +1,14 @@
 """What a replay found, an iteration a row: as facts, as a table for the terminal, as markdown for Prefect."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from flows.console.listing import success_of
 from flows.console.table import print_table
+from flows.console.terminal import Console, print_json
+from flows.markdown import table, text
 from ragen.ablation.bootstrap import paired_difference
 from ragen.ablation.evaluations import success_by_prompt
 from ragen.store import Store
@@ -49,7 +50,7 @@ def replay_facts(store: Store, run: str) -> dict[str, Any]:
         "run": run,
         **record.parameters,
         "iterations": iterations,
-        "evaluation": {side: _success(store, record, key) for side, key in ends.items()},
+        "evaluation": {side: success_of(store, key, record.environment) for side, key in ends.items()},
         "difference": _difference(store, ends),
     }
 
@@ -58,16 +59,15 @@ def comparison_markdown(store: Store, run: str) -> str:
     """The comparison as a page of markdown."""
     facts = replay_facts(store, run)
     header, *rows = _rows(facts, " / ")
-    table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---:"] * len(header), *rows)]
-    ends = [f"- {line}" for line in _lines(facts)]
-    return "\n".join([f"# {run}", "", *ends, "", *table, ""])
+    ends = [f"- {text(line)}" for line in _lines(facts)]
+    return "\n".join([f"# {text(run)}", "", *ends, "", *table(header, rows, right=range(len(header))), ""])
 
 
 def print_comparison(store: Store, run: str, as_json: bool) -> None:
     """The comparison on the terminal."""
     facts = replay_facts(store, run)
     if as_json:
-        print(json.dumps(facts, indent=2, ensure_ascii=False))  # noqa: T201
+        print_json(facts)
         return
     console = Console()
     header, *rows = _rows(facts, "\n")
@@ -112,18 +112,11 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 def _ends(record: Run, recorded: Mapping[int, StageKeys]) -> dict[str, str]:
     """'base' and 'branch' -> key of the episodes of its last checkpoint; empty where they were not evaluated."""
-    cell = record.config["environment"]["type"]
+    cell = record.environment
     names = {"base": f"evaluate_base:{cell}", "branch": f"evaluate:{cell}"}
     return {
         side: stages[name]["episodes"] for stages in recorded.values() for side, name in names.items() if name in stages
     }
-
-
-def _success(store: Store, record: Run, episodes: str) -> dict[str, float]:
-    """Success with its 95% interval."""
-    numbers = store.manifest("episodes", episodes).headline
-    name = f"evaluation/{record.config['environment']['type']}/success"
-    return {"success": numbers[name], "low": numbers[f"{name}_low"], "high": numbers[f"{name}_high"]}
 
 
 def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float]:

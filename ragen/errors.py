@@ -5,6 +5,12 @@ Every message says what was found, what was expected, where, and what to do next
 """
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, without its advice; its type where it says nothing."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".:")
+
+
 class StarPOError(ValueError):
     """Base of every error that a user can cause and can mend."""
 

@@ -11,7 +11,7 @@ import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from ragen.errors import DataError
+from ragen.errors import DataError, first_line
 from schemas.datasets import TURNS
 
 
@@ -54,7 +54,9 @@ def read_turns(file: Path) -> pa.Table:
     except FileNotFoundError as error:
         raise DataError(f"{file}: there is no such file") from error
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{file}: is not {form}: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{file}: is not {form}: {first_line(error)}") from error
+    if not table.num_rows:
+        raise DataError(f"{file}: has no rows; give a file with the trajectories of an iteration")
     names = TURNS.schema.names
     missing = [name for name in names if name not in table.column_names]
     unknown = [name for name in table.column_names if name not in names]
@@ -76,5 +78,5 @@ def _cast(table: pa.Table, field: pa.Field, file: Path) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise DataError(
             f"{file}: column '{field.name}' is of type {column.type}, expected {field.type}, and does not fit: "
-            f"{str(error).splitlines()[0]}"
+            f"{first_line(error)}"
         ) from error

@@ -3,11 +3,18 @@
 import importlib
 import os
 import sys
+import traceback
+from typing import NoReturn
 
 from flows.cli.common import app
 from ragen.errors import StarPOError
+from ragen.redaction import without_secrets
+from ragen.visible import MAX_TEXT, shortened, visible
 
 __all__ = ["app", "main"]
+
+_MAX_MESSAGE = 4_000
+"""Characters of an error message; its beginning says what is wrong, its end what to do."""
 
 for _module in (
     "training",
@@ -29,10 +36,20 @@ for _module in (
 
 
 def main() -> None:
-    """Entry point: an error that a user can mend is one message and exit code 1, never a traceback."""
+    """Entry point: an error that a user can mend is one message and exit code 1, never a traceback.
+
+    What else goes wrong is ours to mend: it ends in a traceback, whose text is as untrusted as any.
+    """
     os.environ.setdefault("DO_NOT_TRACK", "1")  # Prefect would send usage data, and say so above every answer
     try:
         app()
     except StarPOError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(1)
+        _fail(f"error: {error}", _MAX_MESSAGE)
+    except Exception:
+        _fail(without_secrets(traceback.format_exc().rstrip()), MAX_TEXT)
+
+
+def _fail(message: str, limit: int) -> NoReturn:
+    """The door of all errors."""
+    sys.stderr.write(visible(shortened(message, limit)) + "\n")
+    sys.exit(1)

@@ -14,13 +14,14 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Check settings, and say what they resolve to."""
+    from flows.console.terminal import print_json, write
     from flows.presets import preset
 
     config = preset(file, parse_overrides(set_))
     if as_json:
-        typer.echo(config.model_dump_json(indent=2))
+        print_json(config.model_dump(mode="json"))
     else:
-        typer.echo(f"{file}: valid; {config.iterations} iterations of {config.environment.type}. --json shows it all.")
+        write(f"{file}: valid; {config.iterations} iterations of {config.environment.type}. --json shows it all.")
 
 
 @app.command()

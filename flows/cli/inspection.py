@@ -52,9 +52,10 @@ def report(
     store: StoreOption = None,
 ) -> None:
     """Write a run's report: one self-contained HTML page."""
+    from flows.console.terminal import write
     from flows.console.train import write_report
 
-    typer.echo(write_report(open_store(store), run, output, embed or ()))
+    write(write_report(open_store(store), run, output, embed or ()))
 
 
 @app.command()
@@ -67,6 +68,7 @@ def compare(
     store: StoreOption = None,
 ) -> None:
     """Compare runs: curves, settings that differ, last and peak success, shared stages; one self-contained page."""
+    from flows.console.terminal import write
     from flows.console.train import write_comparison
 
-    typer.echo(write_comparison(open_store(store), runs, output, title))
+    write(write_comparison(open_store(store), runs, output, title))

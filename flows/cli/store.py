@@ -51,12 +51,14 @@ def forget(
     store: StoreOption = None,
 ) -> None:
     """Delete a run's records; `gc` then deletes the artifacts that no other run needs."""
+    from flows.console.terminal import write
+
     opened = open_store(store)
     opened.runs.get(run)
     if not yes:
         typer.confirm(f"Forget run {run} in {opened.url}?", abort=True)
     opened.runs.forget(run)
-    typer.echo(f"{run} is forgotten; `ragen store gc` deletes what only it needed")
+    write(f"{run} is forgotten; `ragen store gc` deletes what only it needed")
 
 
 @store_app.command()

@@ -36,21 +36,23 @@ def train(
 def up() -> None:
     """Start a local Prefect server and the process that serves the deployments."""
     from flows import server
+    from flows.console.terminal import write
     from ragen.config.runtime import Runtime
 
     url = server.start(Runtime.current().state_dir)
-    typer.echo(f"Prefect: {url.removesuffix('/api')}")
-    typer.echo("Try: prefect deployment run starpo/sokoban")
+    write(f"Prefect: {url.removesuffix('/api')}")
+    write("Try: prefect deployment run starpo/sokoban")
 
 
 @app.command()
 def down() -> None:
     """Stop what `up` started."""
     from flows import server
+    from flows.console.terminal import write
     from ragen.config.runtime import Runtime
 
     stopped = server.stop(Runtime.current().state_dir)
-    typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+    write(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
 
 
 @app.command()
@@ -64,9 +66,8 @@ def serve() -> None:
 @app.command()
 def follow(run: RunArgument, store: StoreOption = None) -> None:
     """Show a run's live progress until it ends."""
-    from rich.console import Console
-
     from flows.console.follow import follow_run
+    from flows.console.terminal import Console
 
     opened = open_store(store)
     opened.runs.get(run)

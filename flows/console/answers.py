@@ -1,23 +1,17 @@
 """Answers of SQL questions and audits as JSON, CSV or Parquet, for machines."""
 
 import csv
-import json
-import math
-import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, time
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.console.terminal import as_json_value, json_text
 from ragen.errors import ConfigError
-
-_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def json_rows(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
@@ -34,33 +28,6 @@ def print_json_rows(answer: pa.RecordBatchReader, stream: TextIO) -> None:
         stream.write(f"{separator}\n  {json_text(row)}")
         separator = ","
     stream.write("[]\n" if separator == "[" else "\n]\n")
-
-
-def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON in which no control character can reach a terminal."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def as_json_value(value: Any) -> Any:
-    """A value of Arrow's as JSON has it: times as ISO 8601, bytes as hexadecimal digits, NaN and infinities as null."""
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case Decimal():
-            return int(value) if value == value.to_integral_value() else float(value)
-        case datetime() | date() | time():
-            return value.isoformat()
-        case bytes():
-            return value.hex()
-        case dict():
-            return {str(key): as_json_value(item) for key, item in value.items()}
-        case list() | tuple():
-            return [as_json_value(item) for item in value]
-        case _:
-            return str(value)
 
 
 def write_csv(answer: pa.RecordBatchReader, file: Path) -> int:

@@ -5,20 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 from flows.console.answers import (
     json_rows,
-    json_text,
     print_json_rows,
     write_csv,
     write_parquet,
 )
 from flows.console.lineage import draw_lineage, lineage_json
 from flows.console.table import cell, print_table
-from flows.console.terminal import visible
+from flows.console.terminal import Console, print_json, write
 from ragen.audit.audits import about, chosen_audits, run_audits
 from ragen.audit.finding import Finding
 from ragen.audit.lineage import dot_text, lineage, mermaid_text, near
@@ -59,9 +56,9 @@ def answer(
         with _ERRORS.status("reading"):
             found = database.stream(query)
         if csv is not None:
-            print(f"{write_csv(found, csv)} rows in {csv}")  # noqa: T201
+            write(f"{write_csv(found, csv)} rows in {csv}")
         elif parquet is not None:
-            print(f"{write_parquet(found, parquet)} rows in {parquet}")  # noqa: T201
+            write(f"{write_parquet(found, parquet)} rows in {parquet}")
         elif as_json:
             print_json_rows(found, sys.stdout)
         else:
@@ -90,7 +87,7 @@ def audit_run(store: Store, run: str, names: list[str], *, rows: int, as_json: b
                 _print_finding(name, finding, console, rows)
     if as_json:
         facts = [{"audit": name, **finding_json(finding)} for name, finding in found.items()]
-        print(json_text(facts, indent=2))  # noqa: T201
+        print_json(facts)
     return any(finding.severity == "fault" for finding in found.values())
 
 
@@ -127,12 +124,12 @@ def print_views() -> None:
     console = Console()
     schemas = {**DATASET_VIEWS, **RECORD_VIEWS}
     for view, schema in schemas.items():
-        console.print(f"\n[bold]{view}[/]")
+        console.print(f"\n{view}", style="bold")
         rows = [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
         print_table(console, rows)
     for view, derived in DERIVED_VIEWS.items():
-        sources = ", ".join(derived.sources)
-        console.print(f"\n[bold]{view}[/]: {derived.about}, from {sources}; DESCRIBE {view} lists its columns")
+        console.print(f"\n{view}", style="bold", end="")
+        console.print(f": {derived.about}, from {', '.join(derived.sources)}; DESCRIBE {view} lists its columns")
 
 
 def show_lineage(store: Store, artifact: str, depth: int, *, as_json: bool, as_dot: bool, as_mermaid: bool) -> bool:
@@ -145,17 +142,19 @@ def show_lineage(store: Store, artifact: str, depth: int, *, as_json: bool, as_d
         found = lineage(store, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
     part = near(found, depth)
     if as_json:
-        print(json_text(lineage_json(part), indent=2))  # noqa: T201
+        print_json(lineage_json(part))
     elif as_dot:
-        print(dot_text(part))  # noqa: T201
+        write(dot_text(part))
     elif as_mermaid:
-        print(mermaid_text(part))  # noqa: T201
+        write(mermaid_text(part))
     else:
         Console().print(draw_lineage(found, depth))
     for key in found.missing:
-        _ERRORS.print(f"[red]gone:[/] {key} is named as an input, and nothing of it is in {escape(store.url)}")
+        _ERRORS.print("gone:", style="red", end=" ")
+        _ERRORS.print(f"{key} is named as an input, and nothing of it is in {store.url}")
     for fault in found.unreadable:
-        _ERRORS.print(f"[yellow]unreadable elsewhere:[/] {escape(fault)}")
+        _ERRORS.print("unreadable elsewhere:", style="yellow", end=" ")
+        _ERRORS.print(fault)
     return bool(found.missing)
 
 
@@ -172,10 +171,10 @@ def _print_answer(answer: pa.RecordBatchReader, console: Console) -> None:
 
 
 def _print_finding(name: str, finding: Finding, console: Console, limit: int) -> None:
-    style = _STYLES[finding.severity]
-    console.print(f"\n[bold]{finding.title}[/] ({name}) [{style}]{finding.severity}[/]")
-    console.print(escape(finding.summary))
-    console.print(f"[dim]{escape(finding.meaning)}[/]")
+    title = Text.assemble("\n", (finding.title, "bold"), f" ({name}) ", (finding.severity, _STYLES[finding.severity]))
+    console.print(title)
+    console.print(finding.summary)
+    console.print(finding.meaning, style="dim")
     rows = shown_rows(finding, limit)
     long = [column for column in finding.table.schema.names if finding.is_over_time and _is_long(column, rows)]
     if rows:
@@ -183,9 +182,9 @@ def _print_finding(name: str, finding: Finding, console: Console, limit: int) ->
         print_table(console, rows, names=shown)
     for column in long:
         label = Text(f"{column.replace('_', ' ')} of iteration {rows[-1]['iteration']}: ", style="dim")
-        console.print(label.append(visible(cell(rows[-1][column])), style="not dim"))
+        console.print(label.append(cell(rows[-1][column]), style="not dim"))
     if len(rows) < finding.table.num_rows:
-        console.print(f"[dim]{len(rows)} of {finding.table.num_rows} rows; --rows N and --json show more[/]")
+        console.print(f"{len(rows)} of {finding.table.num_rows} rows; --rows N and --json show more", style="dim")
 
 
 def _is_long(column: str, rows: list[dict[str, Any]]) -> bool:

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flows.console.listing import print_json
 from flows.console.table import print_table
+from flows.console.terminal import Console, print_json
 from ragen.checkpoints.complete import complete, complete_folder
 from ragen.checkpoints.derive import Derivation, derive, restore
 from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of

@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Console
-
 from flows.console.follow import POLL_S, Outcome
-from flows.console.listing import print_json, print_rows
+from flows.console.listing import print_rows
 from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
 from flows.console.table import print_table
-from flows.console.terminal import say
+from flows.console.terminal import Console, print_json, say
 from flows.console.train import start_deployment
 from flows.eval_sweep_summary import error_rows, heading, leaderboard_rows, method, score_rows
 from flows.presets import sweeps

@@ -1,12 +1,10 @@
 """What `ragen evaluate` does: the stage `evaluate` on a run's panels, in this process, and its metrics as a table."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
-
 from flows.console.table import print_table
+from flows.console.terminal import Console, print_json
 from ragen.checkpoints.survey import checkpoint_keys
 from ragen.config.load import apply_overrides, recorded_config
 from ragen.errors import ConfigError
@@ -68,7 +66,7 @@ def evaluate_run(
         metrics = store.read_table("metrics", keys["metrics"], columns=["name", "value"])
         values |= dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))
     if as_json:
-        print(json.dumps({"run": run, "checkpoint": number, "metrics": values}, indent=2))  # noqa: T201
+        print_json({"run": run, "checkpoint": number, "metrics": values})
     else:
         rows = [{"metric": name, "value": f"{value:g}"} for name, value in values.items()]
         title = f"{run}, checkpoint {number}, engine {config.rollout.engine}"

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
+from flows.console.terminal import Console, description_column
 from ragen.errors import StarPOError
 from ragen.store import Store
 from ragen.store.runs import RunState
@@ -33,7 +34,7 @@ class RunBar(Progress):
     """Where a run is, and below it the numbers (`numbers` of a task): side by side they are too wide for 80 columns."""
 
     def __init__(self, console: Console) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        columns = (SpinnerColumn(), description_column(), BarColumn(), TimeElapsedColumn())
         super().__init__(*columns, console=console, disable=not console.is_terminal)
 
     def get_renderables(self) -> Iterable[RenderableType]:

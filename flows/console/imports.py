@@ -1,12 +1,11 @@
 """What `ragen import` does: trajectories from elsewhere become a run that can be asked, audited and shown."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import track
 
+from flows.console.terminal import Console, print_json, write
 from flows.presets import preset as load_preset
 from ragen.imports import read_turns
 from ragen.store import Store
@@ -54,6 +53,6 @@ def import_trajectories(
     store.runs.set_state(run, "completed", "imported")
     num_turns = sum(table.num_rows for table in tables)
     if as_json:
-        print(json.dumps({"run": run, "iterations": len(tables), "turns": num_turns}))  # noqa: T201
+        print_json({"run": run, "iterations": len(tables), "turns": num_turns})
     else:
-        print(f"run {run}: {len(tables)} iterations, {num_turns} turns. Look it through: ragen audit {run}")  # noqa: T201
+        write(f"run {run}: {len(tables)} iterations, {num_turns} turns. Look it through: ragen audit {run}")

@@ -1,23 +1,28 @@
 """Tables of runs, iterations, presets and environments; the same facts as JSON for machines."""
 
-import json
 from typing import Any
-
-from rich.console import Console
 
 from flows.console.reasons import merged_reasons
 from flows.console.table import print_table
-from flows.console.terminal import say
-from ragen.errors import ConfigError
+from flows.console.terminal import Console, print_json, say
+from ragen.errors import ArtifactDamagedError, ConfigError, StoreError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
 
 
 def print_runs(store: Store, as_json: bool) -> None:
     """All runs, newest first."""
-    facts = [_run_facts(store, run) for run in store.runs.list()]
+    facts = sorted(
+        (_facts_or_fault(store, run) for run in store.runs.names()),
+        key=lambda row: (row["created"] or "", row["run"]),
+        reverse=True,
+    )
     rows = facts if as_json else [_at_a_glance(row) for row in facts]
     print_rows(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
+    if not as_json:
+        for row in facts:
+            if row["fault"]:
+                say(Console(), f"{row['run']} is damaged: {row['fault']}")
 
 
 def print_run(store: Store, run: str, as_json: bool) -> None:
@@ -122,18 +127,45 @@ def success_line(store: Store, run: str) -> str:
 
 def evaluation_curve(store: Store, run: Run) -> list[dict[str, float]]:
     """Success with its interval on the training environment's panel, at every evaluated checkpoint."""
-    cell = run.config["environment"]["type"]
+    cell = run.environment
     points = []
     for iteration, stages in store.runs.iterations(run.name).items():
         keys = stages.get(f"evaluate:{cell}")
         if keys:
-            numbers = store.manifest("episodes", keys["episodes"]).headline
-            found = {name: numbers[f"evaluation/{cell}/success{suffix}"] for name, suffix in _BAND.items()}
-            points.append({"iteration": iteration, **found})
+            points.append({"iteration": iteration, **success_of(store, keys.get("episodes", ""), cell)})
     return points
 
 
+def success_of(store: Store, episodes: str, cell: str) -> dict[str, float]:
+    """Success of an evaluation with its interval: success, low, high.
+
+    Raises:
+        ArtifactDamagedError: If the headline of its episodes does not say it.
+    """
+    numbers = store.manifest("episodes", episodes).headline
+    found = {name: numbers.get(f"evaluation/{cell}/success{suffix}") for name, suffix in _BAND.items()}
+    known = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    if len(known) < len(_BAND):
+        raise ArtifactDamagedError(
+            f"the headline of episodes/{episodes} in {store.url} does not say the success on {cell}; `ragen store "
+            "verify` finds what is damaged, and `ragen evaluate` measures a checkpoint again"
+        )
+    return known
+
+
 _BAND = {"success": "", "low": "_low", "high": "_high"}
+
+
+def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:
+    """What is known of a run; a damaged one hides none of the others."""
+    created = None
+    try:
+        record = store.runs.get(run)
+        created = record.created.isoformat(timespec="seconds")
+        return _run_facts(store, record)
+    except StoreError as error:
+        unknown = dict.fromkeys(("flow", "preset", "iterations", "success_first", "success_last"))
+        return {"run": run, "state": "damaged", **unknown, "created": created, "store": store.url, "fault": str(error)}
 
 
 def _run_facts(store: Store, run: Run) -> dict[str, Any]:
@@ -152,6 +184,7 @@ def _run_facts(store: Store, run: Run) -> dict[str, Any]:
         "success_last": curve[-1]["success"] if curve else None,
         "created": run.created.isoformat(timespec="seconds"),
         "store": store.url,
+        "fault": None,
     }
 
 
@@ -174,7 +207,7 @@ def _iteration_facts(store: Store, run: Run, stages: StageKeys) -> dict[str, flo
         "format": "rollout/format_ok",
         "gradient_norm": "update/gradient_norm",
     }
-    shown["panel"] = f"evaluation/{run.config['environment']['type']}/success"
+    shown["panel"] = f"evaluation/{run.environment}/success"
     return {label: metrics.get(name) for label, name in shown.items()}
 
 
@@ -208,8 +241,3 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: s
         console.print(nothing)
         return
     print_table(console, rows, title=title)
-
-
-def print_json(value: Any) -> None:
-    """A value of JSON's types, for machines."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201

@@ -3,10 +3,9 @@
 import fnmatch
 from typing import Any
 
-from rich.console import Console
-
-from flows.console.listing import evaluation_curve, print_json
+from flows.console.listing import evaluation_curve
 from flows.console.table import print_table
+from flows.console.terminal import Console, print_json
 from ragen.diagnostics.online import Reuse, by_reuse, reuses
 from ragen.errors import StoreError
 from ragen.store import Store

@@ -3,11 +3,10 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
-from flows.console.listing import print_json
 from flows.console.table import print_table
+from flows.console.terminal import Console, print_json
 from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
 from ragen.sizing.architecture import Architecture, architecture_of

@@ -1,8 +1,8 @@
 """A person plays: the board in the terminal, actions by name or by key."""
 
-from rich.console import Console
 from rich.panel import Panel
 
+from flows.console.terminal import Console
 from ragen.config.agent import AgentConfig
 from ragen.envs import make
 from ragen.envs.variants import VARIANTS

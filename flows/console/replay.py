@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from rich.console import Console
-
+from flows.console.terminal import Console
 from flows.console.train import follow_deployment
 from flows.replay_summary import print_comparison
 from ragen.replay.plan import plan_replay

@@ -1,17 +1,15 @@
 """Tables of what is in a store, what may go, what is damaged, what was copied; the same facts as JSON for machines."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from flows.console.table import print_table
-from flows.console.terminal import say
+from flows.console.terminal import Console, description_column, print_json, say
 from ragen.store.copying import Copy
 from ragen.store.integrity import Verification
 from ragen.store.inventory import StoredFolder
@@ -26,7 +24,7 @@ _OF_RUNS = ("run", "artifacts", "bytes", "its own", "shared")
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on the error stream, to be told how much is done of how much; none where that is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (description_column(), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(what, total=None)
@@ -40,7 +38,7 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
     for doomed in gone:
         by_kind.setdefault(doomed.kind, []).append(doomed.folder)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "store": url,
                 "dry_run": is_dry_run,
@@ -88,7 +86,7 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
 def print_usage(url: str, usage: Usage, as_json: bool) -> None:
     """What takes up a store."""
     if as_json:
-        _print_json({"store": url, "size_bytes": usage.size_bytes, **asdict(usage)})
+        print_json({"store": url, "size_bytes": usage.size_bytes, **asdict(usage)})
         return
     console = Console()
     kinds: list[dict[str, Any]] = []
@@ -117,7 +115,7 @@ def print_usage(url: str, usage: Usage, as_json: bool) -> None:
 def print_verification(url: str, verification: Verification, as_json: bool) -> None:
     """What is not what was written."""
     if as_json:
-        _print_json({"store": url, **asdict(verification)})
+        print_json({"store": url, **asdict(verification)})
         return
     console = Console()
     damages = verification.damages
@@ -134,7 +132,7 @@ def print_verification(url: str, verification: Verification, as_json: bool) -> N
 def print_copy(url: str, copy: Copy, as_json: bool) -> None:
     """What copying a run did."""
     if as_json:
-        _print_json({"store": url, **asdict(copy)})
+        print_json({"store": url, **asdict(copy)})
         return
     console = Console()
     say(console, f"{copy.run} is in {url}, every copy checked by its digests")
@@ -159,7 +157,3 @@ def _age(seconds: float) -> str:
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:.0f}{unit}"
     return f"{seconds:.0f}s"
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))  # noqa: T201

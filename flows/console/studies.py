@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
 from flows.console.follow import Outcome, RunFailedError
 from flows.console.listing import print_rows
-from flows.console.terminal import say
+from flows.console.terminal import Console, description_column, print_json, say
 
 _ERROR_NAME = "CellsFailedError: "
 
@@ -17,7 +16,7 @@ def counting(console: Console) -> Progress:
     """A bar of cells that are done; on a terminal only."""
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        description_column(),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -40,7 +39,7 @@ def conclude(outcome: Outcome, show: Callable[[], None]) -> None:
 def print_stored(result: BaseModel, place: str, as_json: bool, print_tables: Callable[[], None]) -> None:
     """A result as its record, or as tables and where its files are."""
     if as_json:
-        print(result.model_dump_json(indent=2))  # noqa: T201
+        print_json(result.model_dump(mode="json"))
         return
     print_tables()
     for file in ("result.json", "success.svg"):

@@ -10,12 +10,11 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.console.answers import as_json_value, json_text
-from flows.console.terminal import say, visible
+from flows.console.terminal import MAX_CELL, Console, as_json_value, json_text, say
+from ragen.visible import MAX_TEXT, shortened, visible
 
 _WORD = re.compile(r"\[[^\[\]\s]{1,12} [^\[\]\s]{1,12}\]|\S+")
 """An interval stays together."""
@@ -55,7 +54,7 @@ def print_table(
     if not rows:
         say(console, f"no rows; the columns are {', '.join(headers)}")
         return
-    columns = [[visible(cell(row.get(name))) for row in rows] for name in names]
+    columns = [[_shown(row.get(name)) for row in rows] for name in names]
     for gap in _GAPS:
         widths = _widths(headers, columns, console.width - _EDGES - gap * (len(names) - 1))
         if widths is not None:
@@ -69,7 +68,7 @@ def print_table(
 def print_record(console: Console, row: Mapping[str, Any]) -> None:
     """Print a row as lines of name and value."""
     headers = [visible(name).replace("_", " ") for name in row]
-    _print_record(console, headers, [visible(cell(value)) for value in row.values()])
+    _print_record(console, headers, [_shown(value, MAX_TEXT) for value in row.values()])
 
 
 def cell(value: Any) -> str:
@@ -85,6 +84,11 @@ def cell(value: Any) -> str:
             return json_text(as_json_value(value))
         case _:
             return str(as_json_value(value))
+
+
+def _shown(value: Any, limit: int = MAX_CELL) -> str:
+    """What a cell says: all of it that is seen, and of endless text the beginning and the end."""
+    return visible(shortened(cell(value), limit))
 
 
 def wrapped(text: str, width: int) -> str:

@@ -9,11 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rich.console import Console
-
 from flows import server
 from flows.console.follow import Outcome, follow_run
 from flows.console.listing import evaluation_curve, success_line
+from flows.console.terminal import Console, plain
 from flows.memory_check import check_memory
 from flows.presets import names, preset
 from flows.record import default_run_name
@@ -131,7 +130,7 @@ def write_report(store: Store, run: str, output: Path | None, wanted: Sequence[i
 
     path = output or Path(Runtime.current().state_dir) / "reports" / f"{run}.html"
     with Console(stderr=True).status(f"reading {run}") as status:
-        data = gather(store, run, wanted=wanted, on_batch=lambda what: status.update(f"reading {run}: {what}"))
+        data = gather(store, run, wanted=wanted, on_batch=lambda what: status.update(plain(f"reading {run}: {what}")))
         return _write(path, render_report(data))
 
 

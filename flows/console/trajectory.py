@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
-from rich.console import Console
 
-from flows.console.listing import print_json, recorded_stages
+from flows.console.listing import recorded_stages
 from flows.console.table import print_record
-from flows.console.terminal import say
+from flows.console.terminal import Console, print_json, say
 from ragen.errors import ArtifactMissingError, ConfigError
 from ragen.store import Store
+from ragen.visible import MAX_TEXT, quoted
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -41,10 +41,8 @@ def print_trajectory(
     chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory))
     if not chosen.num_rows:
         ids = sorted(set(turns["trajectory_id"].to_pylist()))
-        raise ConfigError(
-            f"iteration {iteration} of {run} has no trajectory '{trajectory}'; "
-            f"it has {len(ids)}, from {ids[0]} to {ids[-1]}"
-        )
+        known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none at all"
+        raise ConfigError(f"iteration {iteration} of {run} has no trajectory {quoted(trajectory)}; {known}")
     rows = chosen.to_pylist()
     prompts = _prompts(store, run, rows) if should_show_prompts or as_json else None
     if as_json:
@@ -54,6 +52,8 @@ def print_trajectory(
     for turn in range(len(rows)):
         _print_turn(console, rows, turn, prompts[turn] if prompts else [])
     say(console, "goal reached" if rows[-1]["success"] else "goal not reached")
+    if any(len(text) > MAX_TEXT for row in rows for text in (row["observation"], row["response"])):
+        say(console, "long texts are cut; --json shows them whole, and `ragen sql` parts of them")
     if not should_show_prompts:
         say(console, "--prompts shows what the model was told")
     elif prompts is None:

@@ -1,17 +1,13 @@
 """What `ragen verify` does: verify with a progress bar, print a table of stages and everything that is not the same."""
 
-import sys
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from flows.console.answers import json_text
 from flows.console.table import print_table
+from flows.console.terminal import Console, description_column, print_json, say
 from ragen.errors import ConfigError
 from ragen.store import Store
 from ragen.verify.finding import Finding, Verdict
@@ -47,7 +43,7 @@ def verify_and_print(
     """
     share = _share(sample)
     store.runs.get(run)  # an unknown name is told at once, before anything heavy is imported
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("loading", total=None)
         from flows.verify import verify_run
@@ -61,17 +57,17 @@ def verify_and_print(
             share=share,
             with_warm_start=with_warm_start,
             on_visit=lambda done, total, visit: progress.update(
-                bar, completed=done, total=total, description=escape(f"iteration {visit.iteration} {visit.name}")
+                bar, completed=done, total=total, description=f"iteration {visit.iteration} {visit.name}"
             ),
         )
     if as_json:
         facts = asdict(verification) | {"is_faultless": verification.is_faultless}
-        sys.stdout.write(json_text(facts, indent=2) + "\n")
+        print_json(facts)
         return verification.is_faultless
     console = Console()
     print_table(console, _rows(verification.findings), names=["stage", "check", *Verdict])
     for line in _notes(verification.findings):
-        console.print(Text(_printable(line)), soft_wrap=True)
+        say(console, line)
     console.print(
         f"{run}: {verification.num_iterations} iterations in {verification.seconds:.0f} s: "
         + ("verified" if verification.is_faultless else "NOT verified"),
@@ -107,7 +103,3 @@ def _notes(findings: list[Finding]) -> list[str]:
         lines = [*lines[:_MAX_SHOWN], f"and {len(faults) - _MAX_SHOWN} more; --json shows all"]
     reasons = Counter((f.stage, f.detail) for f in findings if f.verdict is Verdict.NOT_REPEATABLE)
     return lines + [f"not repeatable: {stage} ({count}): {detail}" for (stage, detail), count in reasons.items()]
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)

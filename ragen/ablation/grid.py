@@ -23,6 +23,7 @@ from pydantic import Field, JsonValue, ValidationError
 from ragen.config.explanation import explain, near
 from ragen.errors import ConfigError
 from ragen.settings import Settings
+from ragen.visible import quoted
 
 MIN_SEEDS = 3
 """With fewer, what differs between seeds cannot be told from what differs between cells."""
@@ -62,7 +63,7 @@ def load_grid(path: Path) -> Grid:
     axes = values.get("axes")
     if isinstance(axes, dict):
         values["axes"] = axes = flattened(axes)
-        scalars = [f"axes.{axis} = {value!r}" for axis, value in axes.items() if not isinstance(value, list)]
+        scalars = [f"axes.{axis} = {quoted(value)}" for axis, value in axes.items() if not isinstance(value, list)]
         if scalars:
             raise ConfigError(f"{path}: {scalars[0]}: expected a list of values, such as [0.25, 0.5]")
         excluded = values.get("exclude", [])
@@ -112,7 +113,7 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
             refuse(f"'{axis}' is both an axis and an override; take it out of one of them")
     for number, cell in enumerate(grid.exclude):
         for axis, value in cell.items():
-            place = f"exclude[{number}]: {axis} = {value!r}"
+            place = f"exclude[{number}]: {axis} = {quoted(value)}"
             if axis not in grid.axes:
                 refuse(f"{place}: no such axis{near(axis, grid.axes)}; axes: {', '.join(grid.axes)}")
             if not any(_same(value, other) for other in grid.axes[axis]):

@@ -4,11 +4,9 @@ AblationResult -> draw_ablation -> SVG
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader
 
 from ragen.ablation.summary import AblationResult, CellResult
+from ragen.templates import template
 
 _COLOURS = ("#5b6472", "#2b63c9", "#c2570c", "#0f8a6b", "#8b3fb0", "#b1890c", "#c0264b", "#1797a6", "#7a5230")
 _WIDTH = 1080
@@ -57,10 +55,8 @@ def draw_ablation(result: AblationResult) -> str:
                 "per_seed": [across(value) for value in difference.per_seed.values()] if difference else [],
             }
         )
-    template = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True
-    ).get_template("ablation.svg.j2")
-    return template.render(
+    picture = template("ragen.ablation", "ablation.svg.j2")
+    return picture.render(
         title=f"Ablation {result.name}",
         note=f"success on the panel {result.panel}: mean over seeds, thin lines the single runs",
         difference_note=f"last evaluation, {result.confidence:.0%} interval (paired bootstrap); small dots are seeds",

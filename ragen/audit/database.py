@@ -16,8 +16,11 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
+from ragen.audit.time_left import TimeLeft
 from ragen.audit.views import DATASET_VIEWS, DECODED, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
+from ragen.config.runtime import Runtime
 from ragen.errors import QueryError
+from ragen.visible import quoted
 
 BATCH_ROWS = 65_536
 """Rows of a result's batches."""
@@ -41,6 +44,8 @@ _NOTHING_BUT_READING = (
     "Ask one SELECT; --csv FILE and --parquet FILE write its result."
 )
 
+_OUT_OF_MEMORY = "Out of Memory Error"
+
 Load = Callable[[str], Any]
 """View -> what DuckDB scans for it: an Arrow table or dataset with that view's columns."""
 
@@ -56,6 +61,7 @@ class Database:
         load: Load,
         explain_failure: Callable[[str], Exception] | None = None,
         decode: Decode = lambda run, tokens: None,
+        bounds: Runtime | None = None,
     ) -> None:
         """Nothing is loaded yet.
 
@@ -64,7 +70,9 @@ class Database:
             explain_failure: Gets what DuckDB said when the data behind a view could not be read; gives the error to
                 raise.
             decode: Gives the text of tokens.
+            bounds: Its `sql_...` say how much of the machine a question may use. None: those of the environment.
         """
+        self._bounds = bounds or Runtime.current()
         self._load = load
         self._decode = decode
         self._explain_failure = explain_failure or (lambda said: QueryError(f"the data cannot be read: {said}"))
@@ -106,12 +114,14 @@ class Database:
         Raises:
             QueryError: As `query`; while reading, too.
         """
-        views = self._views_of(sql)
+        time_left = TimeLeft(self._bounds.sql_timeout_s)
+        views = self._views_of(sql, time_left)
         for name in views:
             self._bind(name)
         connection = self._connection if views else self._grammar  # which knows all views, for questions such as SHOW
         try:
-            reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+            with time_left.spent_by(connection):
+                reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
         except (duckdb.CatalogException, duckdb.BinderException) as error:
             # The names are right, as the empty tables have shown; what differs is that a view cannot be written to.
             raise QueryError(f"{_text(error)}\n{_NOTHING_BUT_READING}") from error
@@ -120,22 +130,32 @@ class Database:
         schema = pa.schema(
             [field.with_name(name) for field, name in zip(reader.schema, _unique(reader.schema.names), strict=True)]
         )
-        return pa.RecordBatchReader.from_batches(schema, self._batches(reader, schema))
+        return pa.RecordBatchReader.from_batches(schema, self._batches(connection, reader, schema, time_left))
 
-    def _batches(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        try:
-            for batch in reader:
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise self._failure(error) from error
+    def _batches(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        reader: pa.RecordBatchReader,
+        schema: pa.Schema,
+        time_left: TimeLeft,
+    ) -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                with time_left.spent_by(connection):
+                    batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                raise self._failure(error) from error
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
-    def _views_of(self, sql: str) -> set[str]:
+    def _views_of(self, sql: str, time_left: TimeLeft) -> set[str]:
         """Which views a question reads, after making sure that it is one question."""
         try:
             statements = self._grammar.extract_statements(sql)
             if len(statements) != 1:
                 found = "no statement" if not statements else f"{len(statements)} statements"
-                raise QueryError(f"expected one SELECT statement, found {found}: {sql.strip()!r}")
+                raise QueryError(f"expected one SELECT statement, found {found}: {quoted(sql.strip())}")
             if statements[0].type not in _READING:
                 kind = str(statements[0].type).rpartition(".")[2]
                 hint = " (a PIVOT must name its values: PIVOT ... ON column IN (...))" if kind == "MULTI" else ""
@@ -146,7 +166,8 @@ class Database:
             raise QueryError(_text(error)) from error
         if writing := _WRITING_NODE.search(tree):
             raise QueryError(f"refused: there is {writing[1]} inside this SELECT.\n{_NOTHING_BUT_READING}")
-        self._check_names(sql, is_explained=asked != sql)
+        with time_left.spent_by(self._grammar):
+            self._check_names(sql, is_explained=asked != sql)
         if any(mark in tree for mark in _HIDDEN_NAMES):
             return set(VIEW_NAMES)
         return {name.lower() for name in _TABLE_NAME.findall(tree)} & set(VIEW_NAMES)
@@ -176,12 +197,23 @@ class Database:
     def _failure(self, error: Exception) -> Exception:
         if isinstance(error, duckdb.PermissionException):
             return QueryError(f"refused: {_text(error)}\n{_NOTHING_BUT_READING}")
+        if isinstance(error, duckdb.OutOfMemoryException) or _OUT_OF_MEMORY in str(error):
+            return QueryError(
+                f"the question needs more than the {self._bounds.sql_memory_gb:g} GB of memory and "
+                f"{self._bounds.sql_spill_gb:g} GB of disk that it may have; ask for fewer columns, rows or "
+                f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {_text(error).splitlines()[0]}"
+            )
         if isinstance(error, duckdb.Error) and "reading the stream" not in str(error):
             return QueryError(_text(error))
         return self._explain_failure(_text(error))
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:", config={**_GUARDS, "temp_directory": self._spill.name})
+        limits = {
+            "temp_directory": self._spill.name,
+            "memory_limit": f"{self._bounds.sql_memory_gb} GB",
+            "max_temp_directory_size": f"{self._bounds.sql_spill_gb} GB",
+        }
+        connection = duckdb.connect(":memory:", config={**_GUARDS, **limits})
         connection.execute("set lock_configuration = true").fetchall()
         connection.create_function(
             DECODED,

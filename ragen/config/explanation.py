@@ -11,6 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ragen.config.structure import alternatives, setting
+from ragen.redaction import hidden_if_secret
+from ragen.visible import MAX_VALUE, quoted
 
 
 def explain(error: ValidationError, model: type[BaseModel], sources: Mapping[str, str]) -> str:
@@ -38,17 +40,22 @@ def _line(details: ErrorDetails, model: type[BaseModel], sources: Mapping[str, s
     path, names, tags = _located(details["loc"], model)
     value, source = details["input"], sources.get(path)
     is_setting = path and not isinstance(value, Mapping)
-    where = f"{path}{f' = {value!r}' if is_setting else ''}{f' ({source})' if source else ''}: " if path else ""
+    shown = f" = {hidden_if_secret(path, quoted(value))}" if is_setting else ""
+    where = f"{path}{shown}{f' ({source})' if source else ''}: " if path else ""
     match details["type"]:
         case "extra_forbidden":
-            return f"{where}no such setting{near(path.rpartition('.')[2], names)}; known: {', '.join(names)}"
+            return (
+                f"{where}no such setting{near(path.rpartition('.')[2][:MAX_VALUE], names)}; known: {', '.join(names)}"
+            )
         case "missing":
             return f"{path} is missing and has no default"
         case "union_tag_not_found":
             return f"{where}`type` is missing; expected one of {', '.join(tags)}"
         case "union_tag_invalid":
             tag = details["ctx"]["tag"]
-            return f"{where}type = {tag!r}: no such type{near(str(tag), tags)}; known: {', '.join(tags)}"
+            return (
+                f"{where}type = {quoted(tag)}: no such type{near(str(tag)[:MAX_VALUE], tags)}; known: {', '.join(tags)}"
+            )
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"{where}should be a table of settings"
     return where + details["msg"].removeprefix("Value error, ").replace("Input should", "should")

@@ -21,6 +21,7 @@ from ragen.config.explanation import explain, near
 from ragen.config.starpo import StarPOConfig
 from ragen.config.structure import alternatives, setting
 from ragen.errors import ConfigError
+from ragen.visible import quoted
 
 Table = dict[str, Any]
 
@@ -106,7 +107,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     path, equals, value = text.partition("=")
     path, value = path.strip(), value.strip()
     if not equals or not all(path.split(".")):
-        raise ConfigError(f"override '{text}': expected PATH=VALUE, such as filter.keep=0.5")
+        raise ConfigError(f"override {quoted(text)}: expected PATH=VALUE, such as filter.keep=0.5")
     try:
         parsed = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
@@ -162,7 +163,9 @@ def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list
     values = _read(path)
     extends = values.pop("extends", [])
     if not isinstance(extends, list) or not all(isinstance(name, str) for name in extends):
-        raise ConfigError(f'{path}: extends = {extends!r}: expected a list of names or paths, such as ["sokoban"]')
+        raise ConfigError(
+            f'{path}: extends = {quoted(extends)}: expected a list of names or paths, such as ["sokoban"]'
+        )
     layers = []
     for name in extends:
         layers += _file_layers(_extended(name, path, search_path), search_path, (*chain, resolved))
@@ -203,7 +206,7 @@ def _override_layer(overrides: Mapping[str, Any]) -> Layer:
             table = table.setdefault(name, {})
             if not isinstance(table, dict):
                 raise ConfigError(
-                    f"override {path} = {value!r}: another override sets '{name}' to {table!r}, not a table"
+                    f"override {path} = {quoted(value)}: another override sets '{name}' to {quoted(table)}, not a table"
                 )
         table[key] = value
     return Layer("override", values)

@@ -26,6 +26,12 @@ class Runtime(BaseSettings):
     """Gigabytes that this machine's copies of a remote store's artifacts (~/.cache/starpo) may take up."""
     state_dir: str = "var"
     """Folder of what the local server, its logs and wandb's offline runs leave behind."""
+    sql_timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds that a question of `ragen sql`, or each of an audit's, may take inside of the database."""
+    sql_memory_gb: float = Field(default=4.0, ge=0.1)
+    """Gigabytes of memory that the database may take up; what does not fit it writes to a temporary folder."""
+    sql_spill_gb: float = Field(default=20.0, ge=0)
+    """Gigabytes that this folder may take up."""
     threads: int = Field(default_factory=_available_cores, ge=1)
     """CPU threads of rollouts and updates. On one machine type, the same number gives the same bytes."""
     vllm_python: str | None = None

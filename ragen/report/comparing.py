@@ -57,7 +57,7 @@ class ComparedRun:
     @property
     def environment(self) -> str:
         """What it trains on."""
-        return str(self.run.config["environment"]["type"])
+        return self.run.environment
 
     @property
     def successes(self) -> list[Success]:

@@ -5,11 +5,9 @@ Runs of one preset share a colour, so that seeds read as one family.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader
 
 from ragen.errors import ConfigError
+from ragen.templates import template
 
 _COLOURS = ("#2b63c9", "#c2570c", "#0f8a6b", "#8b3fb0", "#b1890c", "#c0264b")
 _WIDTH, _HEIGHT = 760, 400
@@ -65,10 +63,7 @@ def draw_comparison(curves: Sequence[Curve], title: str) -> str:
         }
         for curve in curves
     ]
-    template = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True
-    ).get_template("comparison.svg.j2")
-    return template.render(
+    return template("ragen.report", "comparison.svg.j2").render(
         title=title,
         note="success on the fixed panel, a line a run; the band is the 95% interval",
         width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, bottom=_BOTTOM,

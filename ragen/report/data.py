@@ -181,7 +181,7 @@ def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place
 def _drawn_settings(run: Run) -> EnvironmentSettings | None:
     try:
         return read_settings(run.config["environment"])
-    except (StarPOError, ValidationError):
+    except (KeyError, StarPOError, ValidationError):
         return None
 
 

@@ -12,32 +12,27 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
+
+from ragen.templates import template
+from ragen.visible import visible
 
 _BETWEEN_BACKTICKS = re.compile("`([^`\n]+)`")
 
 
-def render_document(template: str, *, scripts: Sequence[str], styles: Sequence[str], data: Any, **values: Any) -> str:
+def render_document(page: str, *, scripts: Sequence[str], styles: Sequence[str], data: Any, **values: Any) -> str:
     """Render a page.
 
     Args:
-        template: A file of `templates/` that extends `document.html.j2`.
+        page: A file of `templates/` that extends `document.html.j2`.
         scripts: Files of `templates/`, run in this order as one script.
         styles: Files of `templates/`.
         data: What the script draws, as JSON.
         values: What the template shows; escaped.
     """
     script = "\n".join(map(_file, scripts))
-    environment = Environment(
-        loader=PackageLoader("ragen.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["coded"] = coded
-    return environment.get_template(template).render(
+    return template("ragen.report", page).render(
+        coded=coded,
         **values,
         page_data=rounded(data),
         style=Markup("\n".join(map(_file, styles))),  # our own files, not data
@@ -48,7 +43,7 @@ def render_document(template: str, *, scripts: Sequence[str], styles: Sequence[s
 
 def coded(text: str) -> Markup:
     """Words with what stands between backticks as code; escaped."""
-    return Markup(_BETWEEN_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))
+    return Markup(_BETWEEN_BACKTICKS.sub(r"<code>\1</code>", str(escape(visible(text)))))
 
 
 def rounded(value: Any) -> Any:

@@ -58,7 +58,7 @@ def render_report(data: ReportData) -> str:
         verdict=data.verdict,
         verdict_words=words.verdict_words(data.verdict),
         facts=words.facts(data),
-        headline=words.headline(data.series, data.run.config["environment"]["type"]),
+        headline=words.headline(data.series, data.run.environment),
         settings=words.flattened(data.run.config),
         stages=_stage_rows(data),
         embedded_words=words.embedded_words(data),
@@ -74,7 +74,7 @@ def _page_data(data: ReportData) -> dict[str, Any]:
     last = max((x for series in data.series.values() for x in series), default=0)
     return {
         "run": data.run.name,
-        "environment": data.run.config["environment"]["type"],
+        "environment": data.run.environment,
         "panels": [asdict(panel) for panel in main_panels(data.series)],
         "other_panels": [asdict(panel) for panel in other_panels(data.series)],
         "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},

@@ -60,7 +60,7 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
     found = [
         ("State", state.status if state else "unknown"),
         ("Iterations", f"{data.num_iterations} of {config.get('iterations', 'unknown')}"),
-        ("Environment", str(config["environment"]["type"])),
+        ("Environment", run.environment),
         ("Policy", policy(config.get("policy", {}))),
         ("Advantage", str(config.get("update", {}).get("advantage", "unknown"))),
         ("Filter", filter_rule(config.get("filter", {}))),

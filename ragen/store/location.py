@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ragen.errors import StoreError
+from ragen.redaction import without_secrets
 from ragen.store.object_storage import ObjectStorage
-from ragen.store.redaction import check_address, without_secrets
+from ragen.store.redaction import check_address
 
 NUM_REQUESTS = 16
 """Small files asked for at once: on object storage they cost waiting, not work."""

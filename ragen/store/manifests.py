@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from pydantic import ValidationError
 
 from ragen.errors import StoreError
+from ragen.visible import quoted
 from schemas.manifest import FORMAT_VERSION, Manifest
 
 
@@ -43,7 +44,7 @@ def parse_manifest(kind: str, key: str, name: str, text: bytes) -> Manifest:
         raise ManifestFault(f"its manifest is that of {manifest.kind}/{manifest.key}")
     for place in (place for entry in manifest.files for place in (entry.name, entry.path)):
         if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts:
-            raise ManifestFault(f"its manifest names a file outside its folder: {place!r}")
+            raise ManifestFault(f"its manifest names a file outside its folder: {quoted(place)}")
     return manifest
 
 

@@ -25,8 +25,9 @@ import tenacity
 from botocore.parsers import ResponseParserError
 
 from ragen.errors import StoreError
+from ragen.redaction import without_secrets
 from ragen.store.failures import Failure, describe, failure_of, is_answer
-from ragen.store.redaction import check_endpoint, without_secrets
+from ragen.store.redaction import check_endpoint
 
 CONNECT_TIMEOUT_S = 5
 """Seconds to reach a server."""

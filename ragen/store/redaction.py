@@ -1,27 +1,13 @@
-"""Secrets do not leave: what is shown, logged or raised goes through `without_secrets`; addresses must hold none."""
+"""Addresses of stores hold no secrets, since they end up in records and logs."""
 
 import os
-import re
 from urllib.parse import urlsplit
 
 from ragen.errors import StoreError
+from ragen.redaction import without_secrets
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Where clients of S3 look for the server's address, the first that is set."""
-
-_HIDDEN = "***"
-_SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSWORD|ACCESS_KEY|FSSPEC_S3_KEY")
-_MIN_SECRET = 6  # shorter values are no secrets, and occur in any text
-
-
-def without_secrets(text: str) -> str:
-    """Blank what could be a secret: `user:password@` and the query of an address, values of secret variables."""
-    for value in sorted(_secret_values(), key=len, reverse=True):
-        text = text.replace(value, _HIDDEN)
-    # A secret may hold slashes; only an address of HTTP has a port, and may have an '@' behind it.
-    text = re.sub(r"(?<=s3://)[^/\s:]*:\S*@", f"{_HIDDEN}@", text)
-    text = re.sub(r"(?<=://)([^/\s]*|[^/\s:]*:(?!\d+/)\S*)@", f"{_HIDDEN}@", text)
-    return re.sub(r"(://[^\s?\"']*)\?[^\s\"']*", rf"\1?{_HIDDEN}", text)
 
 
 def check_address(url: str) -> str:
@@ -54,8 +40,3 @@ def check_endpoint() -> None:
             )
         if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc):
             raise StoreError(f"{name} is '{url}', expected an address such as https://s3.example.org:9000")
-
-
-def _secret_values() -> set[str]:
-    found = {value for name, value in os.environ.items() if _SECRET_NAME.search(name)}
-    return {value for value in found if len(value) >= _MIN_SECRET}

@@ -24,6 +24,7 @@ from ragen.store.keys import as_json, canonical_json
 from ragen.store.leases import Lease, is_held
 from ragen.store.location import Location
 from ragen.store.names import checked_name
+from ragen.visible import quoted
 
 RunStatus = Literal["running", "completed", "failed"]
 
@@ -54,6 +55,20 @@ class Run(_Record):
     """The resolved configuration, as JSON."""
     parameters: dict[str, Any] = {}
     """What else the flow was given, such as a replay's base run and range; as JSON."""
+
+    @property
+    def environment(self) -> str:
+        """Type of the environment that it trains on.
+
+        Raises:
+            ArtifactDamagedError: If its configuration names none.
+        """
+        settings = self.config.get("environment")
+        if not isinstance(settings, dict) or not isinstance(settings.get("type"), str):
+            raise ArtifactDamagedError(
+                f"run.json of {self.name} is damaged: its config names no environment.type; restore it from a copy"
+            )
+        return str(settings["type"])
 
 
 class RunState(_Record):
@@ -321,4 +336,4 @@ def _differences(old: Any, new: Any, place: str = "") -> list[str]:
         for name in sorted({*old, *new}):
             lines += _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
         return lines
-    return [] if canonical_json(old) == canonical_json(new) else [f"{place}: was {old!r}, is {new!r}"]
+    return [] if canonical_json(old) == canonical_json(new) else [f"{place}: was {quoted(old)}, is {quoted(new)}"]

@@ -7,11 +7,9 @@ Where only one checkpoint was evaluated, a row is an environment and a column a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader
 
 from ragen.sweep.result import Score, SweepResult
+from ragen.templates import template
 
 _LOW, _HIGH = (0xF2, 0xF6, 0xFD), (0x16, 0x46, 0x9C)
 _LEFT, _TOP, _ROW, _GAP = 232, 132, 30, 10
@@ -50,11 +48,9 @@ def draw_sweep(result: SweepResult) -> str:
     tops, left_of = _places(rows, _TOP, _ROW, 26), _places(columns, _LEFT, _COLUMN, _GAP)
     width = max(_MIN_WIDTH, left_of[-1] + _COLUMN + 24) if columns else _MIN_WIDTH
     height = (tops[-1] + _ROW if rows else _TOP) + 56
-    template = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True
-    ).get_template("heat_map.svg.j2")
+    picture = template("ragen.sweep", "heat_map.svg.j2")
     seeds = len(result.sweep.seeds)
-    return template.render(
+    return picture.render(
         title=f"Sweep {result.name}",
         note=f"success {what}; {seeds} seed{'s' * (seeds > 1)}; 95% intervals on hovering",
         width=width,

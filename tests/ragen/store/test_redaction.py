@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragen.errors import StoreError
-from ragen.store.redaction import check_address, check_endpoint, without_secrets
+from ragen.redaction import without_secrets
+from ragen.store.redaction import check_address, check_endpoint
 
 SECRETS = st.text("abcXYZ019+/=", min_size=6, max_size=40)
 

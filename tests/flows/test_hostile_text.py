@@ -1,0 +1,358 @@
+"""Hostile text in every place of a store that holds text, over every command: nothing raw gets out, nothing fails."""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+
+from flows import cli
+from flows.iteration_summary import iteration_markdown
+from flows.markdown import cell, code, dict_table, link, text
+from flows.presets import preset
+from ragen.diagnostics.metrics import metrics_table
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from ragen.visible import quoted, shortened, visible
+from schemas.examples import example
+from schemas.manifest import Stage
+
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+HOSTILE = (
+    "\x1b[8mhidden\x1b[2J\x1b]0;owned\x07\x1b]8;;http://evil.example\x1b\\",
+    "\x9b8mC1\x9d0;owned\x9c\x85\x90",
+    "over\rwritten\b\b\b\x7f\x00\x0b\x0c",
+    "line\u2028paragraph\u2029\u00ad\ufeff",
+    "\u202eoverride\u202d\u202a\u202b\u202c\u2066isolate\u2067\u2068\u2069\u061c\u200e\u200f",
+    "zero\u200bwidth\u200c\u2060\u180e\ufff9",
+    "[/b][link=http://evil.example]rich[/link][red]:boom:[/]",
+    "[/]",
+    "<script>alert(1)</script><img src=x onerror=alert(1)> | `x` ![x](http://evil.example/a.png) [a](javascript:b)",
+    "# heading\n- www.evil.example http://evil.example a@evil.example ~~x~~ **y**",
+    f"{FAMILY} family",
+    "plain\u200djoined",
+    "long" * 20_000,
+)
+FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff]"
+)
+RICH_OWN = re.compile(r"\r?\x1b\[(?:\?25[lh]|1A|2K|(?!8m)[0-9;]*m)|\r(?=\x1b\[2K)")
+"""What rich writes itself: colours, and moves of its bars; no hostile text holds the same."""
+
+RUN, FAILED, BROKEN = "run", "failed", "broken"
+KINDS = ("turns", "rewards", "selection", "samples", "metrics", "episodes")
+TEXTS = {
+    "turns": ("observation", "response", "think", "answer"),
+    "rewards": (),
+    "selection": ("reason",),
+    "episodes": (),
+}
+
+
+def with_hostile_text(kind: str) -> pa.Table:
+    if kind == "metrics":
+        names = ["rollout/success_rate", *(f"evaluation/{evil}/success" for evil in HOSTILE)]
+        return metrics_table(0, "evaluate:sokoban", dict.fromkeys(names, 0.5))
+    table = example(kind)
+    for name in TEXTS.get(kind, ()):
+        evil = cycle(HOSTILE)
+        place = table.schema.get_field_index(name)
+        values = pa.array([next(evil) for _ in range(table.num_rows)], table.schema.field(name).type)
+        table = table.set_column(place, table.schema.field(name), values)
+    if kind == "turns":
+        infos = [json.dumps({evil: evil}) for evil, _ in zip(cycle(HOSTILE), range(table.num_rows), strict=False)]
+        table = table.set_column(table.schema.get_field_index("info"), table.schema.field("info"), pa.array(infos))
+    return table
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("original")
+    store = Store(str(folder))
+    config = preset("smoke").model_dump(mode="json")
+    everything = " ".join(HOSTILE[:-1])
+    for run in (RUN, FAILED, BROKEN):
+        inputs: dict[str, str] = {}
+        store.runs.create(run, flow="starpo", preset="smoke", config=config)
+        for kind in KINDS:
+            stage, settings = Stage(name=f"make-{kind}", version=1), {"evil": everything}
+            key = stage_key(stage, settings, inputs, 0)
+            headline = {f"evaluation/sokoban/success{end}": 0.5 for end in ("", "_low", "_high")}
+            if not store.has(kind, key):
+                store.put_table(
+                    kind, with_hostile_text(kind), key=key, stage=stage, settings=settings, inputs=inputs, seed=0,
+                    headline={**headline, everything: 1.0}, provenance={"machine": everything, everything: everything},
+                )  # fmt: skip
+            names = {"turns": "rollout", "selection": "variance_filter", "episodes": "evaluate:sokoban"}
+            store.runs.record_stage(run, 0, names.get(kind, f"{kind} {everything}"), {kind: key})
+            inputs = {kind: key}
+        store.runs.set_state(
+            run, "failed" if run == FAILED else "completed", everything, {"iteration": 1, everything: 1}
+        )
+        file = folder / "runs" / run / "run.json"
+        record = json.loads(file.read_text())
+        record["preset"] = everything
+        record["config"][everything] = everything
+        record["config"]["evaluation"]["variants"][everything] = record["config"]["environment"]
+        record["parameters"] = {everything: everything}
+        file.write_text(json.dumps(record))
+    broken = folder / "runs" / BROKEN / "run.json"
+    broken.write_text(broken.read_text().replace('"smoke', '"\\ud800'))
+    (folder / "runs" / BROKEN / "iterations" / "00000.json").write_text(json.dumps({everything: everything}))
+    for kind in ("ablations", "sweeps"):
+        (folder / kind / "evil").mkdir(parents=True)
+        (folder / kind / "evil" / "result.json").write_text(json.dumps({everything: everything}))
+    for place in ("quarantine", "turns", "tmp"):
+        (folder / place / "a\x1b[8mb\u202e[red]\x9b").mkdir(parents=True)
+        (folder / place / "a\x1b[8mb\u202e[red]\x9b" / "reason\x1b[8m\u202e.txt").write_text(everything)
+    imported = folder.parent / "a\x1b[8m\u202e\x9b[red].parquet"
+    pq.write_table(pa.table({everything[:500]: [1]}), imported)
+    return folder
+
+
+@pytest.fixture
+def store(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "store"))
+
+
+Ragen = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ragen(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragen:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["ragen", *arguments])
+        monkeypatch.setenv("RAGEN_STORE", str(store))
+        monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
+        monkeypatch.setenv("COLUMNS", "120")
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+EVIL = "".join(HOSTILE[:9])
+TRAJECTORY = str(example("turns")["trajectory_id"][0])
+HELP = ["--help"]
+ARGUMENTS: dict[str, list[list[str]]] = {
+    "train": [["smoke", "--run", RUN], [EVIL], ["smoke", "--set", f"filter.keep={EVIL}"]],
+    "up": [HELP],  # starts a server, and reads nothing of a store
+    "serve": [HELP],
+    "down": [[]],
+    "follow": [[RUN], [FAILED], [BROKEN]],
+    "runs": [[], ["--json"]],
+    "show": [
+        [RUN], [RUN, "--json"], [BROKEN], [RUN, "--iteration", "0"], [RUN, "--iteration", "0", "--json"],
+        [RUN, "--iteration", "0", "--trajectory", TRAJECTORY], [RUN, "--iteration", "0", "--trajectory", EVIL],
+        [RUN, "--iteration", "0", "--trajectory", TRAJECTORY, "--json"],
+    ],
+    "report": [[RUN, "-o", "{out}/report.html"], [BROKEN]],
+    "compare": [[RUN, FAILED, "-o", "{out}/c.html"], [RUN, "-o", "{out}/c.svg", "--title", EVIL], [RUN, "-o", EVIL]],
+    "verify": [[RUN, "--stage", "rollout"], [BROKEN], [RUN, "--stage", "rollout", "--json"]],
+    "evaluate": [[RUN], [RUN, "--set", f"{EVIL}=1"], [BROKEN]],
+    "replay": [[RUN], [RUN, "--set", EVIL], [BROKEN]],
+    "checkpoint": [[RUN], [BROKEN], [RUN, "--json"]],
+    "online-k": [[RUN], [BROKEN], [EVIL + "*"]],
+    "ablate": [["--list"], ["evil", "--result"], [EVIL, "--dry-run"], ["--list", "--json"]],
+    "eval-sweep": [
+        ["--list"], ["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"], ["--list", "--json"],
+    ],
+    "plan": [[EVIL], ["smoke", "--gpu", EVIL], ["smoke", "--json"]],
+    "sql": [
+        [RUN, "select response, think, info from turns"], [RUN, "select response, info from turns", "--json"],
+        [RUN, "select name, value from metrics"],
+        [RUN, "select config from runs"], [RUN, f"select '{EVIL}'"], [RUN, EVIL], [RUN, "select reason from selection"],
+        [RUN, "select stage from artifacts"], [RUN, "select response from turns", "--csv", "{out}/x.csv"], ["--views"],
+    ],
+    "audit": [[RUN], [RUN, "--json"], [RUN, EVIL], ["--list"]],
+    "lineage": [
+        [f"{RUN}:0:rollout"], [f"{RUN}:0:rollout", "--json"], [f"{RUN}:0:rollout", "--dot"],
+        [f"{RUN}:0:rollout", "--mermaid"], [EVIL],
+    ],
+    "import": [["new", "{evil_file}"], ["new", EVIL]],
+    "validate": [[EVIL], ["smoke", "--set", f"iterations={EVIL}"], ["smoke", "--json"]],
+    "presets": [[], ["--json"]],
+    "envs": [[], ["--json"]],
+    "play": [[EVIL]],
+    "store gc": [["--dry-run"], ["--dry-run", "--json"], ["--min-age", EVIL]],
+    "store du": [[], ["--json"]],
+    "store verify": [[], ["--json"]],
+    "store copy": [[RUN, "{out}/copy"], [RUN, "{out}/other", "--json"], [BROKEN, "{out}/broken"]],
+    "store forget": [[BROKEN, "--yes"], [RUN, "--yes"]],
+}  # fmt: skip
+
+
+def leaves(command: click.Command, names: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves(inner, (*names, name))
+    if not hasattr(command, "commands"):
+        yield " ".join(names)
+
+
+def assert_nothing_raw(out: str) -> None:
+    bare = RICH_OWN.sub("", out).replace(FAMILY, "")
+    found = FORBIDDEN.search(bare)
+    assert found is None, f"{found[0]!r} in {bare[max(0, found.start() - 80) : found.end() + 20]!r}"
+    assert "\u200d" not in bare
+    assert len(out) < 3_000_000
+
+
+def test_every_command_is_here() -> None:
+    assert set(leaves(typer.main.get_command(cli.app))) == set(ARGUMENTS)
+
+
+@pytest.mark.parametrize("is_coloured", [False, True], ids=["plain", "coloured"])
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_nothing_raw_gets_out(
+    command: str, is_coloured: bool, ragen: Ragen, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_coloured:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    places = {"{out}": str(tmp_path), "{evil_file}": str(next(original.parent.glob("a*.parquet")))}
+    for arguments in ARGUMENTS[command]:
+        given = [
+            re.sub(r"\{\w+\}", lambda found: places[found[0]], part) if "{" in part else part for part in arguments
+        ]
+        status, out, err = ragen(*command.split(), *given)
+        assert "Traceback" not in err, err
+        assert_nothing_raw(out + err)
+        if "--json" in arguments and status == 0:
+            json.loads(out)
+    for page in [*tmp_path.glob("*.html"), *tmp_path.glob("*.svg")]:
+        content = page.read_text(encoding="utf-8")
+        assert_nothing_raw(re.sub("long(long)+", "", content)[:2_900_000])
+        assert "<script>alert(1)" not in content
+        assert "<img src=x" not in content
+
+
+def test_json_says_all(ragen: Ragen) -> None:
+    _, out, _ = ragen("show", RUN, "--iteration", "0", "--trajectory", TRAJECTORY, "--json")
+    assert [row["response"] for row in json.loads(out)] == list(HOSTILE[:5])
+    _, out, _ = ragen("sql", RUN, "select distinct response from turns order by all", "--json")
+    assert [row["response"] for row in json.loads(out)] == sorted(HOSTILE)
+
+
+def test_one_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
+    for file in (store / "episodes").glob("*/manifest.json"):
+        file.write_text("{")
+    rows = {row["run"]: row for row in json.loads(ragen("runs", "--json")[1])}
+    assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys((RUN, FAILED, BROKEN), "damaged")
+    assert "run.json" in rows[BROKEN]["fault"] or "00000.json" in rows[BROKEN]["fault"]
+    status, out, _ = ragen("runs")
+    assert status == 0
+    assert f"{BROKEN} is damaged: " in out
+
+
+def test_a_headline_without_success_is_told(tmp_path: Path, make_run: Callable[..., object], ragen: Ragen) -> None:
+    other = Store(str(tmp_path / "other"))
+    make_run(other, "mine")
+    stage = Stage(name="evaluate", version=1)
+    key = stage_key(stage, {}, {}, 0)
+    other.put_table("episodes", example("episodes"), key=key, stage=stage, settings={}, inputs={}, seed=0)
+    other.runs.record_stage("mine", 0, "evaluate:sokoban", {"episodes": key})
+    (row,) = json.loads(ragen("runs", "--json", "--store", other.url)[1])
+    assert row["state"] == "damaged"
+    assert "does not say the success on sokoban" in row["fault"]
+
+
+def test_an_import_without_rows_is_refused(ragen: Ragen, tmp_path: Path) -> None:
+    pq.write_table(example("turns").slice(0, 0), tmp_path / "empty.parquet")
+    status, _, err = ragen("import", "new", str(tmp_path / "empty.parquet"))
+    assert (status, "has no rows" in err) == (1, True)
+
+
+def test_ten_megabytes_are_shown_at_once(ragen: Ragen, tmp_path: Path) -> None:
+    table = example("turns")
+    long = pa.array(["word " * 2_000_000, *["x"] * (table.num_rows - 1)])
+    table = table.set_column(table.schema.get_field_index("response"), table.schema.field("response"), long)
+    other, stage = Store(str(tmp_path / "other")), Stage(name="rollout", version=1)
+    key = stage_key(stage, {}, {}, 0)
+    other.put_table("turns", table, key=key, stage=stage, settings={}, inputs={}, seed=0)
+    other.runs.create("mine", flow="starpo", preset="smoke", config={"environment": {"type": "sokoban"}})
+    other.runs.record_stage("mine", 0, "rollout", {"turns": key})
+    for command in (
+        ["show", "mine", "--iteration", "0", "--trajectory", TRAJECTORY],
+        ["sql", "mine", "select response from turns"],
+    ):
+        started = time.monotonic()
+        _, out, _ = ragen(*command, "--store", other.url)
+        assert time.monotonic() - started < 10  # it took two minutes
+        assert "10,000,000 characters in all" in " ".join(out.replace("│", " ").split())
+        assert len(out) < 200_000
+
+
+def test_a_wrong_value_is_quoted_in_part_and_without_its_password(ragen: Ragen) -> None:
+    _, _, err = ragen("validate", "smoke", "--set", f"filter.keep={'x' * 5_000_000}")
+    assert len(err) < 1000
+    assert "5,000,002 characters" in err
+    _, _, err = ragen("validate", "smoke", "--set", "rollout.openai.base_url=http://me:hunter22@host/v1")
+    assert "hunter22" not in err
+    assert "http://***@host/v1" in err
+
+
+def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGEN_SQL_TIMEOUT_S", "0.5")
+    _, _, err = ragen("sql", RUN, "select count(*) from range(100000000000)")
+    assert "stopped after 0.5 s" in err
+    assert "RAGEN_SQL_TIMEOUT_S" in err
+    monkeypatch.setenv("RAGEN_SQL_TIMEOUT_S", "60")
+    words = "hash(r)::varchar || hash(r + 1)::varchar"
+    monkeypatch.setenv("RAGEN_SQL_MEMORY_GB", "0.1")
+    monkeypatch.setenv("RAGEN_SQL_SPILL_GB", "0.01")
+    _, _, err = ragen(
+        "sql",
+        RUN,
+        f"select max(n) from (select count(*) n from (select r, {words} w from range(30000000) t(r)) group by r, w)",
+    )
+    assert "RAGEN_SQL_MEMORY_GB" in err
+
+
+class TestMarkdown:
+    @pytest.mark.parametrize("evil", HOSTILE)
+    def test_it_is_text_alone(self, evil: str) -> None:
+        for made in (text(evil), cell(evil), code(evil), link(evil, "/a/b"), *dict_table([{evil: evil}])):
+            assert_nothing_raw(made)
+            assert "\n" not in made
+        bare = re.sub(r"\\.", "", text(evil))
+        assert not set(bare) & set("<>`*_[]|~")
+        assert "://" not in text(evil)
+        assert "www." not in text(evil)
+
+    def test_of_an_iteration(self) -> None:
+        metrics = {f"evaluation/{evil}/success": 0.5 for evil in HOSTILE}
+        made = iteration_markdown("run", 0, 1, metrics, {HOSTILE[8]: {HOSTILE[9]: HOSTILE[8]}}, "store", "/x")
+        assert_nothing_raw(made)
+        assert "<script>" not in re.sub("`[^\n]*`", "", made)
+        assert len([line for line in made.splitlines() if line.startswith("|")]) == 3 * 2 + len(HOSTILE) + 1
+
+
+def test_what_people_can_see_stays() -> None:
+    seen = f"Grüße, 你好\u3000, 5\u00a0€, naïve\n\ttab {FAMILY} \u2764\ufe0f\u200d\U0001f525"
+    assert visible(seen) == seen
+    assert visible("a\u200db\x9b") == "a\ufffdb\ufffd"
+    assert shortened("x" * 50, 40).startswith("x" * 30 + " ... [50 characters in all]")
+    assert quoted("a" * 10, 5) == "'aaaa... (12 characters)"
+
+
+def test_one_door() -> None:
+    """No command prints by another way than the terminal's door."""
+    folder = Path(cli.__file__).parents[1]
+    others = re.compile(
+        r"rich\.console import .*\bConsole\b|rich\.markup|(?<!\.)\bprint\(|typer\.echo|json\.dumps\(.*indent"
+    )
+    for file in folder.rglob("*.py"):
+        if file.name != "terminal.py":
+            assert not others.search(file.read_text()), f"{file}: print through flows/console/terminal.py"
