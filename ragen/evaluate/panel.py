@@ -3,8 +3,8 @@
     (settings, num_prompts, panel_seed) -> Panel -> excluded_digests -> seeds of training groups
 
 A panel depends on nothing else, least of all on a run's seed: runs are compared on the same prompts, and training can
-be shown by hash never to have begun in a state of its own panels. A panel of another size or seed shares states with it;
-those prompts are found by the same hashes and measured apart (`training_states`).
+be shown by hash never to have begun in a state of its run's panels. A panel of another size or seed shares states with
+training; those prompts are found by the same hashes and measured apart (`training_states`).
 """
 
 import hashlib
