@@ -10,8 +10,8 @@ from tasks.stage import planning
 from tasks.warm_start import warm_start
 
 LAKE = {"type": "frozen_lake", "size": 3, "min_distance": 1}
-VARIANT = LAKE | {"slip": 0.0}
-"""The same lakes without slipping: its states are those of training."""
+VARIANT = LAKE | {"frozen_probability": 0.7}
+"""Lakes with more holes: other prompts, of which training has some too."""
 
 
 def config(**overrides: object) -> StarPOConfig:
