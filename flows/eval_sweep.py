@@ -5,7 +5,7 @@
 Cells are tasks with the tag `gpu`, so `prefect concurrency-limit create gpu N` bounds those at work in all sweeps.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,8 +83,9 @@ def _evaluate_missing(store: Store, plan: SweepPlan, records: Sweeps, concurrenc
     records.name_cells(plan.sweep.name, measured)
     progress: Any = create_progress_artifact(_percent(len(measured), total), description=f"sweep {plan.sweep.name}")
     errors: dict[str, str] = {}
-    with _left_as_found(store, plan.dropped(store)):
-        for number, (planned, state) in enumerate(_ended(store.url, missing, concurrency), start=1):
+    dropped = plan.dropped(store)
+    with _left_as_found(store, dropped):
+        for number, (planned, state) in enumerate(_ended(store.url, missing, dropped, concurrency), start=1):
             label = planned.cell.label
             if state.is_completed():
                 measured[label] = planned.keys
@@ -98,20 +99,39 @@ def _evaluate_missing(store: Store, plan: SweepPlan, records: Sweeps, concurrenc
 
 
 def _ended(
-    store_url: str, missing: Sequence[PlannedCell], concurrency: int
+    store_url: str, missing: Sequence[PlannedCell], dropped: Collection[str], concurrency: int
 ) -> Iterator[tuple[PlannedCell, State[Any]]]:
-    """Evaluate cells; yields each with its task's final state, as it ends."""
+    """Evaluate cells; yields each with its task's final state, as it ends.
+
+    Cells of a checkpoint that was dropped wait for the first of them, which brings it back: it is derived once.
+    """
     if not missing:
         return
     with cell_runner(concurrency) as runner:
-        futures = {}
-        for planned in missing:
-            label = planned.cell.label.replace("{", "{{").replace("}", "}}")  # Prefect fills in what is in braces
-            task = evaluate.with_options(tags={CELL_TAG}, task_run_name=label)
-            futures[runner.submit(task, stage_parameters(store_url, planned.cell))] = planned
-        for future in as_completed(list(futures)):
-            future.wait()  # takes its final state over
-            yield futures[future], future.state
+        for wave in _waves(missing, dropped):
+            futures = {}
+            for planned in wave:
+                label = planned.cell.label.replace("{", "{{").replace("}", "}}")  # Prefect fills in what is in braces
+                task = evaluate.with_options(tags={CELL_TAG}, task_run_name=label)
+                futures[runner.submit(task, stage_parameters(store_url, planned.cell))] = planned
+            for future in as_completed(list(futures)):
+                future.wait()  # takes its final state over
+                yield futures[future], future.state
+
+
+def _waves(missing: Sequence[PlannedCell], dropped: Collection[str]) -> Iterator[list[PlannedCell]]:
+    """All cells, but of each dropped checkpoint one; then the others."""
+    begun: set[str] = set()
+    first: list[PlannedCell] = []
+    later: list[PlannedCell] = []
+    for planned in missing:
+        key = planned.cell.checkpoint
+        (later if key in begun else first).append(planned)
+        if key in dropped:
+            begun.add(key)
+    yield first
+    if later:
+        yield later
 
 
 @contextmanager

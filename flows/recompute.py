@@ -21,7 +21,9 @@ VERSIONS = {
 """Stage -> the version that this release has."""
 
 
-def recompute(visit: Visit, config: StarPOConfig, store_url: str, inputs: Mapping[str, str]) -> Keys:
+def recompute(
+    visit: Visit, config: StarPOConfig, store_url: str, inputs: Mapping[str, str], lineage: str | None = None
+) -> Keys:
     """Do a stage's work again.
 
     Args:
@@ -29,6 +31,7 @@ def recompute(visit: Visit, config: StarPOConfig, store_url: str, inputs: Mappin
         config: The run's.
         store_url: A store with the inputs and without the outputs, where the outputs go.
         inputs: Role -> key; roles that the stage does not have are passed over.
+        lineage: The store in which an evaluation looks up what its checkpoint was trained on. None: the same.
 
     Raises:
         ConfigError: If the run's settings do not know the cell that was evaluated.
@@ -45,7 +48,7 @@ def recompute(visit: Visit, config: StarPOConfig, store_url: str, inputs: Mappin
             case "evaluate":
                 environment = environment_of(visit, config)
                 settings = (environment, config.agent, config.rollout, config.evaluation)
-                return evaluate.evaluate.fn(store_url, iteration, visit.cell, *settings, **given)
+                return evaluate.evaluate.fn(store_url, iteration, visit.cell, *settings, **given, lineage=lineage)
             case "rollout":
                 return rollout.rollout.fn(store_url, iteration, config, **given)
             case "reward":
@@ -72,7 +75,7 @@ def environment_of(visit: Visit, config: StarPOConfig) -> EnvironmentConfig:
     Raises:
         ConfigError: If the run's settings do not know its cell.
     """
-    cells = {config.environment.type: config.environment} | config.evaluation.variants
+    cells = config.panels
     if visit.cell not in cells:
         raise ConfigError(f"the run's settings know no cell {shown(visit.cell)}; cells: {', '.join(cells)}")
     return cells[visit.cell]

@@ -168,10 +168,10 @@ def learn(record: Recorder, config: StarPOConfig, iteration: int, checkpoint: st
 def _evaluate_if_due(record: Recorder, config: StarPOConfig, iteration: int, checkpoint: str) -> None:
     """The first and the last checkpoint meet every panel; those in between the training environment's, now and then."""
     is_end = iteration in (0, config.iterations)
-    cells = {config.environment.type: config.environment} if is_end or iteration % config.evaluation.every == 0 else {}
-    if is_end:
-        cells |= config.evaluation.variants
-    for cell, environment in cells.items():
+    if not is_end and iteration % config.evaluation.every:
+        return
+    own = config.environment.type
+    for cell, environment in (config.panels if is_end else {own: config.environment}).items():
         record.stage(
             iteration,
             f"evaluate:{cell}",

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from flows.recompute import VERSIONS, environment_of, recompute
 from ragen.config.starpo import StarPOConfig
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import Store
 from ragen.verify.actions import episode_differences, turn_differences
 from ragen.verify.differences import folder_difference, table_difference
@@ -145,9 +145,24 @@ class Verifier:
                 self._provide("checkpoint" if role == "reference" else role, inputs[role])
             except (ArtifactMissingError, ArtifactDamagedError) as error:
                 raise _CannotRepeat(f"its input cannot be used: {first_line(error)}") from error
+        if visit.stage == "evaluate":
+            self._check_lineage(inputs["checkpoint"], manifest)
         for kind, key in visit.outputs.items():
             self.scratch.discard(kind, key)
-        return recompute(visit, self.config, self.scratch.url, inputs)
+        return recompute(visit, self.config, self.scratch.url, inputs, lineage=self.store.url)
+
+    def _check_lineage(self, checkpoint: str, manifest: Manifest | None) -> None:
+        """What a checkpoint was trained on divides its panel: it must be there as it was when that was played."""
+        from ragen.evaluate.training_states import training_states
+
+        try:
+            unknown = training_states(self.store, checkpoint).num_unknown
+        except StoreError as error:
+            raise _CannotRepeat(f"what its checkpoint was trained on cannot be read: {first_line(error)}") from error
+        name = "num_unknown_origins"
+        stored = [value for path, value in (manifest.headline if manifest else {}).items() if path.endswith(name)]
+        if unknown > (stored[0] if stored else 0.0):
+            raise _CannotRepeat(f"{unknown} stages that its checkpoint was trained by are not in the store any more")
 
     def _provide(self, kind: str, key: str) -> None:
         """Have an input in the scratch store; a checkpoint that was dropped is derived, if it is not there yet."""

@@ -30,6 +30,7 @@ from ragen.envs import make
 from ragen.envs.base import EnvironmentSettings
 from ragen.envs.initial_states import fresh_env_seed
 from ragen.errors import ConfigError
+from ragen.evaluate.training_states import write_states
 from ragen.learn.optimisers import ModelOptimiser, learning_rate_factor
 from ragen.policy.load import save_policy
 from ragen.policy.tiny import make_model
@@ -50,11 +51,13 @@ class Demonstrations:
         prompts: The whole context before each response. [turns][num_prompt_tokens]
         responses: The response with its end token. [turns][num_response_tokens]
         successes: Did each episode succeed? [episodes]
+        initial_states: Digests of the states in which they began. [episodes]
     """
 
     prompts: list[list[int]] = field(default_factory=list)
     responses: list[list[int]] = field(default_factory=list)
     successes: list[bool] = field(default_factory=list)
+    initial_states: list[str] = field(default_factory=list)
 
 
 def imitate(
@@ -74,7 +77,7 @@ def imitate(
         agent: How observations become prompts, as in the rollouts.
         max_response_tokens: As in the rollouts; no demonstrated response is longer.
         excluded: Digests of initial states that are never demonstrated (those of the evaluation panels).
-        folder: Where config, weights (safetensors) and tokenizer go.
+        folder: Where config, weights (safetensors), tokenizer and the demonstrated initial states go.
         on_progress: Called with (steps done, steps in all).
 
     Returns:
@@ -91,6 +94,7 @@ def imitate(
     demonstrations = demonstrate_turns(config, environment, agent, max_response_tokens, excluded, tokenizer, needed)
     learned = _learn(model, demonstrations, config, on_progress)
     save_policy(model, tokenizer, folder)
+    write_states(folder, demonstrations.initial_states)
     return {
         "num_turns": float(len(demonstrations.prompts)),
         "num_episodes": float(len(demonstrations.successes)),
@@ -128,6 +132,7 @@ def demonstrate_turns(
         world = worlds[episode % len(worlds)]
         env_seed = fresh_env_seed(world.settings, config.seed, "warm start", episode, excluded=excluded)
         observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, 0))
+        played.initial_states.append(world.state_digest())
         rng = python_random(config.seed, "demonstrations", episode)
         context = contexts.start(world)
         actions_left, reward, is_over = agent.max_actions, None, False

@@ -185,7 +185,11 @@ EPISODES = Dataset(
     row="an evaluated episode",
     key=("cell", "env_seed", "member"),
     columns=(
-        Column("cell", pa.string(), "name of the environment under evaluation"),
+        Column(
+            "cell",
+            pa.string(),
+            "environment under evaluation; ends with /seen where training began in the initial state",
+        ),
         *_EPISODE_IDENTITY,
         Column("member", pa.int32(), "sample from this prompt, 0 .. samples_per_prompt-1"),
         Column("temperature", pa.float64(), "sampling temperature"),

@@ -10,7 +10,7 @@ from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
 
-STAGE = Stage(name="evaluate", version=2)
+STAGE = Stage(name="evaluate", version=3)
 
 _OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness"}
 """Settings of rollouts that an evaluation does not have; every other one counts, of a new engine's too."""
@@ -27,11 +27,19 @@ def evaluate(
     evaluation: EvaluationConfig,
     checkpoint: str,
     seed: int = 0,
+    lineage: str | None = None,
 ) -> Keys:
     """Play the panel of this environment. The same stage during training and offline.
 
     Seed n plays every prompt with its n-th batch of members: the same initial states, other chance in sampling and
     dynamics. Training plays seed 0, which is not in the key, so that what it has measured is found.
+
+    Every prompt is played, and success is over those in which no training of the checkpoint began. The others are
+    measured apart, as the cell `<cell>/seen`; the metric `num_seen_prompts` counts them. An environment with few
+    initial states has no such split: a panel of it covers all there is to train on.
+
+    Args:
+        lineage: The store that has what the checkpoint was made from. None: this one.
     """
     store = Store(store_url)
     settings = {
@@ -47,7 +55,7 @@ def evaluate(
     code = {"environment": ENVIRONMENTS[environment.type], **AGENT}
     work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, evaluation.panel_seed, code)
     if not work.is_stored("episodes", "metrics"):
-        _play(work, environment, agent, rollout, evaluation, seed)
+        _play(work, environment, agent, rollout, evaluation, seed, lineage)
     return {"episodes": work.key, "metrics": work.key}
 
 
@@ -58,10 +66,12 @@ def _play(
     rollout: RolloutConfig,
     evaluation: EvaluationConfig,
     seed: int,
+    lineage: str | None,
 ) -> None:
     from ragen.diagnostics.metrics import metrics_table
     from ragen.evaluate.episodes import fold_episodes
     from ragen.evaluate.summary import summarise
+    from ragen.evaluate.training_states import training_states
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
     from ragen.rollout.usage import take_usage
@@ -94,8 +104,11 @@ def _play(
         store_url=work.store.url,
     )
     turns, usage = take_usage(play_shards(shard_player(rollout, len(shards)), job, shards))
-    episodes = fold_episodes(turns, cell, evaluation.temperature)
-    values = summarise(episodes) | {f"evaluation/{cell}/engine_{name}": value for name, value in usage.items()}
+    # Asked for after playing: by then, what the run wrote last is in its store.
+    trained = training_states(Store(lineage) if lineage else work.store, checkpoint)
+    episodes = fold_episodes(turns, cell, evaluation.temperature, trained.seen(panel))
+    facts = trained.facts(panel) | {f"engine_{name}": value for name, value in usage.items()}
+    values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}
     # with a deadline it is the clock that decides what is played
     is_repeatable = is_deterministic(rollout) and rollout.deadline_s is None
     stored = {"is_deterministic": is_repeatable, "headline": values}

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ConfigError
-from ragen.evaluate.panel import Panel, make_panel
+from ragen.evaluate.panel import Panel, excluded_states, make_panel
 from ragen.registry import AGENT, ENVIRONMENTS
 from ragen.store import Store
 from schemas.manifest import Stage
@@ -18,7 +18,7 @@ STAGE = Stage(name="rollout", version=2)
 def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: str) -> Keys:
     """Play the iteration's groups with this checkpoint.
 
-    Initial states of the evaluation panel are never played: their digests are excluded by hash.
+    Initial states of the run's evaluation panels are never played: their digests are excluded by hash.
 
     Raises:
         ConfigError: If the engine only evaluates.
@@ -34,7 +34,7 @@ def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: st
         "agent": config.agent.model_dump(mode="json"),
         "rollout": config.rollout.model_dump(mode="json", exclude={"staleness"}),  # which says who plays: an input
         "iteration": iteration,
-        "excluded_panel": training_panel(config).digest,
+        "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
     }
     code = {"environment": ENVIRONMENTS[config.environment.type], **AGENT}
     work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, config.seed, code)
@@ -43,9 +43,12 @@ def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: st
     return {"turns": work.key}
 
 
-def training_panel(config: StarPOConfig) -> Panel:
-    """The panel whose initial states training must not see."""
-    return make_panel(config.environment, config.evaluation.num_prompts, config.evaluation.panel_seed)
+def held_out(config: StarPOConfig) -> list[Panel]:
+    """The panels whose initial states training must not see: the training environment's, and the variants'."""
+    evaluation = config.evaluation
+    return [
+        make_panel(environment, evaluation.num_prompts, evaluation.panel_seed) for environment in config.panels.values()
+    ]
 
 
 def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
@@ -56,7 +59,7 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     from tasks.warm_processes import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 
     settings = config.rollout
-    excluded = frozenset(training_panel(config).state_digests)
+    excluded = excluded_states(held_out(config))
     groups = [
         (
             f"g{group:04d}",

@@ -4,14 +4,15 @@ from pathlib import Path
 
 from ragen.config.policy import PretrainedPolicy, TinyPolicy
 from ragen.config.starpo import StarPOConfig
+from ragen.evaluate.panel import excluded_states
 from ragen.registry import AGENT, DEMONSTRATORS, ENVIRONMENTS, LESSONS
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.progress import RunProgress
-from tasks.rollout import training_panel
+from tasks.rollout import held_out
 from tasks.stage import Keys, StageWork, stage_task
 
-STAGE = Stage(name="warm_start", version=1)
+STAGE = Stage(name="warm_start", version=2)
 
 
 @stage_task(name="warm_start", task_run_name="warm start", timeout_seconds=24 * 3600)
@@ -28,7 +29,7 @@ def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | Non
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
             "max_response_tokens": config.rollout.max_response_tokens,
-            "excluded_panel": training_panel(config).digest,
+            "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
         }
         name = config.environment.type
         played = {"environment": ENVIRONMENTS, "demonstrator": DEMONSTRATORS, "lessons": LESSONS}
@@ -56,7 +57,7 @@ def _make(
         config.environment,
         config.agent,
         config.rollout.max_response_tokens,
-        excluded=frozenset(training_panel(config).state_digests),
+        excluded=excluded_states(held_out(config)),
         folder=folder,
         on_progress=progress.part if progress else None,
     )

@@ -93,7 +93,9 @@ def copy(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a run with everything it needs to another store. Copying again copies what is not there yet."""
+    """Copy a run with everything it needs to another store, and with the results of sweeps and ablations all of whose
+    runs are there then. Copying again copies what is not there yet.
+    """
     from flows.console.store import print_copy, progress_bar
     from ragen.store.copying import copy_run
     from ragen.store.location import Location

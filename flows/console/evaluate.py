@@ -1,10 +1,10 @@
 """What `ragen evaluate` does: the stage `evaluate` on a run's panels, in this process, and its metrics as a table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flows.console.table import print_table
-from flows.console.terminal import Console, print_json
+from flows.console.terminal import Console, print_json, say
 from ragen.checkpoints.survey import checkpoint_keys
 from ragen.config.load import apply_overrides, recorded_config
 from ragen.errors import ConfigError
@@ -51,7 +51,7 @@ def evaluate_run(
         raise ConfigError(f"run {run} has no checkpoint {number}; it has {min(checkpoints)} to {max(checkpoints)}")
     values: dict[str, float] = {}
     console = Console(stderr=True)
-    for cell, environment in ({config.environment.type: config.environment} | config.evaluation.variants).items():
+    for cell, environment in config.panels.items():
         with console.status(f"checkpoint {number} on {cell}"):
             keys = evaluate.fn(
                 store.url,
@@ -71,4 +71,25 @@ def evaluate_run(
         rows = [{"metric": name, "value": f"{value:g}"} for name, value in values.items()]
         title = f"{run}, checkpoint {number}, engine {config.rollout.engine}"
         print_table(Console(), rows, title=title, numbers=("value",))
+        for cell in config.panels:
+            for line in _remarks(cell, values):
+                say(Console(), line)
     return values
+
+
+def _remarks(cell: str, values: Mapping[str, float]) -> Iterator[str]:
+    """What is to be known of a panel that training has met."""
+    of = {name: values.get(f"evaluation/{cell}/{name}") for name in ("num_seen_prompts", "success", "seen/success")}
+    seen = of["num_seen_prompts"]
+    if seen:
+        on = [f"{value:.3f}" if value is not None else "not measured" for value in (of["success"], of["seen/success"])]
+        yield (
+            f"{cell}: training of this checkpoint began in {seen:.0f} of the panel's prompts; success is {on[0]} on "
+            f"the others, {on[1]} on those"
+        )
+    unknown = values.get(f"evaluation/{cell}/num_unknown_origins")
+    if unknown:
+        yield (
+            f"{cell}: {unknown:.0f} stages of this checkpoint's training are not in this store, so prompts may be "
+            "counted in which it began"
+        )

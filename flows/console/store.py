@@ -140,6 +140,10 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
     say(console, f"there already: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
     if copy.num_dropped:
         say(console, f"not kept, can be made again: {copy.num_dropped}")
+    if copy.studies:
+        say(console, f"copied with it: {', '.join(copy.studies)}")
+    for place, why in copy.left.items():
+        say(console, f"not copied: {place}: {why}")
     if copy.is_running:
         say(console, "the run is still at work: copy it again for what it makes from now on")
 

@@ -60,11 +60,6 @@ def plain(text: str) -> Text:
     return Text(visible(shortened(text)))
 
 
-def cell(text: str) -> Text:
-    """The same in a table; of a long text the beginning and the end."""
-    return plain(shortened(text, MAX_CELL))
-
-
 def write(text: object, stream: TextIO | None = None) -> None:
     """A line outside of any layout.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from ragen.evaluate.episodes import SEEN
 from ragen.store import Store
 from schemas.datasets import ERROR_STATUSES
 
@@ -45,13 +46,13 @@ def read_evaluations(store: Store, run: str) -> RunEvaluations:
 
 
 def success_by_prompt(store: Store, key: str) -> Rates:
-    """Success of the prompts in a dataset `episodes`, by its key.
+    """Success of the prompts in a dataset `episodes`, by its key; of those in which training never began.
 
     Raises:
         StoreError: If it is missing or damaged.
     """
-    columns = ["env_seed", "initial_state_digest", "status", "success"]
+    columns = ["cell", "env_seed", "initial_state_digest", "status", "success"]
     episodes = pl.DataFrame(store.read_table("episodes", key, columns=columns))
-    valid = episodes.filter(pl.col("status").is_in(ERROR_STATUSES).not_())
+    valid = episodes.filter(pl.col("status").is_in(ERROR_STATUSES).not_(), pl.col("cell").str.ends_with(SEEN).not_())
     shares = valid.group_by("env_seed", "initial_state_digest", maintain_order=True).agg(pl.col("success").mean())
     return {(seed, digest): rate for seed, digest, rate in shares.iter_rows()}

@@ -22,4 +22,5 @@ class EvaluationConfig(Settings):
     every: int = Field(5, ge=1)
     """Evaluate after every n-th update; the first checkpoint and the last are always evaluated."""
     variants: dict[str, EnvironmentConfig] = Field(default_factory=dict)
-    """Further environments, by the name under which they are reported; evaluated at the first and last checkpoint."""
+    """Further environments, by the name under which they are reported; evaluated at the first and last checkpoint.
+    Training never begins in a state of their panels, so with other variants a run starts over."""

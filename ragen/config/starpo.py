@@ -56,6 +56,11 @@ class StarPOConfig(Settings):
     evaluation: EvaluationConfig = EvaluationConfig()
     """What is measured."""
 
+    @property
+    def panels(self) -> dict[str, EnvironmentConfig]:
+        """What is evaluated, by the names under which it is reported: the training environment, and the variants."""
+        return {self.environment.type: self.environment, **self.evaluation.variants}
+
     @model_validator(mode="after")
     def _sections_agree(self) -> "StarPOConfig":
         if self.filter.strategy == "top_k" and self.filter.keep_count is None:

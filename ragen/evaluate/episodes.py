@@ -1,21 +1,27 @@
 """Evaluated turns folded to the dataset `episodes`: a row an episode, its text kept, its tokens left behind.
 
-turns of one cell -> episodes
+turns of one cell, states seen in training -> episodes of the cell `<name>`, and those of `<name>/seen`
 """
+
+from collections.abc import Set as AbstractSet
 
 import polars as pl
 import pyarrow as pa
 
 from schemas.datasets import EPISODES, STATUSES
 
+SEEN = "/seen"
+"""Ends the cell of the episodes that began where training began: no success of a panel counts them."""
 
-def fold_episodes(turns: pa.Table, cell: str, temperature: float) -> pa.Table:
+
+def fold_episodes(turns: pa.Table, cell: str, temperature: float, seen: AbstractSet[str] = frozenset()) -> pa.Table:
     """Fold the turns of one evaluated environment.
 
     Args:
         turns: Dataset `turns`, rows in any order; each trajectory is an episode.
         cell: The name of the environment under evaluation.
         temperature: The sampling temperature.
+        seen: Digests of initial states; episodes that began in one of them are those of the cell `<cell>/seen`.
 
     Returns:
         Dataset `episodes`, in order of first appearance of a trajectory in `turns`; empty for empty turns. An episode's
@@ -45,8 +51,10 @@ def fold_episodes(turns: pa.Table, cell: str, temperature: float) -> pa.Table:
         responses=pl.col("response").sort_by("turn"),
     )
     episodes = episodes.with_columns(
-        pl.lit(cell).alias("cell"),
-        pl.lit(temperature, pl.Float64).alias("temperature"),
+        cell=pl.when(pl.col("initial_state_digest").is_in(list(seen)))
+        .then(pl.lit(cell + SEEN))
+        .otherwise(pl.lit(cell)),
+        temperature=pl.lit(temperature, pl.Float64),
         status=pl.col("severity").replace_strict(range(len(STATUSES)), list(STATUSES), return_dtype=pl.String),
     )
     schema = EPISODES.schema

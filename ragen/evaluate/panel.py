@@ -3,7 +3,8 @@
     (settings, num_prompts, panel_seed) -> Panel -> excluded_digests -> seeds of training groups
 
 A panel depends on nothing else, least of all on a run's seed: runs are compared on the same prompts, and training can
-be shown by hash never to have begun in one of them.
+be shown by hash never to have begun in a state of its run's panels. A panel of another size or seed shares states with
+training; those prompts are found by the same hashes and measured apart (`training_states`).
 """
 
 import hashlib
@@ -26,11 +27,13 @@ class Panel:
         state_digests: The states' digests, aligned with `env_seeds`. [num_prompts]
         digest: 32 hexadecimal digits over the environment's type, the seeds and the states; equal digests are equal
             prompts, and a change of the environment's generator shows in it.
+        is_exhaustive: Has the environment so few initial states that training and evaluation must share them?
     """
 
     env_seeds: tuple[int, ...]
     state_digests: tuple[str, ...]
     digest: str
+    is_exhaustive: bool = False
 
     @property
     def excluded_digests(self) -> frozenset[str]:
@@ -70,7 +73,12 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
         seen.add(digests[-1])
     identity = [settings.type, *(f"{s} {d}" for s, d in zip(seeds, digests, strict=True))]
     digest = hashlib.blake2b("\n".join(identity).encode(), digest_size=16).hexdigest()
-    return Panel(tuple(seeds), tuple(digests), digest)
+    return Panel(tuple(seeds), tuple(digests), digest, environment.num_initial_states is not None)
+
+
+def excluded_states(panels: Iterable[Panel]) -> frozenset[str]:
+    """The initial states of any of these panels."""
+    return frozenset().union(*(panel.excluded_digests for panel in panels))
 
 
 def overlap(panel: Panel, digests: Iterable[str]) -> int:

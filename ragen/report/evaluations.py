@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from ragen.config.agent import ACTION_SEPARATOR
 from ragen.errors import StarPOError
+from ragen.evaluate.episodes import SEEN
 from ragen.report.boards import EpisodeReplay, read_settings, replay_episode
 from ragen.report.embedding import Batch, shortened
 from ragen.report.reading import Place, Reader
@@ -40,7 +41,7 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch |
     rows = table.to_pylist()
     prompts = {seed: number for number, seed in enumerate(dict.fromkeys(row["env_seed"] for row in rows))}
     members = [_episode(row, number, prompts[row["env_seed"]], environment) for number, row in enumerate(rows)]
-    cell = rows[0]["cell"] if rows else place.stage.removeprefix("evaluate:")
+    cell = rows[0]["cell"].removesuffix(SEEN) if rows else place.stage.removeprefix("evaluate:")
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members)}
     return Batch(place.iteration, cell, [{**group, "reason": "", "members": members}])
 

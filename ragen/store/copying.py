@@ -1,6 +1,7 @@
 """A run with everything it needs, to another store.
 
     source: Reachability -> artifacts -> target, each verified where it came to lie -> records -> run.json
+        `-> sweeps and ablations all of whose runs are there then
 
 Copying again copies what is not there yet; a copy that was killed leaves whole artifacts and no run. Artifacts keep
 their keys, digests and provenance; the manifests differ in where the files of an artifact lie.
@@ -8,7 +9,7 @@ their keys, digests and provenance; the manifests differ in where the files of a
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ragen.errors import ArtifactMissingError, StoreError
 from ragen.store.artifacts import DROPPED_NAME, Artifacts
@@ -16,6 +17,7 @@ from ragen.store.inventory import ArtifactId
 from ragen.store.location import NUM_REQUESTS, NUM_TRANSFERS, Location
 from ragen.store.reachability import Reach, Reachability, describe
 from ragen.store.runs import Runs
+from ragen.store.studies import Study, copy_study, obstacle, studies_of
 from schemas.manifest import MANIFEST_NAME, Manifest
 
 
@@ -37,6 +39,10 @@ class Copy:
     """Artifacts that the source did not keep either, and that can be made again."""
     is_running: bool
     """Is the run still at work? Then what it had recorded was copied, and copying again brings the rest."""
+    studies: list[str] = field(default_factory=list)
+    """Sweeps and ablations that name the run and were copied too, as `sweeps/<name>`."""
+    left: dict[str, str] = field(default_factory=dict)
+    """Those that were not, and why."""
 
 
 def copy_run(
@@ -45,7 +51,7 @@ def copy_run(
     target: Location,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Copy:
-    """Copy a run.
+    """Copy a run, and the results of sweeps and ablations all of whose runs the target has then.
 
     Args:
         source: The store it is in; it is only read.
@@ -72,6 +78,7 @@ def copy_run(
             f"run {run} cannot be copied whole from {source.name}: it needs what is missing or damaged:\n"
             f"{describe(reach.faults)}\nRestore these, or run the flow again, which makes them anew; nothing was copied"
         )
+    studies, left = _studies(run, source, target, reach)
     with adopting.hold(run):
         waiting = _absent(reach, target)
         _transfer(waiting, Artifacts(source), Artifacts(target), on_progress)
@@ -80,6 +87,8 @@ def copy_run(
         for lost in (artifact for artifact in reach.artifacts if f"{artifact}/{MANIFEST_NAME}" not in sizes):
             raise StoreError(f"{lost} was deleted from {target.name} while {run} was copied; copy it again")
         adopting.adopt(record, iterations, runs.state(run))
+        for study in studies:
+            copy_study(study, source, target)
     present = {artifact: manifest for artifact, manifest in reach.artifacts.items() if artifact not in waiting}
     return Copy(
         run,
@@ -89,7 +98,28 @@ def copy_run(
         bytes_present=sum(map(_size, present.values())),
         num_dropped=len(reach.dropped),
         is_running=is_running,
+        studies=[study.place for study in studies],
+        left=left,
     )
+
+
+def _studies(run: str, source: Location, target: Location, reach: Reach) -> tuple[list[Study], dict[str, str]]:
+    """The studies that go along, and why others do not. What their own cells need joins what the run needs."""
+    found, left = studies_of(source, run)
+    present = {*Runs(target).names(), run}
+    along: list[Study] = []
+    for study in found:
+        why = obstacle(study, source, target, present)
+        needed = Reachability(source, {study.place: {0: study.cells}}).of(study.place)
+        if why is None and needed.faults:
+            why = f"it needs what is missing or damaged: {needed.faults[0]}"
+        if why is not None:
+            left[study.place] = why
+            continue
+        along.append(study)
+        reach.artifacts.update(needed.artifacts)
+        reach.dropped.update(needed.dropped)
+    return along, left
 
 
 def _absent(reach: Reach, target: Location) -> dict[ArtifactId, Manifest]:

@@ -119,15 +119,10 @@ def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
     return Expansion(cells, waiting)
 
 
-def panels(config: StarPOConfig) -> dict[str, EnvironmentSettings]:
-    """The panels that a run is evaluated on, by the names under which it stores them."""
-    return {config.environment.type: config.environment, **config.evaluation.variants}
-
-
 def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -> dict[str, EnvironmentSettings]:
-    own = panels(configs[run])
+    own = configs[run].panels
     if not sweep.environments:
-        common = [name for name in own if all(name in panels(config) for config in configs.values())]
+        common = [name for name in own if all(name in config.panels for config in configs.values())]
         if not common:
             raise ConfigError(
                 f"sweep {sweep.name}: its runs have no panel in common ({run}: {', '.join(own)}); name environments, "

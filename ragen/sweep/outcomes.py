@@ -3,14 +3,18 @@
 episodes, their manifest -> Outcome
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from ragen.ablation.evaluations import Prompt
+from ragen.evaluate.episodes import SEEN
 from ragen.store import Store
 from schemas.datasets import ERROR_STATUSES
+
+Counts = Mapping[Prompt, tuple[int, int]]
+"""Prompt -> (successes, episodes)."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +23,14 @@ class Outcome:
 
     Attributes:
         headline: What the stage says of it: name, without its prefix -> value; see `ragen.evaluate.summary`.
-        counts: Prompt -> (successes, episodes), without those that ended in an error.
+        counts: Prompt -> (successes, episodes), without those that ended in an error; prompts in which no training of
+            the checkpoint began.
+        seen: The same of the prompts in which it began.
     """
 
     headline: dict[str, float]
-    counts: Mapping[Prompt, tuple[int, int]]
+    counts: Counts
+    seen: Counts = field(default_factory=dict)
 
 
 def read_outcome(store: Store, key: str, environment: str) -> Outcome:
@@ -39,24 +46,26 @@ def read_outcome(store: Store, key: str, environment: str) -> Outcome:
     """
     prefix = f"evaluation/{environment}/"
     headline = store.manifest("episodes", key).headline
-    columns = ["env_seed", "initial_state_digest", "status", "success"]
+    columns = ["cell", "env_seed", "initial_state_digest", "status", "success"]
     episodes = pl.DataFrame(store.read_table("episodes", key, columns=columns))
     counts = (
         episodes.filter(pl.col("status").is_in(ERROR_STATUSES).not_())
-        .group_by("env_seed", "initial_state_digest", maintain_order=True)
+        .group_by(pl.col("cell").str.ends_with(SEEN), "env_seed", "initial_state_digest", maintain_order=True)
         .agg(successes=pl.col("success").sum(), trials=pl.len())
     )
+    parts: tuple[dict[Prompt, tuple[int, int]], ...] = ({}, {})
+    for is_seen, seed, digest, successes, trials in counts.iter_rows():
+        parts[is_seen][seed, digest] = (successes, trials)
     return Outcome(
-        {name.removeprefix(prefix): float(value) for name, value in headline.items() if name.startswith(prefix)},
-        {(seed, digest): (successes, trials) for seed, digest, successes, trials in counts.iter_rows()},
+        {name.removeprefix(prefix): float(value) for name, value in headline.items() if name.startswith(prefix)}, *parts
     )
 
 
-def pooled(outcomes: list[Outcome]) -> dict[Prompt, tuple[int, int]]:
+def pooled(several: Iterable[Counts]) -> dict[Prompt, tuple[int, int]]:
     """Counts of several seeds of one policy on one panel, added up prompt by prompt."""
     counts: dict[Prompt, tuple[int, int]] = {}
-    for outcome in outcomes:
-        for prompt, (successes, trials) in outcome.counts.items():
+    for one in several:
+        for prompt, (successes, trials) in one.items():
             so_far = counts.get(prompt, (0, 0))
             counts[prompt] = (so_far[0] + successes, so_far[1] + trials)
     return counts

@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -14,11 +15,8 @@ from ragen.ablation.evaluations import Prompt
 from ragen.evaluate.intervals import mean_interval, success_interval
 from ragen.seeding import derive_seed
 from ragen.sweep.cells import SweepCell
-from ragen.sweep.outcomes import Outcome, pooled
+from ragen.sweep.outcomes import Counts, Outcome, pooled
 from ragen.sweep.sweep import Sweep
-
-Counts = Mapping[Prompt, tuple[int, int]]
-"""Prompt -> (successes, episodes)."""
 
 
 class _Part(BaseModel):
@@ -62,7 +60,8 @@ class Score(_Part):
     seeds: list[int]
     """Those that were evaluated."""
     success: float
-    """Share of episodes that reach the goal, errors left out."""
+    """Share of episodes that reach the goal, errors left out; prompts in which training of a compared checkpoint began
+    are left out too."""
     low: float
     """Lower end of the 95% interval: Wilson's for one episode a prompt, else from resampling prompts."""
     high: float
@@ -71,6 +70,10 @@ class Score(_Part):
     """Initial states with an episode."""
     num_episodes: int
     """Over all of them."""
+    num_seen_prompts: int = 0
+    """Prompts of the panel that are left out: training of this or another compared checkpoint began in them."""
+    seen_success: float | None = None
+    """Success on those in which its own training began. None: there are none."""
 
 
 class Difference(_Part):
@@ -147,6 +150,17 @@ class SweepResult(_Part):
                 "the first of many is also the luckiest of them: its success is too high, and the more so the more "
                 "checkpoints are compared; evaluate it again with other seeds before quoting it"
             )
+        said += [text for name in self.environments if (text := _seen_warning(name, self.scores))]
+        unknown = {
+            cell.run: cell.metrics["num_unknown_origins"]
+            for cell in self.cells
+            if "num_unknown_origins" in cell.metrics
+        }
+        said += [
+            f"run {run}: {number:.0f} stages of its training are not in this store, so prompts may be counted in which "
+            "it began"
+            for run, number in unknown.items()
+        ]
         errors = sum(cell.metrics.get("num_errors", 0.0) for cell in self.cells)
         if errors:
             said.append(f"{errors:.0f} episodes ended in an error of environment or deadline and are in no share")
@@ -186,7 +200,7 @@ def summarise(
         )
         for cell, key in zip(cells, keys, strict=True)
     ]  # fmt: skip
-    counts = _pooled_counts(found, outcomes)
+    counts, seen = _pooled_counts(found, outcomes)
     return SweepResult(
         name=sweep.name,
         sweep=sweep,
@@ -195,8 +209,8 @@ def summarise(
         temperatures=sorted({cell.temperature for cell in found}),
         waiting=dict(waiting),
         cells=found,
-        scores=[_score(*place, seeds, count) for place, (seeds, count) in counts.items() if count],
-        leaderboard=_leaderboard(found, counts, environments),
+        scores=[_score(*place, seeds, count, seen[place]) for place, (seeds, count) in counts.items() if count],
+        leaderboard=_leaderboard(found, counts, seen, environments),
     )
 
 
@@ -205,19 +219,64 @@ _Place = tuple[str, int, float, str]
 _Seeds = dict[_Place, tuple[list[int], Counts]]
 
 
-def _pooled_counts(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> _Seeds:
+class _Seen(NamedTuple):
+    """Prompts of a panel that no score counts, and how a checkpoint does on those in which its own training began."""
+
+    prompts: frozenset[Prompt]
+    own: Counts
+
+
+def _seen_by_any(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> dict[str, frozenset[Prompt]]:
+    """Panel -> prompts in which training of a compared checkpoint began: left out for all, so that all are compared on
+    the same prompts."""
+    seen: dict[str, frozenset[Prompt]] = {}
+    for cell in cells:
+        outcome = outcomes.get(cell_label(cell))
+        prompts = frozenset(outcome.seen) if outcome else frozenset[Prompt]()
+        seen[cell.environment] = seen.get(cell.environment, frozenset()) | prompts
+    return seen
+
+
+def _pooled_counts(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> tuple[_Seeds, dict[_Place, _Seen]]:
+    seen_by_any = _seen_by_any(cells, outcomes)
     places: dict[_Place, list[CellResult]] = {}
     for cell in cells:
         places.setdefault((cell.run, cell.iteration, cell.temperature, cell.environment), []).append(cell)
     counts: _Seeds = {}
+    seen: dict[_Place, _Seen] = {}
     for place, members in places.items():
         measured = [cell for cell in members if cell_label(cell) in outcomes]
-        pool = pooled([outcomes[cell_label(cell)] for cell in measured])
-        counts[place] = ([cell.seed for cell in measured], pool)
-    return counts
+        found = [outcomes[cell_label(cell)] for cell in measured]
+        excluded = seen_by_any[place[-1]]
+        pool = pooled(outcome.counts for outcome in found)
+        kept = {prompt: count for prompt, count in pool.items() if prompt not in excluded}
+        counts[place] = ([cell.seed for cell in measured], kept)
+        seen[place] = _Seen(excluded, pooled(outcome.seen for outcome in found))
+    return counts, seen
 
 
-def _score(run: str, iteration: int, temperature: float, environment: str, seeds: list[int], counts: Counts) -> Score:
+def _seen_warning(environment: str, scores: Sequence[Score]) -> str:
+    """How many prompts of a panel are left out, and what success is there; empty where there are none."""
+    own = [score for score in scores if score.environment == environment and score.num_seen_prompts]
+    if not own:
+        return ""
+    number, total = own[0].num_seen_prompts, own[0].num_seen_prompts + max(score.num_prompts for score in own)
+    text = (
+        f"{environment}: {number} of {total} prompts are states in which training of a compared checkpoint began; they "
+        "are in no score"
+    )
+    pairs = [(score.seen_success, score.success) for score in own if score.seen_success is not None]
+    if not pairs:
+        return text
+    seen, unseen = (math.fsum(part) / len(pairs) for part in zip(*pairs, strict=True))
+    return (
+        f"{text} (success where a checkpoint's own training began {seen:.3f}, on the prompts that count {unseen:.3f})"
+    )
+
+
+def _score(
+    run: str, iteration: int, temperature: float, environment: str, seeds: list[int], counts: Counts, seen: _Seen
+) -> Score:
     successes, trials = (np.array(part) for part in zip(*counts.values(), strict=True))
     low, high = success_interval(successes, trials, derive_seed("evaluation", environment, "bootstrap"), CONFIDENCE)
     return Score(
@@ -231,10 +290,20 @@ def _score(run: str, iteration: int, temperature: float, environment: str, seeds
         high=high,
         num_prompts=len(trials),
         num_episodes=int(trials.sum()),
+        num_seen_prompts=len(seen.prompts),
+        seen_success=_share(seen.own),
     )
 
 
-def _leaderboard(cells: Sequence[CellResult], counts: _Seeds, environments: Sequence[str]) -> list[Standing]:
+def _share(counts: Counts) -> float | None:
+    """Successes of episodes; None: there is no episode."""
+    trials = sum(number for _, number in counts.values())
+    return sum(number for number, _ in counts.values()) / trials if trials else None
+
+
+def _leaderboard(
+    cells: Sequence[CellResult], counts: _Seeds, seen: Mapping[_Place, _Seen], environments: Sequence[str]
+) -> list[Standing]:
     all_seeds: dict[_Place, int] = {}
     for cell in cells:
         place = cell.run, cell.iteration, cell.temperature, cell.environment
@@ -243,7 +312,7 @@ def _leaderboard(cells: Sequence[CellResult], counts: _Seeds, environments: Sequ
     for place, (seeds, count) in counts.items():
         scores = entrants.setdefault(place[:3], [])
         if count and len(seeds) == all_seeds[place]:
-            scores.append(_score(*place, seeds, count))
+            scores.append(_score(*place, seeds, count, seen[place]))
     complete = {who: scores for who, scores in entrants.items() if len(scores) == len(environments)}
     means = {who: math.fsum(score.success for score in scores) / len(scores) for who, scores in complete.items()}
     order = sorted(means, key=lambda who: -means[who])  # stable: of equals, the first asked for

@@ -1,5 +1,6 @@
 """The flow on a real Prefect server and a real store: stored stages, resuming, sharing, Online-k, bad input."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 from flows.console.listing import evaluation_curve
 from flows.presets import preset
 from flows.starpo import starpo
+from ragen.ablation.evaluations import success_by_prompt
 from ragen.errors import DataError
+from ragen.evaluate.training_states import FILE
 from ragen.rollout import shards
 from ragen.rollout.job import RolloutJob
 from ragen.store import Store
+from tasks.evaluate import evaluate
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -111,6 +115,31 @@ def test_training_never_sees_the_panel(finished: tuple[Path, str]) -> None:
     for stages in list(store.runs.iterations(run).values())[:-1]:
         turns = store.read_table("turns", stages["rollout"]["turns"])
         assert not set(turns["initial_state_digest"].to_pylist()) & set(panel.state_digests)
+
+
+@pytest.mark.parametrize("changes", [{"num_prompts": 64}, {"num_prompts": 64, "panel_seed": 5}])
+def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str], changes: dict[str, int]) -> None:
+    """A larger panel and another seed's share states with rollouts and demonstrations; they are measured apart."""
+    folder, run = finished
+    store, config = Store(str(folder)), preset("smoke")
+    stages = store.runs.iterations(run)
+    began = set(json.loads(store.read_file("checkpoint", stages[0]["warm_start"]["checkpoint"], FILE)))
+    for iteration in (0, 1):
+        turns = store.read_table("turns", stages[iteration]["rollout"]["turns"])
+        began |= set(turns["initial_state_digest"].to_pylist())
+    evaluation = config.evaluation.model_copy(update=changes)
+    settings = (config.environment, config.agent, config.rollout, evaluation)
+    key = evaluate.fn(store.url, 2, "sokoban", *settings, stages[1]["update"]["checkpoint"])["episodes"]
+    rows = store.read_table("episodes", key).to_pylist()
+    unseen = [row["success"] for row in rows if row["initial_state_digest"] not in began]
+    assert 0 < len(unseen) < len(rows) == 64
+    assert all((row["cell"] == "sokoban/seen") == (row["initial_state_digest"] in began) for row in rows)
+    headline = store.manifest("episodes", key).headline
+    assert headline["evaluation/sokoban/num_seen_prompts"] == 64 - len(unseen)
+    assert headline["evaluation/sokoban/success"] == pytest.approx(sum(unseen) / len(unseen))
+    counted = success_by_prompt(store, key)
+    assert not {digest for _, digest in counted} & began
+    assert len(counted) == len(unseen)
 
 
 def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> None:

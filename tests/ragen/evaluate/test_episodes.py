@@ -1,4 +1,5 @@
 from ragen.evaluate.episodes import fold_episodes
+from ragen.evaluate.summary import summarise
 from schemas.datasets import EPISODES
 
 
@@ -66,3 +67,17 @@ def test_no_turns_give_no_episodes(make_turns):
     episodes = fold_episodes(make_turns([]), "cell", 0.5)
     assert episodes.num_rows == 0
     assert episodes.schema.equals(EPISODES.schema)
+
+
+def test_episodes_from_states_of_training_are_a_cell_of_their_own(make_turns):
+    """Three prompts with success 1, 1, 0; training began in the first: 1/2 is success, and 1/1 apart."""
+    turns = make_turns(
+        {"env_seed": seed, "group_id": f"p{seed}", "initial_state_digest": str(seed) * 16, "success": seed < 3}
+        for seed in (1, 2, 3)
+    )
+    episodes = fold_episodes(turns, "sokoban", 0.5, seen={"1" * 16, "9" * 16})
+    assert episodes["cell"].to_pylist() == ["sokoban/seen", "sokoban", "sokoban"]
+    values = summarise(episodes)
+    assert values["evaluation/sokoban/success"] == 0.5
+    assert values["evaluation/sokoban/num_episodes"] == 2
+    assert values["evaluation/sokoban/seen/success"] == 1.0

@@ -113,3 +113,30 @@ def test_a_result_survives_json_and_is_the_same_again() -> None:
     result = summed([cell("a"), cell("b")], [outcome(3), outcome(9)])
     assert SweepResult.model_validate_json(result.model_dump_json()) == result
     assert summed([cell("a"), cell("b")], [outcome(3), outcome(9)]).model_dump_json() == result.model_dump_json()
+
+
+def partly_seen(num_successes: int, num_seen: int, seen_successes: int) -> Outcome:
+    """The last `num_seen` prompts are states of training; the successes of each part are its first."""
+    cut = len(PROMPTS) - num_seen
+    counts = {p: (int(at < num_successes), 1) for at, p in enumerate(PROMPTS[:cut])}
+    seen = {p: (int(at < seen_successes), 1) for at, p in enumerate(PROMPTS[cut:])}
+    return Outcome({"success": num_successes / cut}, counts, seen)
+
+
+def test_prompts_that_one_training_met_count_for_none() -> None:
+    """a met the last two of ten, b none of them: both are scored on the other eight, 6/8 and 4/8."""
+    result = summed([cell("a"), cell("b")], [partly_seen(6, 2, 2), outcome(4)])
+    assert [(s.run, s.success, s.num_prompts, s.num_seen_prompts, s.seen_success) for s in result.scores] == [
+        ("a", 0.75, 8, 2, 1.0),
+        ("b", 0.5, 8, 2, None),
+    ]
+    assert result.leaderboard[1].difference is not None
+    assert result.leaderboard[1].difference.mean == pytest.approx(-0.25)
+    (said,) = (warning for warning in result.warnings if "training" in warning)
+    assert "2 of 10 prompts" in said
+    assert "began 1.000, on the prompts that count 0.750" in said
+
+
+def test_nothing_is_left_out_where_training_met_nothing() -> None:
+    (score,) = summed([cell("a")], [outcome(4)]).scores
+    assert (score.num_prompts, score.num_seen_prompts, score.seen_success) == (10, 0, None)

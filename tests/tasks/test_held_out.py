@@ -1,0 +1,45 @@
+"""What training must not see: the panels of the run, its variants' too."""
+
+from flows.presets import preset
+from ragen.config.starpo import StarPOConfig
+from ragen.envs.initial_states import fresh_env_seed
+from ragen.envs.make import make
+from ragen.evaluate.panel import excluded_states
+from tasks.rollout import held_out, rollout
+from tasks.stage import planning
+from tasks.warm_start import warm_start
+
+LAKE = {"type": "frozen_lake", "size": 3, "min_distance": 1}
+VARIANT = LAKE | {"frozen_probability": 0.7}
+"""Lakes with more holes: other prompts, of which training has some too."""
+
+
+def config(**overrides: object) -> StarPOConfig:
+    return preset("smoke", {"environment": LAKE, "evaluation.num_prompts": 40, **overrides})
+
+
+def starts(settings: StarPOConfig) -> set[str]:
+    """The states of 200 training groups, drawn as the rollout draws them."""
+    world, excluded = make(settings.environment), excluded_states(held_out(settings))
+    found = set()
+    for group in range(200):
+        world.reset(seed=fresh_env_seed(settings.environment, 0, "environment", 0, group, excluded=excluded))
+        found.add(world.state_digest())
+    return found
+
+
+def test_training_begins_in_no_state_of_a_variants_panel() -> None:
+    with_variant = config(**{"evaluation.variants": {"short": VARIANT}})
+    short = held_out(with_variant)[1]
+    assert short.excluded_digests & starts(config())  # without the variant in the settings, it does
+    assert not short.excluded_digests & starts(with_variant)
+
+
+def test_a_variant_is_part_of_what_training_is() -> None:
+    """What is kept out decides which states are played: the keys of warm start and rollout differ."""
+    keys = []
+    for settings in (config(), config(**{"evaluation.variants": {"short": VARIANT}})):
+        with planning():
+            keys.append((warm_start.fn("unused", settings), rollout.fn("unused", 0, settings, "0" * 32)))
+    assert keys[0][0] != keys[1][0]
+    assert keys[0][1] != keys[1][1]
