@@ -23,13 +23,18 @@ from flows.replay import replay
 from flows.starpo import starpo
 from flows.store_credentials import load_credentials
 from flows.warm_start import warm_start
+from ragen.errors import ConfigError
 
 
 def deployments() -> list[RunnerDeployment]:
     """Every deployment, with its preset as default parameters."""
     made: list[RunnerDeployment] = []
     for name in names():
-        config = preset(name)
+        try:
+            config = preset(name)
+        except ConfigError as error:  # such as one whose environment cannot be loaded: the others can be served
+            print(f"preset {name} is not served: {error}", file=sys.stderr)  # noqa: T201
+            continue
         settings = config.model_dump(mode="json")
         made.append(
             starpo.to_deployment(  # type: ignore[arg-type]  # Prefect returns a coroutine only inside an event loop

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.panel import Panel
 
 from flows.console.terminal import new_table, plain
-from ragen.errors import ArtifactMissingError, ConfigError
+from ragen.errors import ArtifactMissingError, ConfigError, RegistryError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
 
@@ -95,12 +95,17 @@ def print_presets(as_json: bool) -> None:
     """Presets with their first comment."""
     from flows.presets import FOLDER, names, preset
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in names():
-        config = preset(name)
-        comment = (FOLDER / f"{name}.toml").read_text().splitlines()[0].removeprefix("# ")
+        about = (FOLDER / f"{name}.toml").read_text().splitlines()[0].removeprefix("# ")
+        try:
+            config = preset(name)
+        except ConfigError:  # such as one whose environment cannot be loaded
+            about = f"Cannot be used; `ragen validate {name}` says why."
+            rows.append({"preset": name, "environment": "", "policy": "", "iterations": None, "about": about})
+            continue
         rows.append({"preset": name, "environment": config.environment.type, "policy": config.policy.type,
-                     "iterations": config.iterations, "about": comment})  # fmt: skip
+                     "iterations": config.iterations, "about": about})  # fmt: skip
     print_rows(rows, as_json, "presets", "")
 
 
@@ -111,10 +116,14 @@ def print_environments(check: bool, as_json: bool) -> None:
 
     rows = []
     for name, variant in VARIANTS.items():
-        row: dict[str, Any] = {"name": name, "type": variant.settings.type, "about": variant.description}
-        if check:
-            row["findings"] = [str(finding) for finding in check_environment(variant.settings)]
-        rows.append(row)
+        row: dict[str, Any] = {"name": name, "type": variant.type, "about": variant.description}
+        try:
+            settings = variant.settings
+        except RegistryError as error:
+            row["about"], findings = f"Cannot be loaded; `ragen play {name}` says why.", [str(error)]
+        else:
+            findings = [str(finding) for finding in check_environment(settings)] if check else []
+        rows.append({**row, "findings": findings} if check else row)
     print_rows(rows, as_json, "environments", "")
 
 
