@@ -21,6 +21,7 @@ import psutil
 
 from ragen.allocator import keeping_freed_memory
 from ragen.errors import StarPOError
+from ragen.process_start import is_alive, process_start
 
 START_TIMEOUT_S = 120.0
 
@@ -51,7 +52,7 @@ class ServerError(StarPOError):
 
 @dataclass(frozen=True)
 class Process:
-    """A background process of ours, remembered by process id and start time.
+    """A background process of ours, remembered by its id and its start (`ragen.process_start`).
 
     Attributes:
         name: Of its pid file and log.
@@ -73,10 +74,8 @@ class Process:
     def running(self) -> psutil.Process | None:
         """The process, if it is alive and is the one that was started."""
         try:
-            pid, created = self._pid_file.read_text().split()
-            process = psutil.Process(int(pid))
-            is_ours = abs(process.create_time() - float(created)) < 2.0
-            return process if is_ours and process.status() != psutil.STATUS_ZOMBIE else None
+            pid, started = self._pid_file.read_text().split()
+            return psutil.Process(int(pid)) if is_alive(int(pid), started) else None
         except (OSError, ValueError, psutil.NoSuchProcess):
             return None
 
@@ -109,10 +108,9 @@ class Process:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
             )
-        process = psutil.Process(child.pid)
         if is_background:
-            _step_back(process)
-        self._pid_file.write_text(f"{child.pid} {process.create_time()}")
+            _step_back(psutil.Process(child.pid))
+        self._pid_file.write_text(f"{child.pid} {process_start(child.pid)}")
 
     def stop(self) -> bool:
         """End it and its children. Returns whether there was anything to end."""

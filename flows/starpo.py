@@ -17,6 +17,7 @@ from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
 from ragen.diagnostics.online import RolloutUse
 from ragen.errors import NothingKeptError
+from ragen.readiness import check_ready
 from ragen.seeding import derive_seed
 from tasks.evaluate import evaluate
 from tasks.reward import reward
@@ -56,6 +57,7 @@ def starpo(
         config or load_preset(preset), {**(overrides or {}), **{k: v for k, v in short.items() if v is not None}}
     )
     check_memory(config)
+    check_ready(config, preset, should_download=True)
     with RunRecorder.open(store or Runtime.current().store, run, flow="starpo", preset=preset, config=config) as record:
         train(record, config)
     return record.name

@@ -13,10 +13,12 @@ def validate(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings, and say what they resolve to."""
+    """Check settings and what a run by them needs here, and say what they resolve to."""
     from flows.presets import preset
+    from ragen.readiness import check_ready
 
     config = preset(file, parse_overrides(set_))
+    check_ready(config, file)
     if as_json:
         typer.echo(config.model_dump_json(indent=2))
     else:

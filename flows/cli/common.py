@@ -15,8 +15,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+
+def _given(url: str | None) -> str | None:
+    """A store's address as it was given; an empty one, such as of an unset variable of a shell, is not the default."""
+    from ragen.store.redaction import check_address
+
+    return url if url is None else check_address(url)
+
+
 StoreOption = Annotated[
-    str | None, typer.Option("--store", help="Store: a folder or an fsspec URL. Default: RAGEN_STORE, or var/store.")
+    str | None,
+    typer.Option(
+        "--store", callback=_given, help="Store: a folder or an fsspec URL. Default: RAGEN_STORE, or var/store."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting by dotted path; may be repeated.")
@@ -32,7 +43,7 @@ def open_store(url: str | None) -> "Store":
     from ragen.store import Store
 
     load_credentials()
-    return Store(url or Runtime.current().store)
+    return Store(Runtime.current().store if url is None else url)
 
 
 def parse_overrides(assignments: list[str] | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def print_runs(store: Store, as_json: bool) -> None:
     """All runs, newest first."""
     facts = [_run_facts(store, run) for run in store.runs.list()]
     rows = facts if as_json else [_at_a_glance(row) for row in facts]
-    print_rows(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
+    print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `ragen train sokoban` makes one")
 
 
 def print_run(store: Store, run: str, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from flows.presets import names, preset
 from flows.record import default_run_name
 from ragen.config.runtime import Runtime
 from ragen.errors import ConfigError
+from ragen.readiness import check_ready
 from ragen.store import Store
 from ragen.store.names import checked_name
 
@@ -39,6 +40,7 @@ def train_and_follow(
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
         check_memory(config)
+    check_ready(config, name)
     runtime, console = Runtime.current(), Console()
     is_file = name not in names()
     settings = Path(name).stem if is_file else name  # what they are called

@@ -1,4 +1,4 @@
-"""One registered environment that cannot be loaded: what does not need it works, what does names file, line and fault."""
+"""A registered environment that cannot be loaded: what does not need it works, what does names the fault."""
 
 import os
 import subprocess
@@ -26,7 +26,12 @@ def folder(tmp_path: Path) -> Path:
 
 def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
-    env = {**os.environ, "PYTHONPATH": path, "RAGEN_STATE_DIR": str(folder / "state")}
+    env = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "RAGEN_STATE_DIR": str(folder / "state"),
+        "RAGEN_STORE": str(folder / "store"),
+    }
     return subprocess.run(
         [sys.executable, "-m", "flows.cli", *arguments],
         cwd=folder, env=env, capture_output=True, text=True, timeout=120,
@@ -35,7 +40,7 @@ def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("command", "answer"),
-    [(("down",), "nothing was running"), (("runs", "--store", "."), "no runs"), (("validate", "smoke"), "valid")],
+    [(("down",), "nothing was running"), (("runs",), "no runs"), (("validate", "smoke"), "valid")],
 )
 def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], answer: str) -> None:
     result = ragen(folder, *command)
@@ -58,7 +63,7 @@ def test_what_needs_it_names_the_file_the_line_and_the_fault(folder: Path) -> No
         ("GridWorlds = 1\n", "AttributeError: module 'faulty' has no attribute 'GridWorld'"),
         ("class GridWorld:\n    pass\n", "settings_type = None; expected a class derived from EnvironmentSettings"),
         (
-            "from ragen.envs.sokoban import SokobanSettings\n\n\nclass GridWorld:\n    settings_type = SokobanSettings\n",
+            "from ragen.envs.sokoban import SokobanSettings\nclass GridWorld:\n    settings_type = SokobanSettings\n",
             "SokobanSettings has type = 'sokoban'; expected `type: Literal[\"faulty\"]",
         ),
     ],
