@@ -1,4 +1,4 @@
-"""One markdown summary an iteration, for Prefect's artifacts."""
+"""What an iteration came to: a line for Prefect's log, and markdown for its artifacts."""
 
 from ragen.store.runs import StageKeys
 
@@ -15,7 +15,38 @@ SHOWN = {
     "updates on this rollout": "online/num_uses",
     "rollouts collected early": "online/num_early_rollouts",
     "KL to the behaviour policy (nats a token)": "update/validity_after/kl",
+    "KL to the reference policy (nats a token)": "update/kl_reference",
 }
+
+_LINE = (
+    ("success {:.3f}", "rollout/success_rate"),
+    ("return {:.3g}", "reward/return_mean"),
+    ("in-group reward std {:.3g}", "reward/in_group_std"),
+    ("entropy {:.3g}", "rollout/entropy"),
+    ("KL {:.3g}", "update/validity_after/kl"),
+    ("gradient norm {:.3g}", "update/gradient_norm_max"),
+)
+
+
+def iteration_line(iteration: int, iterations: int, metrics: dict[str, float], seconds: float) -> str:
+    """An iteration in a line.
+
+    Args:
+        iteration: Updates done before it.
+        iterations: Updates in all.
+        metrics: The newest value of every metric; one that was not measured is left out.
+        seconds: What an iteration takes, mean of the last ones.
+    """
+    parts = [form.format(metrics[name]) for form, name in _LINE if name in metrics]
+    parts += [kept] if (kept := _kept(metrics)) else []
+    return f"iteration {iteration + 1} of {iterations}: {', '.join([*parts, f'{seconds:.1f} s an iteration'])}"
+
+
+def _kept(metrics: dict[str, float]) -> str:
+    names = ("filter/num_kept", "filter/num_groups")
+    return (
+        "{:.0f} of {:.0f} groups kept".format(*map(metrics.__getitem__, names)) if metrics.keys() >= set(names) else ""
+    )
 
 
 def iteration_markdown(
@@ -23,6 +54,7 @@ def iteration_markdown(
     iteration: int,
     iterations: int,
     metrics: dict[str, float],
+    seconds: float,
     stages: StageKeys,
     store_url: str,
     address: str,
@@ -34,6 +66,7 @@ def iteration_markdown(
         iteration: Updates done before it.
         iterations: Updates in all.
         metrics: The newest value of every metric; one that was not measured is left out.
+        seconds: What an iteration takes, mean of the last ones.
         stages: What it made.
         store_url: Where the artifacts are.
         address: Of the run's folder, as a browser takes it.
@@ -50,9 +83,16 @@ def iteration_markdown(
         for stage, keys in sorted(stages.items())
         for kind, key in keys.items()
     ]
+    left = iterations - iteration - 1
     return "\n".join(
         [
             f"# {run}: iteration {iteration + 1} of {iterations}",
+            "",
+            f"{iteration_line(iteration, iterations, metrics, seconds)}; about {_time_left(left * seconds)} left.",
+            "",
+            f"- why each group was kept or dropped: `ragen show {run} --iteration {iteration}`",
+            f"- curves, decisions and trajectories on one page: `ragen report {run}`",
+            f"- what it is doing now: `ragen follow {run}`; to stop it: `ragen cancel {run}`",
             "",
             "| metric | value |",
             "| --- | ---: |",
@@ -66,7 +106,10 @@ def iteration_markdown(
             "| --- | --- | --- |",
             *artifacts,
             "",
-            f"The record of this iteration: [{iteration:05d}.json]({address}/iterations/{iteration:05d}.json). "
-            f"`ragen report {run}` draws the curves and the trajectories.",
+            f"The record of this iteration: [{iteration:05d}.json]({address}/iterations/{iteration:05d}.json).",
         ]
     )
+
+
+def _time_left(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -12,7 +12,7 @@ from tasks.stage import Keys, StageWork, stage_task
 STAGE = Stage(name="evaluate", version=2)
 
 
-@stage_task(name="evaluate", task_run_name="{iteration:03d} evaluate {cell}", timeout_seconds=24 * 3600)
+@stage_task(name="evaluate", task_run_name="{iteration:03d} evaluate {cell}")
 def evaluate(
     store_url: str,
     iteration: int,

@@ -13,7 +13,7 @@ from tasks.stage import Keys, StageWork, stage_task
 STAGE = Stage(name="warm_start", version=1)
 
 
-@stage_task(name="warm_start", task_run_name="warm start", timeout_seconds=24 * 3600)
+@stage_task(name="warm_start", task_run_name="warm start")
 def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | None = None) -> Keys:
     """Make the tiny policy and let it imitate demonstrations, or take a pretrained one into the store."""
     store = Store(store_url)

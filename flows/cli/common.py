@@ -36,6 +36,23 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"starpo {version('starpo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
 def open_store(url: str | None) -> "Store":
     """The store of this address, or the configured one."""
     from flows.store_credentials import load_credentials

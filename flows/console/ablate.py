@@ -16,6 +16,7 @@ from flows.console.listing import print_json, print_rows
 from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
 from flows.console.terminal import new_table, say
 from flows.console.train import start_deployment
+from flows.console.watching import watching
 from flows.plan import RunPlan
 from flows.presets import grids
 from flows.presets import names as preset_names
@@ -56,7 +57,9 @@ def ablate(name: str, *, store: str | None, concurrency: int, allow_few_seeds: b
     }
     parameters |= {key: value for key, value in asked.items() if value is not None}
     console = Console(stderr=as_json)
-    outcome = _follow(opened, study, console, start_deployment(deployment, parameters, console))
+    ended = start_deployment(deployment, parameters, study.grid.name, console)
+    with watching(console, f"ablation {study.grid.name}", f"stop it:    ragen cancel {study.grid.name}"):
+        outcome = _follow(opened, study, console, ended)
     conclude(outcome, lambda: print_result(opened, study.grid.name, as_json))
 
 

@@ -177,14 +177,19 @@ def is_held(location: Location, run: str, believed_for: timedelta) -> bool | Non
         run: The run's name.
         believed_for: How long a holder on another machine is believed after it was last heard of.
     """
-    newest = max(_numbers(location, run), default=0)
-    try:
-        holder = _parse(location.read(_path(run, newest))) if newest else None
-    except FileNotFoundError:
-        return None
+    holder = holder_of(location, run)
     if holder is None:
         return None
     return holder.is_alive if holder.is_local else datetime.now(UTC) - holder.heard < believed_for
+
+
+def holder_of(location: Location, run: str) -> Holder | None:
+    """Who held the newest lease of a run, dead or alive; None: nobody does, or it cannot be read."""
+    newest = max(_numbers(location, run), default=0)
+    try:
+        return _parse(location.read(_path(run, newest))) if newest else None
+    except FileNotFoundError:
+        return None
 
 
 def _numbers(location: Location, run: str) -> list[int]:
