@@ -9,6 +9,7 @@ resumed, and `eval-sweep/custom` takes any. Every run is started in a process of
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -102,10 +103,17 @@ def _makers() -> dict[str, Callable[[], RunnerDeployment]]:
 
 
 class _Serving(Runner):
-    """Prefect's runner, ended by a signal at once: Prefect's own way calls a coroutine there and never awaits it."""
+    """Prefect's runner, ended by a signal as by Ctrl-C: Prefect's own handler never awaits what it calls."""
+
+    _serving: "asyncio.Task[Any] | None" = None
+
+    async def start(self, *args: Any, **kwargs: Any) -> None:
+        self._serving = asyncio.current_task()
+        await super().start(*args, **kwargs)
 
     def handle_sigterm(self, *_: Any, **__: Any) -> None:
-        sys.exit(0)
+        assert self._serving is not None
+        self._serving.get_loop().call_soon_threadsafe(self._serving.cancel)
 
 
 def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
@@ -121,7 +129,8 @@ def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
         runner.add_deployment(deployment)
     if ready_file:
         ready_file.touch()
-    asyncio.run(runner.start())
+    with suppress(asyncio.CancelledError, KeyboardInterrupt):
+        asyncio.run(runner.start())
 
 
 if __name__ == "__main__":
