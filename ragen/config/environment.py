@@ -33,12 +33,9 @@ def _stand_in(name: str, reason: str) -> type[EnvironmentSettings]:
     def refuse(_: Any) -> Any:
         raise ValueError(f"environment {reason}")
 
-    return create_model(
-        f"Unusable_{name}",
-        __base__=EnvironmentSettings,
-        __validators__={"refuse": model_validator(mode="before")(refuse)},
-        type=(Literal[name], name),
-    )
+    validators: dict[str, Any] = {"refuse": model_validator(mode="before")(refuse)}
+    kind: Any = Literal[name]
+    return create_model(f"Unusable_{name}", __base__=EnvironmentSettings, __validators__=validators, type=(kind, name))
 
 
 if TYPE_CHECKING:
