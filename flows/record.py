@@ -187,7 +187,7 @@ class RunRecorder:
         """
         from tasks.warm_processes import stop_playing
 
-        future = task.submit(*map(quote, args), **_quoted(kwargs))
+        future = task.submit(*map(quote, args), **_quoted(kwargs))  # type: ignore[attr-defined]  # a Prefect task
         keys: Keys = {}
         try:
             yield keys
