@@ -55,6 +55,10 @@ class ServerGoneError(ServerError):
     """A server that answered does not any more."""
 
 
+class ServerBusyError(ServerError):
+    """A server is too busy to answer in time."""
+
+
 @dataclass(frozen=True)
 class Process:
     """A background process of ours, remembered by its id and its start (`ragen.process_start`).

@@ -40,7 +40,7 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
     """
     try:
         found, silence = unfinished(run), ""
-    except (ServerError, TimeoutError) as error:
+    except ServerError as error:
         found, silence = [], f" ({error})"
     is_known = store.runs.find(run) is not None
     asked = [FlowRun(flow_run.id) for flow_run in found if flow_run.deployment_id is not None]

@@ -23,7 +23,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Cancelling
 
 from flows.console.follow import Outcome
-from flows.server import ServerError, ServerGoneError, api_url
+from flows.server import ServerBusyError, ServerError, ServerGoneError, api_url
 
 _UNFINISHED = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
 _AT_WORK = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
@@ -76,7 +76,7 @@ class FlowRun:
         try:
             with asking("how the run stands"), get_client(sync_client=True) as client:
                 state = client.read_flow_run(self.id).state
-        except TimeoutError:
+        except ServerBusyError:
             return None
         if state is None or not state.is_final():
             return None
@@ -119,12 +119,14 @@ def asking(what: str) -> Iterator[None]:
     Raises:
         ServerGoneError: If it does not answer.
         ServerError: If it refuses, or fails.
-        TimeoutError: If it is too busy to answer in time.
+        ServerBusyError: If it does not in time.
     """
     try:
         yield
     except httpx.TimeoutException as error:
-        raise TimeoutError(f"the Prefect server at {api_url()} is too busy to be asked {what}") from error
+        raise ServerBusyError(
+            f"the Prefect server at {api_url()} is too busy to be asked {what}; run the same command again in a moment"
+        ) from error
     except httpx.TransportError as error:
         raise ServerGoneError(f"the Prefect server at {api_url()} does not answer any more ({error})") from error
     except PrefectHTTPStatusError as error:
