@@ -1,4 +1,4 @@
-"""What a run shows in Prefect: its progress, a summary an iteration, and where its files are.
+"""What a run shows in Prefect: its name, its progress, a summary an iteration, and where its files are.
 
 Sent by a thread of its own, in order, so that the run never waits for the server; what cannot be sent is said in the
 log, since a page that is out of date is no reason to stop training.
@@ -20,6 +20,8 @@ from prefect.artifacts import (
     create_progress_artifact,
     update_progress_artifact,
 )
+from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
 
 _PAUSE_S = 0.1
 """An iteration is announced once the next one is on its way, whose beginning would wait for it."""
@@ -48,6 +50,7 @@ class Announcements:
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="announcements")
 
     def __enter__(self) -> "Announcements":
+        self._send(self._take_name)
         self._send(self._begin)
         return self
 
@@ -70,6 +73,13 @@ class Announcements:
         if done == total or time.monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
             self._progress_at = time.monotonic()
             self._send(self._show_progress, 100.0 * done / total)
+
+    def _take_name(self) -> None:
+        """Have Prefect call the flow run what the run is called, however it was started."""
+        context = FlowRunContext.get()
+        if context is not None and context.flow_run is not None and context.flow_run.name != self._run:
+            with get_client(sync_client=True) as client:
+                client.update_flow_run(context.flow_run.id, name=self._run)
 
     def _begin(self) -> None:
         self._progress = create_progress_artifact(0.0, description=f"run {self._run}")  # type: ignore[assignment]

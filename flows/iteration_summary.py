@@ -1,4 +1,4 @@
-"""One markdown summary an iteration, for Prefect's artifacts."""
+"""What an iteration came to: a line for Prefect's log, and markdown for its artifacts."""
 
 from flows.markdown import Verbatim, code, link, table, text
 from ragen.store.runs import StageKeys
@@ -16,7 +16,38 @@ SHOWN = {
     "updates on this rollout": "online/num_uses",
     "rollouts collected early": "online/num_early_rollouts",
     "KL to the behaviour policy (nats a token)": "update/validity_after/kl",
+    "KL to the reference policy (nats a token)": "update/kl_reference",
 }
+
+_LINE = (
+    ("success {:.3f}", "rollout/success_rate"),
+    ("return {:.3g}", "reward/return_mean"),
+    ("in-group reward std {:.3g}", "reward/in_group_std"),
+    ("entropy {:.3g}", "rollout/entropy"),
+    ("KL {:.3g}", "update/validity_after/kl"),
+    ("gradient norm {:.3g}", "update/gradient_norm_max"),
+)
+
+
+def iteration_line(iteration: int, iterations: int, metrics: dict[str, float], seconds: float) -> str:
+    """An iteration in a line.
+
+    Args:
+        iteration: Updates done before it.
+        iterations: Updates in all.
+        metrics: The newest value of every metric; one that was not measured is left out.
+        seconds: What an iteration takes, mean of the last ones.
+    """
+    parts = [form.format(metrics[name]) for form, name in _LINE if name in metrics]
+    parts += [kept] if (kept := _kept(metrics)) else []
+    return f"iteration {iteration + 1} of {iterations}: {', '.join([*parts, f'{seconds:.1f} s an iteration'])}"
+
+
+def _kept(metrics: dict[str, float]) -> str:
+    names = ("filter/num_kept", "filter/num_groups")
+    return (
+        "{:.0f} of {:.0f} groups kept".format(*map(metrics.__getitem__, names)) if metrics.keys() >= set(names) else ""
+    )
 
 
 def iteration_markdown(
@@ -24,6 +55,7 @@ def iteration_markdown(
     iteration: int,
     iterations: int,
     metrics: dict[str, float],
+    seconds: float,
     stages: StageKeys,
     store_url: str,
     address: str,
@@ -35,6 +67,7 @@ def iteration_markdown(
         iteration: Updates done before it.
         iterations: Updates in all.
         metrics: The newest value of every metric; one that was not measured is left out.
+        seconds: What an iteration takes, mean of the last ones.
         stages: What it made.
         store_url: Where the artifacts are.
         address: Of the run's folder, as a browser takes it.
@@ -55,9 +88,16 @@ def iteration_markdown(
         for kind, key in keys.items()
     ]
     file = f"{iteration:05d}.json"
+    left = iterations - iteration - 1
     return "\n".join(
         [
             f"# {text(run)}: iteration {iteration + 1} of {iterations}",
+            "",
+            f"{iteration_line(iteration, iterations, metrics, seconds)}; about {_time_left(left * seconds)} left.",
+            "",
+            f"- why each group was kept or dropped: {code(f'ragen show {run} --iteration {iteration}')}",
+            f"- curves, decisions and trajectories on one page: {code(f'ragen report {run}')}",
+            f"- what it is doing now: {code(f'ragen follow {run}')}; to stop it: {code(f'ragen cancel {run}')}",
             "",
             *table(("metric", "value"), rows, right=[1]),
             "",
@@ -65,7 +105,10 @@ def iteration_markdown(
             "",
             *table(("stage", "artifact", "where"), artifacts),
             "",
-            f"The record of this iteration: {link(file, f'{address}/iterations/{file}')}. "
-            f"{code(f'ragen report {run}')} draws the curves and the trajectories.",
+            f"The record of this iteration: {link(file, f'{address}/iterations/{file}')}.",
         ]
     )
+
+
+def _time_left(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

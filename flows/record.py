@@ -15,11 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 from prefect.utilities.annotations import quote
 
 from flows.announcements import Announcements
-from flows.iteration_summary import iteration_markdown
+from flows.iteration_summary import iteration_line, iteration_markdown
 from ragen.checkpoints.retention import Retention
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import StarPOError
@@ -169,7 +170,7 @@ class RunRecorder:
 
     def _failed(self, error: BaseException) -> None:
         try:
-            self.progress.end("failed", f"{type(error).__name__}: {error}")
+            self.progress.end("failed", _reason(error))
         except StarPOError as unwritten:  # such as a store that is gone, which is why the run failed
             self._log.warning("that run %s failed could not be written down: %s", self.name, unwritten)
 
@@ -190,8 +191,7 @@ class RunRecorder:
         """
         from tasks.warm_processes import stop_playing
 
-        unlimited = task.with_options(timeout_seconds=0)  # type: ignore[attr-defined]  # a thread cannot be interrupted
-        future = unlimited.submit(*map(quote, args), **_quoted(kwargs))
+        future = task.submit(*map(quote, args), **_quoted(kwargs))  # type: ignore[attr-defined]  # a Prefect task
         keys: Keys = {}
         try:
             yield keys
@@ -245,11 +245,12 @@ class RunRecorder:
             "reward_std": self.metrics.get("reward/in_group_std"),
         }
         self.progress.say("update done", **facts)
+        self._log.info("%s", iteration_line(iteration, total, self.metrics, seconds_each))
         summary = None
         if should_summarise:
             stages = self._stages[iteration]
             summary = iteration_markdown(
-                self.name, iteration, total, self.metrics, stages, self._store.url, self._address
+                self.name, iteration, total, self.metrics, seconds_each, stages, self._store.url, self._address
             )
         self._announcements.iteration(done, total, summary)
 
@@ -284,6 +285,12 @@ class RunRecorder:
         panel_success = values.get(f"evaluation/{self._config.environment.type}/success")
         if panel_success is not None:
             self.progress.say("evaluated", evaluation=panel_success, evaluated_at=iteration)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TerminationSignal):
+        return "ended from outside (`ragen cancel`, `ragen down`, or another SIGTERM); the same settings again go on"
+    return f"{type(error).__name__}: {error}"
 
 
 def _quoted(arguments: Mapping[str, Any]) -> dict[str, Any]:

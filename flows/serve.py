@@ -8,10 +8,16 @@ resumed, and `eval-sweep/custom` takes any. Every run is started in a process of
 
 import asyncio
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
+from prefect.exceptions import ObjectNotFound
 from prefect.runner import Runner
 from prefect.schedules import Cron
 
@@ -23,76 +29,91 @@ from flows.replay import replay
 from flows.starpo import starpo
 from flows.store_credentials import load_credentials
 from flows.warm_start import warm_start
+from ragen.errors import ConfigError
 
 
 def deployments() -> list[RunnerDeployment]:
     """Every deployment, with its preset as default parameters."""
-    made: list[RunnerDeployment] = []
+    return [make() for make in _makers().values()]
+
+
+def register(name: str | None = None) -> bool:
+    """Have deployments on the server as they are here, so that it judges parameters by the settings of today.
+
+    The process that serves them is told nothing: it starts runs by their deployment's id, which stays.
+
+    Args:
+        name: Flow and deployment, such as `starpo/sokoban`. None: all but those with a schedule, which may have been
+            resumed there.
+
+    Returns:
+        False: the server has not had one of them, so the process that serves does not look for its runs.
+    """
+    makers = _makers()
+    made = [makers[name]()] if name is not None else [make() for make in makers.values()]
+    is_whole = True
+    with get_client(sync_client=True) as client:
+        for deployment in made:
+            try:
+                client.read_deployment_by_name(deployment.full_name)
+            except ObjectNotFound:
+                is_whole = False
+                continue
+            if not deployment.schedules:
+                deployment.apply()
+    return is_whole
+
+
+def _makers() -> dict[str, Callable[[], RunnerDeployment]]:
+    """Flow and deployment -> what makes it: reading the schema off a flow takes a tenth of a second."""
+    makers: dict[str, Callable[[], RunnerDeployment]] = {}
+
+    def add(flow: Any, name: str, tags: list[str], **rest: Any) -> None:
+        options = {"name": name, "tags": tags, "entrypoint_type": EntrypointType.MODULE_PATH, **rest}
+        makers[f"{flow.name}/{name}"] = partial(flow.to_deployment, **options)
+
     for name in names():
-        config = preset(name)
-        settings = config.model_dump(mode="json")
-        made.append(
-            starpo.to_deployment(  # type: ignore[arg-type]  # Prefect returns a coroutine only inside an event loop
-                name=name,
-                parameters={"config": settings, "preset": name},
-                tags=["starpo", config.environment.type],
-                entrypoint_type=EntrypointType.MODULE_PATH,
-            )
-        )
+        try:
+            config = preset(name)
+        except ConfigError as error:  # such as one whose environment cannot be loaded: the others can be served
+            print(f"preset {name} is not served: {error}", file=sys.stderr)  # noqa: T201
+            continue
+        parameters = {"config": config.model_dump(mode="json"), "preset": name}
+        add(starpo, name, ["starpo", config.environment.type], parameters=parameters)
         if config.policy.type == "tiny":
-            made.append(
-                warm_start.to_deployment(  # type: ignore[arg-type]
-                    name=name,
-                    parameters={"config": settings, "preset": name},
-                    tags=["warm-start", config.environment.type],
-                    entrypoint_type=EntrypointType.MODULE_PATH,
-                )
-            )
-    made.append(
-        starpo.to_deployment(  # type: ignore[arg-type]
-            name="custom", tags=["starpo"], entrypoint_type=EntrypointType.MODULE_PATH
-        )
-    )
-    made.append(
-        replay.to_deployment(  # type: ignore[arg-type]
-            name="updates", tags=["replay"], entrypoint_type=EntrypointType.MODULE_PATH
-        )
-    )
-    asked = {name: {"grid": grids.grid(name).model_dump(mode="json")} for name in grids.names()}
-    for name, parameters in {**asked, "custom": {}}.items():
-        made.append(
-            ablation.to_deployment(  # type: ignore[arg-type]
-                name=name, parameters=parameters, tags=["ablation"], entrypoint_type=EntrypointType.MODULE_PATH
-            )
-        )
+            add(warm_start, name, ["warm-start", config.environment.type], parameters=parameters)
+    add(starpo, "custom", ["starpo"])
+    add(replay, "updates", ["replay"])
+    for name in grids.names():
+        add(ablation, name, ["ablation"], parameters={"grid": grids.grid(name).model_dump(mode="json")})
+    add(ablation, "custom", ["ablation"])
+    one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
     for name in sweeps.names():
-        made.append(
-            eval_sweep.to_deployment(  # type: ignore[arg-type]
-                name=name,
-                parameters={"sweep": sweeps.sweep(name).model_dump(mode="json")},
-                schedule=Cron("37 * * * *", active=False),  # it would take cores from the runs of a single machine
-                tags=["eval-sweep"],
-                concurrency_limit=ConcurrencyLimitConfig(
-                    limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW
-                ),
-                entrypoint_type=EntrypointType.MODULE_PATH,
-            )
+        add(
+            eval_sweep,
+            name,
+            ["eval-sweep"],
+            parameters={"sweep": sweeps.sweep(name).model_dump(mode="json")},
+            schedule=Cron("37 * * * *", active=False),  # it would take cores from the runs of a single machine
+            concurrency_limit=one_at_a_time,
         )
-    made.append(
-        eval_sweep.to_deployment(  # type: ignore[arg-type]
-            name="custom", tags=["eval-sweep"], entrypoint_type=EntrypointType.MODULE_PATH
-        )
-    )
-    made.append(
-        audit.to_deployment(  # type: ignore[arg-type]
-            name="hourly",
-            cron="7 * * * *",
-            tags=["audit"],
-            concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        )
-    )
-    return made
+    add(eval_sweep, "custom", ["eval-sweep"])
+    add(audit, "hourly", ["audit"], cron="7 * * * *", concurrency_limit=one_at_a_time)
+    return makers
+
+
+class _Serving(Runner):
+    """Prefect's runner, ended by a signal as by Ctrl-C: Prefect's own handler never awaits what it calls."""
+
+    _serving: "asyncio.Task[Any] | None" = None
+
+    async def start(self, *args: Any, **kwargs: Any) -> None:
+        self._serving = asyncio.current_task()
+        await super().start(*args, **kwargs)
+
+    def handle_sigterm(self, *_: Any, **__: Any) -> None:
+        assert self._serving is not None
+        self._serving.get_loop().call_soon_threadsafe(self._serving.cancel)
 
 
 def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
@@ -103,12 +124,13 @@ def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
         limit: Flow runs at a time.
     """
     load_credentials()  # runs inherit them
-    runner = Runner(name="starpo", limit=limit, pause_on_shutdown=False)
+    runner = _Serving(name="starpo", limit=limit, pause_on_shutdown=False)
     for deployment in deployments():
         runner.add_deployment(deployment)
     if ready_file:
         ready_file.touch()
-    asyncio.run(runner.start())
+    with suppress(asyncio.CancelledError, KeyboardInterrupt):
+        asyncio.run(runner.start())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ import psutil
 
 from ragen.allocator import keeping_freed_memory
 from ragen.errors import StarPOError
+from ragen.process_start import is_alive, process_start
 
 START_TIMEOUT_S = 120.0
 
@@ -49,9 +51,17 @@ class ServerError(StarPOError):
     """The local server or the serving process cannot be started or reached."""
 
 
+class ServerGoneError(ServerError):
+    """A server that answered does not any more."""
+
+
+class ServerBusyError(ServerError):
+    """A server is too busy to answer in time."""
+
+
 @dataclass(frozen=True)
 class Process:
-    """A background process of ours, remembered by process id and start time.
+    """A background process of ours, remembered by its id and its start (`ragen.process_start`).
 
     Attributes:
         name: Of its pid file and log.
@@ -73,10 +83,8 @@ class Process:
     def running(self) -> psutil.Process | None:
         """The process, if it is alive and is the one that was started."""
         try:
-            pid, created = self._pid_file.read_text().split()
-            process = psutil.Process(int(pid))
-            is_ours = abs(process.create_time() - float(created)) < 2.0
-            return process if is_ours and process.status() != psutil.STATUS_ZOMBIE else None
+            pid, started = self._pid_file.read_text().split()
+            return psutil.Process(int(pid)) if is_alive(int(pid), started) else None
         except (OSError, ValueError, psutil.NoSuchProcess):
             return None
 
@@ -109,10 +117,14 @@ class Process:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
             )
-        process = psutil.Process(child.pid)
         if is_background:
-            _step_back(process)
-        self._pid_file.write_text(f"{child.pid} {process.create_time()}")
+            _step_back(psutil.Process(child.pid))
+        self._pid_file.write_text(f"{child.pid} {process_start(child.pid)}")
+
+    def num_children(self) -> int:
+        """How many processes it has started that are alive."""
+        process = self.running()
+        return len(process.children()) if process is not None else 0
 
     def stop(self) -> bool:
         """End it and its children. Returns whether there was anything to end."""
@@ -170,6 +182,20 @@ def is_healthy(url: str) -> bool:
         return False
 
 
+def has_lost_its_database(url: str) -> bool:
+    """Does a server that is up fail at a simple question, since its database is gone or damaged?"""
+    question = urllib.request.Request(
+        f"{url}/deployments/count", data=b"{}", headers={"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(question, timeout=10):
+            return False
+    except urllib.error.HTTPError as error:
+        return error.code >= 500
+    except (urllib.error.URLError, OSError, ValueError):  # busy, or gone
+        return False
+
+
 def processes(state_dir: str) -> tuple[Process, Process]:
     """The server and the serving process of this state folder."""
     folder = Path(state_dir)
@@ -181,13 +207,22 @@ def served_environment(state_dir: str) -> dict[str, str] | None:
     return processes(state_dir)[1].environment()
 
 
-def start(state_dir: str) -> str:
+def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
     """Have a server and a serving process running; what already runs is used. Returns the API's address.
+
+    A server of ours that has lost its database is started anew.
+
+    Args:
+        state_dir: Where process ids and logs are.
+        say: Told what was done besides.
 
     Raises:
         ServerError: If either does not come up in time; the message names its log.
     """
     url = api_url()
+    if is_healthy(url) and has_lost_its_database(url):
+        _stop_failing(url, state_dir)
+        say(f"the Prefect server at {url} had lost its database, and is started anew")
     if not is_healthy(url) or processes(state_dir)[1].running() is None:
         launcher = subprocess.run(
             [sys.executable, "-m", "flows.server", state_dir],
@@ -201,6 +236,36 @@ def start(state_dir: str) -> str:
         if launcher.returncode != 0:
             raise ServerError(launcher.stderr.strip())
     return url
+
+
+def _stop_failing(url: str, state_dir: str) -> None:
+    server, serve = processes(state_dir)
+    fault = f"the Prefect server at {url} fails at every request: its database is gone, damaged, or on a full disk"
+    if server.running() is None:
+        raise ServerError(f"{fault}. It was not started from here: restart it, or set PREFECT_API_URL to another")
+    if serve.num_children():
+        raise ServerError(
+            f"{fault}. Runs are at work, which `ragen runs` lists: wait for their end, or `ragen down` stops them and "
+            "the server. The same command again then starts it anew, and goes on with what is stored"
+        )
+    stop(state_dir)
+
+
+def serve_again(state_dir: str) -> None:
+    """Start the serving process anew, so that it knows of deployments that were not there when it began.
+
+    Raises:
+        ServerError: If it is at work, or does not come up.
+    """
+    serve = processes(state_dir)[1]
+    if serve.num_children():
+        raise ServerError(
+            "the serving process was started before there was such a deployment, and is at work on other runs. Wait "
+            "for their end, then run the same command again (a preset can be run as a file meanwhile: "
+            "`ragen train FILE.toml`); or stop everything with `ragen down`"
+        )
+    serve.stop()
+    start(state_dir)
 
 
 def start_in_this_session(state_dir: str) -> None:

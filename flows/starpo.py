@@ -17,6 +17,7 @@ from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
 from ragen.diagnostics.online import RolloutUse
 from ragen.errors import NothingKeptError
+from ragen.readiness import check_ready
 from ragen.seeding import derive_seed
 from ragen.store import Store
 from tasks.evaluate import evaluate
@@ -59,6 +60,7 @@ def starpo(
     from flows.reuse import reused
 
     check_memory(config)
+    check_ready(config, preset, should_download=True)
     with RunRecorder.open(store or Runtime.current().store, run, flow="starpo", preset=preset, config=config) as record:
         record.tell(str(reused(Store(record.store_url), record.name, config)))
         train(record, config)

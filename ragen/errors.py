@@ -19,6 +19,10 @@ class ConfigError(StarPOError):
     """A setting is unknown, of the wrong type or out of its bounds."""
 
 
+class RegistryError(StarPOError):
+    """What a registered name stands for cannot be imported."""
+
+
 class MissingPackageError(StarPOError):
     """An optional package is needed for what was asked; the message names the extra to install."""
 

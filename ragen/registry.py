@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from ragen.errors import ConfigError
+from ragen.errors import ConfigError, RegistryError, StarPOError
+from ragen.faults import describe_fault
 
 ENVIRONMENTS: dict[str, str] = {
     "bandit": "ragen.envs.bandit:Bandit",
@@ -112,8 +113,9 @@ def load(registry: Mapping[str, str], name: str) -> Any:
 
     Raises:
         ConfigError: If the registry has no such name; the message lists those it has.
+        RegistryError: If what it stands for cannot be imported; the message names the file, the line and the fault.
     """
-    return _resolve(registry[known(registry, name)])
+    return _resolve(name, registry[known(registry, name)])
 
 
 def known(registry: Mapping[str, str], name: str) -> str:
@@ -135,6 +137,14 @@ def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSch
     )
 
 
-def _resolve(target: str) -> Any:
+def _resolve(name: str, target: str) -> Any:
     module, attribute = target.split(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except StarPOError:
+        raise
+    except Exception as error:
+        raise RegistryError(
+            f"'{name}' (registered as {target}) cannot be loaded: {describe_fault(error, module)}. Mend that file, or "
+            "take its line out of ragen/registry.py"
+        ) from error

@@ -31,7 +31,7 @@ class Side:
     update: Keys | None
 
 
-@stage_task(name="compare", task_run_name="{context.iteration:03d} compare", timeout_seconds=24 * 3600)
+@stage_task(name="compare", task_run_name="{context.iteration:03d} compare")
 def compare(store_url: str, context: UpdateContext, base: Side, branch: Side, reference: str) -> Keys:
     """Set the branch's update beside the base's.
 

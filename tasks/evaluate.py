@@ -16,7 +16,7 @@ _OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness"}
 """Settings of rollouts that an evaluation does not have; every other one counts, of a new engine's too."""
 
 
-@stage_task(name="evaluate", task_run_name="{iteration:03d} evaluate {cell}", timeout_seconds=24 * 3600)
+@stage_task(name="evaluate", task_run_name="{iteration:03d} evaluate {cell}")
 def evaluate(
     store_url: str,
     iteration: int,

@@ -10,7 +10,7 @@ from tasks.stage import Keys, StageWork, stage_task
 STAGE = Stage(name="reward", version=1)
 
 
-@stage_task(name="reward", task_run_name="{iteration:03d} reward", timeout_seconds=600)
+@stage_task(name="reward", task_run_name="{iteration:03d} reward")
 def reward(store_url: str, iteration: int, config: RewardConfig, turns: str) -> Keys:
     """Pay every turn for what it did."""
     store = Store(store_url)

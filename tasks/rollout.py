@@ -14,7 +14,7 @@ from tasks.stage import Keys, StageWork, stage_task
 STAGE = Stage(name="rollout", version=2)
 
 
-@stage_task(name="rollout", task_run_name="{iteration:03d} rollout", timeout_seconds=24 * 3600)
+@stage_task(name="rollout", task_run_name="{iteration:03d} rollout")
 def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: str) -> Keys:
     """Play the iteration's groups with this checkpoint.
 

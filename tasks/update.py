@@ -11,7 +11,7 @@ STAGE = Stage(name="update", version=2)
 OUTPUTS = ("samples", "metrics", "checkpoint")
 
 
-@stage_task(name="update", task_run_name="{iteration:03d} update", timeout_seconds=24 * 3600)
+@stage_task(name="update", task_run_name="{iteration:03d} update")
 def update(
     store_url: str,
     config: UpdateConfig,

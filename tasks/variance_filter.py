@@ -12,7 +12,7 @@ STAGE = Stage(name="variance_filter", version=2)
 OUTPUTS = ("selection", "metrics")
 
 
-@stage_task(name="variance_filter", task_run_name="{iteration:03d} variance_filter", timeout_seconds=600)
+@stage_task(name="variance_filter", task_run_name="{iteration:03d} variance_filter")
 def variance_filter(store_url: str, iteration: int, config: FilterConfig, turns: str, rewards: str) -> Keys:
     """Decide which groups are trained on, say why, and measure the data that decided it."""
     store = Store(store_url)

@@ -15,7 +15,7 @@ from tasks.stage import Keys, StageWork, stage_task
 STAGE = Stage(name="warm_start", version=2)
 
 
-@stage_task(name="warm_start", task_run_name="warm start", timeout_seconds=24 * 3600)
+@stage_task(name="warm_start", task_run_name="warm start")
 def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | None = None) -> Keys:
     """Make the tiny policy and let it imitate demonstrations, or take a pretrained one into the store."""
     store = Store(store_url)
@@ -25,7 +25,10 @@ def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | Non
     if config.fresh:  # all else is made from this checkpoint, so nothing that is stored is found
         settings["fresh"] = config.fresh
     if isinstance(policy, TinyPolicy):
+        from ragen.policy.tokenizer import vocabulary_digest
+
         settings |= {
+            "vocabulary": vocabulary_digest(),
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
             "max_response_tokens": config.rollout.max_response_tokens,

@@ -13,11 +13,13 @@ def validate(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings, and say what they resolve to."""
+    """Check settings and what a run by them needs here, and say what they resolve to."""
     from flows.console.terminal import print_json, write
     from flows.presets import preset
+    from ragen.readiness import check_ready
 
     config = preset(file, parse_overrides(set_))
+    check_ready(config, file)
     if as_json:
         print_json(config.model_dump(mode="json"))
     else:

@@ -15,14 +15,42 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+
+def _given(url: str | None) -> str | None:
+    """A store's address as it was given; an empty one, such as of an unset variable of a shell, is not the default."""
+    from ragen.store.redaction import check_address
+
+    return url if url is None else check_address(url)
+
+
 StoreOption = Annotated[
-    str | None, typer.Option("--store", help="Store: a folder or an fsspec URL. Default: RAGEN_STORE, or var/store.")
+    str | None,
+    typer.Option(
+        "--store", callback=_given, help="Store: a folder or an fsspec URL. Default: RAGEN_STORE, or var/store."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting by dotted path; may be repeated.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"starpo {version('starpo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 def open_store(url: str | None) -> "Store":
@@ -32,7 +60,7 @@ def open_store(url: str | None) -> "Store":
     from ragen.store import Store
 
     load_credentials()
-    return Store(url or Runtime.current().store)
+    return Store(Runtime.current().store if url is None else url)
 
 
 def parse_overrides(assignments: list[str] | None) -> dict[str, Any]:

@@ -13,7 +13,10 @@ def runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the runs of a store, newest first."""
     from flows.console import listing
 
-    listing.print_runs(open_store(store), as_json)
+    opened = open_store(store)
+    if store is not None:  # the configured one comes into being with its first run
+        opened.expect()
+    listing.print_runs(opened, as_json)
 
 
 @app.command()

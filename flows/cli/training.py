@@ -35,24 +35,17 @@ def train(
 @app.command()
 def up() -> None:
     """Start a local Prefect server and the process that serves the deployments."""
-    from flows import server
-    from flows.console.terminal import write
-    from ragen.config.runtime import Runtime
+    from flows.console.up_and_down import start_here
 
-    url = server.start(Runtime.current().state_dir)
-    write(f"Prefect: {url.removesuffix('/api')}")
-    write("Try: prefect deployment run starpo/sokoban")
+    start_here()
 
 
 @app.command()
 def down() -> None:
-    """Stop what `up` started."""
-    from flows import server
-    from flows.console.terminal import write
-    from ragen.config.runtime import Runtime
+    """Stop what `up` started, and with it the runs that are at work; what they stored is kept."""
+    from flows.console.up_and_down import stop_here
 
-    stopped = server.stop(Runtime.current().state_dir)
-    write(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+    stop_here()
 
 
 @app.command()
@@ -72,3 +65,13 @@ def follow(run: RunArgument, store: StoreOption = None) -> None:
     opened = open_store(store)
     opened.runs.get(run)
     follow_run(opened, run, Console())
+
+
+@app.command()
+def cancel(run: RunArgument, store: StoreOption = None) -> None:
+    """Stop a run that is at work or waits; what it stored is kept. Ablations and sweeps too, by their names."""
+    from rich.console import Console
+
+    from flows.console.cancel import cancel_run
+
+    cancel_run(open_store(store), run, Console())

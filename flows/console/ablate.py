@@ -13,6 +13,7 @@ from flows.console.studies import conclude, counting, print_known, print_remarks
 from flows.console.table import print_table
 from flows.console.terminal import Console, print_json, say
 from flows.console.train import start_deployment
+from flows.console.watching import watching
 from flows.plan import RunPlan
 from flows.presets import grids
 from flows.presets import names as preset_names
@@ -53,7 +54,9 @@ def ablate(name: str, *, store: str | None, concurrency: int, allow_few_seeds: b
     }
     parameters |= {key: value for key, value in asked.items() if value is not None}
     console = Console(stderr=as_json)
-    outcome = _follow(opened, study, console, start_deployment(deployment, parameters, console))
+    ended = start_deployment(deployment, parameters, study.grid.name, console)
+    with watching(console, f"ablation {study.grid.name}", f"stop it:    ragen cancel {study.grid.name}"):
+        outcome = _follow(opened, study, console, ended)
     conclude(outcome, lambda: print_result(opened, study.grid.name, as_json))
 
 

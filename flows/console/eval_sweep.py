@@ -13,6 +13,7 @@ from flows.console.studies import conclude, counting, print_known, print_remarks
 from flows.console.table import print_table
 from flows.console.terminal import Console, print_json, say
 from flows.console.train import start_deployment
+from flows.console.watching import watching
 from flows.eval_sweep_summary import error_rows, heading, leaderboard_rows, method, score_rows
 from flows.presets import sweeps
 from flows.sweep_plan import SweepPlan, plan_sweep
@@ -93,7 +94,9 @@ def sweep(asked: Sweep, *, store: str | None, concurrency: int, as_json: bool) -
     parameters |= {"store": store} if store is not None else {}
     parameters |= {"concurrency": concurrency} if concurrency > 1 else {}
     console = Console(stderr=as_json)
-    outcome = _follow(opened, plan, console, start_deployment("eval-sweep/custom", parameters, console))
+    ended = start_deployment("eval-sweep/custom", parameters, asked.name, console)
+    with watching(console, f"sweep {asked.name}", f"stop it:    ragen cancel {asked.name}"):
+        outcome = _follow(opened, plan, console, ended)
     conclude(outcome, lambda: print_result(opened, asked.name, as_json))
 
 

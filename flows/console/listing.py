@@ -5,7 +5,7 @@ from typing import Any
 from flows.console.reasons import merged_reasons
 from flows.console.table import print_table
 from flows.console.terminal import Console, print_json, say
-from ragen.errors import ArtifactDamagedError, ConfigError, StoreError
+from ragen.errors import ArtifactDamagedError, ConfigError, RegistryError, StoreError
 from ragen.store import Store
 from ragen.store.runs import Run, StageKeys
 
@@ -18,7 +18,7 @@ def print_runs(store: Store, as_json: bool) -> None:
         reverse=True,
     )
     rows = facts if as_json else [_at_a_glance(row) for row in facts]
-    print_rows(rows, as_json, f"runs in {store.url}", "no runs yet: `ragen train sokoban` makes one")
+    print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     if not as_json:
         for row in facts:
             if row["fault"]:
@@ -75,12 +75,17 @@ def print_presets(as_json: bool) -> None:
     """Presets with their first comment."""
     from flows.presets import FOLDER, names, preset
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in names():
-        config = preset(name)
-        comment = (FOLDER / f"{name}.toml").read_text().splitlines()[0].removeprefix("# ")
+        about = (FOLDER / f"{name}.toml").read_text().splitlines()[0].removeprefix("# ")
+        try:
+            config = preset(name)
+        except ConfigError:  # such as one whose environment cannot be loaded
+            about = f"Cannot be used; `ragen validate {name}` says why."
+            rows.append({"preset": name, "environment": "", "policy": "", "iterations": None, "about": about})
+            continue
         rows.append({"preset": name, "environment": config.environment.type, "policy": config.policy.type,
-                     "iterations": config.iterations, "about": comment})  # fmt: skip
+                     "iterations": config.iterations, "about": about})  # fmt: skip
     print_rows(rows, as_json, "presets", "")
 
 
@@ -91,10 +96,14 @@ def print_environments(check: bool, as_json: bool) -> None:
 
     rows = []
     for name, variant in VARIANTS.items():
-        row: dict[str, Any] = {"name": name, "type": variant.settings.type, "about": variant.description}
-        if check:
-            row["findings"] = [str(finding) for finding in check_environment(variant.settings)]
-        rows.append(row)
+        row: dict[str, Any] = {"name": name, "type": variant.type, "about": variant.description}
+        try:
+            settings = variant.settings
+        except RegistryError as error:
+            row["about"], findings = f"Cannot be loaded; `ragen play {name}` says why.", [str(error)]
+        else:
+            findings = [str(finding) for finding in check_environment(settings)] if check else []
+        rows.append({**row, "findings": findings} if check else row)
     print_rows(rows, as_json, "environments", "")
 
 

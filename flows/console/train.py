@@ -10,15 +10,18 @@ from types import MappingProxyType
 from typing import Any
 
 from flows import server
+from flows.console.flow_run import FlowRun, asking
 from flows.console.follow import Outcome, follow_run
 from flows.console.listing import evaluation_curve, success_line
-from flows.console.terminal import Console, plain
+from flows.console.terminal import Console, plain, say
+from flows.console.watching import advice_on, watching
 from flows.memory_check import check_memory
 from flows.presets import names, preset
 from flows.record import default_run_name
 from flows.reuse import reused
 from ragen.config.runtime import Runtime
 from ragen.errors import ConfigError
+from ragen.readiness import check_ready
 from ragen.store import Store
 from ragen.store.names import checked_name
 
@@ -43,6 +46,7 @@ def train_and_follow(
     config = preset(name, {**overrides, **short})  # wrong settings fail here, before anything is started
     if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
         check_memory(config)
+    check_ready(config, name)
     runtime, console = Runtime.current(), Console()
     is_file = name not in names()
     settings = Path(name).stem if is_file else name  # what they are called
@@ -86,10 +90,16 @@ def follow_deployment(
         written: Parameter -> how a shell would be told, where that is shorter than its value.
 
     Raises:
-        ServerError: If there is no server, and none can be started, or another process took the run to its own store.
+        ServerError: If there is no server, and none can be started, if it ends meanwhile, or if another process took
+            the run to its own store.
         RunFailedError: If the run did not complete.
     """
-    follow_run(store, run, console, start_deployment(deployment, parameters, console, written))
+    ended = start_deployment(deployment, parameters, run, console, written)
+    try:
+        with watching(console, f"run {run}", *advice_on(run, parameters.get("store"))):
+            follow_run(store, run, console, ended)
+    except server.ServerGoneError as error:
+        raise server.ServerGoneError(f"{error}. {_without_server(store, run)}") from error
     if run not in store.runs.names():
         raise server.ServerError(
             f"the flow run completed, but its run '{run}' is not in {store.url}: another process serves the same "
@@ -98,29 +108,69 @@ def follow_deployment(
         )
 
 
+def _without_server(store: Store, run: str) -> str:
+    if store.runs.is_running(run):
+        return f"Run {run} is at work and goes on without it: `ragen follow {run}` shows how far it is"
+    return (
+        f"Run {run} has ended with it, as `ragen down` ends the runs that are at work. What it stored is kept: the "
+        "same command again starts the server, and goes on where it was"
+    )
+
+
 def start_deployment(
-    deployment: str, parameters: dict[str, Any], console: Console, written: Mapping[str, str] = MappingProxyType({})
+    deployment: str,
+    parameters: dict[str, Any],
+    name: str,
+    console: Console,
+    written: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[], Outcome | None]:
     """Run a deployment on the local server, which is started if need be.
 
-    The store is the one that is configured here, though the serving process may have been started with another.
+    The deployment is registered anew with the settings as they are here. The store is the one that is configured here,
+    though the serving process may have been started with another.
+
+    Args:
+        deployment: Flow and deployment, such as `starpo/sokoban`.
+        parameters: Of the flow.
+        name: What its flow run is called.
+        console: Where it is said what was started, and where its page is.
+        written: Parameter -> how a shell would be told, where that is shorter than its value.
 
     Returns:
         What says how its flow run ended; None while it goes on.
 
     Raises:
-        ServerError: If there is no server, and none can be started.
+        ServerError: If there is no server, and none can be started, or it refuses or fails.
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
-        url = server.start(Runtime.current().state_dir)
+        server.start(Runtime.current().state_dir, lambda text: say(console, text))
+    register(deployment)
     served = server.served_environment(Runtime.current().state_dir)
     is_elsewhere = served is not None and served.get("RAGEN_STORE") != os.environ.get("RAGEN_STORE")
     if parameters.get("store") is None and is_elsewhere:
         parameters = {**parameters, "store": Runtime.current().store}
-    console.print(f"Prefect: {url.removesuffix('/api')}", highlight=False)
+    begun = FlowRun.start(deployment, parameters, name)
+    console.print(f"Prefect: {begun.page}", highlight=False, soft_wrap=True)
     command = f"$ prefect deployment run {deployment}{_flags(parameters, written)}"
     console.print(command, highlight=False, markup=False, soft_wrap=True)
-    return _FlowRun(deployment, parameters).ended
+    return begun.ended
+
+
+def register(deployment: str | None = None) -> None:
+    """Have a deployment on the server as it is here: settings, or their schema, may be others since it was served.
+
+    Args:
+        deployment: Flow and deployment. None: all.
+
+    Raises:
+        ServerError: If the serving process was started before there was such a deployment, and is at work.
+    """
+    from flows.serve import register as register_deployment
+
+    with asking(f"to register {deployment or 'the deployments'}"):
+        is_served = register_deployment(deployment)
+    if not is_served:
+        server.serve_again(Runtime.current().state_dir)
 
 
 def write_report(store: Store, run: str, output: Path | None, wanted: Sequence[int] = ()) -> Path:
@@ -167,41 +217,6 @@ def _write(path: Path, text: str) -> Path:
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror}); name another file with --output") from error
     return path.resolve()
-
-
-_PREFECT_PREFIX = "Flow run encountered an exception: "
-
-
-class _FlowRun:
-    """A run of a deployment on the server."""
-
-    def __init__(self, deployment: str, parameters: dict[str, Any]) -> None:
-        from prefect.deployments import run_deployment
-
-        self._id = run_deployment(deployment, parameters=parameters, timeout=0, as_subflow=False).id  # type: ignore[union-attr]
-
-    def ended(self) -> Outcome | None:
-        """Prefect's final state; None while it goes on, or while the server is too busy to say.
-
-        Raises:
-            ServerError: If there is no server any more.
-        """
-        import httpx
-        from prefect.client.orchestration import get_client
-
-        try:
-            with get_client(sync_client=True) as client:
-                state = client.read_flow_run(self._id).state
-        except httpx.TimeoutException:
-            return None
-        except httpx.TransportError as error:
-            raise server.ServerError(
-                f"the Prefect server at {server.api_url()} does not answer any more ({error}). A run that is at work "
-                "goes on without it: `ragen up` starts it again, and `ragen follow RUN` shows how far the run is"
-            ) from error
-        if state is None or not state.is_final():
-            return None
-        return Outcome(state.type.value.lower(), (state.message or "").removeprefix(_PREFECT_PREFIX))
 
 
 def _flags(parameters: dict[str, Any], written: Mapping[str, str]) -> str:

@@ -33,6 +33,7 @@ def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Sta
     if not path.is_file():
         raise ConfigError(
             f"'{name_or_path}' is neither a preset nor a TOML file{near(name_or_path, names())}; presets: "
-            f"{', '.join(names())}. `ragen presets` describes them."
+            f"{', '.join(names())}. `ragen presets` describes them. A model is a setting of theirs: "
+            "--set policy.type=pretrained --set policy.name_or_path=FOLDER_OR_NAME"
         )
     return load_config(path, search_path=FOLDER, overrides=overrides or {})

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ragen.settings import Settings
 
@@ -16,7 +16,7 @@ class TinyPolicy(Settings):
     num_layers: int = Field(3, ge=1, le=64)
     """Transformer layers."""
     num_heads: int = Field(4, ge=1, le=64)
-    """Attention heads; divides hidden_size."""
+    """Attention heads; hidden_size is a multiple of twice their number."""
     num_kv_heads: int = Field(2, ge=1, le=64)
     """Key-value heads; divides num_heads."""
     intermediate_size: int = Field(320, ge=16, le=16384)
@@ -37,6 +37,17 @@ class TinyPolicy(Settings):
     """Peak learning rate of AdamW, for everything else; same schedule."""
     seed: int = Field(0, ge=0)
     """Seed of the weights and of the demonstrations: kept apart from the run's, so that runs share a warm start."""
+
+    @model_validator(mode="after")
+    def _sizes_fit_together(self) -> "TinyPolicy":
+        if self.hidden_size % (2 * self.num_heads):
+            raise ValueError(
+                f"hidden_size = {self.hidden_size} cannot be cut into num_heads = {self.num_heads} heads of an even "
+                f"width; choose a multiple of {2 * self.num_heads}"
+            )
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_kv_heads = {self.num_kv_heads} must divide num_heads = {self.num_heads}")
+        return self
 
 
 class PretrainedPolicy(Settings):

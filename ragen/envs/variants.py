@@ -1,33 +1,50 @@
 """Named settings of the environments, for listing and playing; any other settings are as good in a configuration."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from ragen.envs.bandit import BanditSettings
 from ragen.envs.base import EnvironmentSettings
-from ragen.envs.frozen_lake import FrozenLakeSettings
-from ragen.envs.sokoban import SokobanSettings
+from ragen.registry import ENVIRONMENTS, load
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings that have a name, and one line about them."""
+    """Settings that have a name.
+
+    Attributes:
+        description: One line about them.
+        type: Of the environment, which is imported only for its settings.
+        changed: What differs from its defaults.
+    """
 
     description: str
-    settings: EnvironmentSettings
+    type: str
+    changed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> EnvironmentSettings:
+        """The environment's settings.
+
+        Raises:
+            RegistryError: If the environment cannot be imported.
+        """
+        settings: EnvironmentSettings = load(ENVIRONMENTS, self.type).settings_type(**self.changed)
+        return settings
 
 
 VARIANTS: dict[str, Variant] = {
-    "Bandit": Variant("two named arms, one pull; the training names", BanditSettings()),
+    "Bandit": Variant("two named arms, one pull; the training names", "bandit"),
     "BanditHeldOut": Variant(
-        "two named arms, one pull; pairs of names not trained on", BanditSettings(names="held_out")
+        "two named arms, one pull; pairs of names not trained on", "bandit", {"names": "held_out"}
     ),
-    "BanditRev": Variant("the training names with their meanings exchanged", BanditSettings(is_reversed=True)),
-    "Sokoban": Variant("push the box onto the target; 6x6, 1 box", SokobanSettings()),
-    "SokobanNewVocab": Variant("Sokoban drawn with other symbols, W . G C B A @", SokobanSettings(vocabulary="new")),
-    "SokobanLarge": Variant("Sokoban, 8x8 with 2 boxes", SokobanSettings(height=8, width=8, num_boxes=2)),
-    "SokobanCoord": Variant("Sokoban with coordinates below the grid", SokobanSettings(observation="coord")),
-    "FrozenLake": Variant("walk over ice to the goal; 4x4, one step in three goes as intended", FrozenLakeSettings()),
-    "FrozenLakeNoSlip": Variant("the lake without slips: steps go as intended", FrozenLakeSettings(slip=0.0)),
-    "FrozenLakeCoord": Variant("the slippery lake with coordinates below", FrozenLakeSettings(observation="coord")),
+    "BanditRev": Variant("the training names with their meanings exchanged", "bandit", {"is_reversed": True}),
+    "Sokoban": Variant("push the box onto the target; 6x6, 1 box", "sokoban"),
+    "SokobanNewVocab": Variant("Sokoban drawn with other symbols, W . G C B A @", "sokoban", {"vocabulary": "new"}),
+    "SokobanLarge": Variant("Sokoban, 8x8 with 2 boxes", "sokoban", {"height": 8, "width": 8, "num_boxes": 2}),
+    "SokobanCoord": Variant("Sokoban with coordinates below the grid", "sokoban", {"observation": "coord"}),
+    "FrozenLake": Variant("walk over ice to the goal; 4x4, one step in three goes as intended", "frozen_lake"),
+    "FrozenLakeNoSlip": Variant("the lake without slips: steps go as intended", "frozen_lake", {"slip": 0.0}),
+    "FrozenLakeCoord": Variant("the slippery lake with coordinates below", "frozen_lake", {"observation": "coord"}),
 }
 """By name, the variants of PAPER section 4; everything not named is as in the paper."""

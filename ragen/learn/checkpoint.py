@@ -17,7 +17,9 @@ Such a folder is read with its base's weights beside it (`ragen.checkpoints.comp
 update is a function of the update's own seed.
 """
 
-from collections.abc import Mapping
+import errno
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -272,6 +274,7 @@ def save_checkpoint(
 
     Raises:
         LearnerError: If there is something in the folder already.
+        OSError: If it cannot be written; where the disk has no room for it, before anything is.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -279,6 +282,9 @@ def save_checkpoint(
         raise LearnerError(f"'{folder}' is not empty; a checkpoint is written into a folder of its own")
     policy, critic = checkpoint.policy, checkpoint.critic
     of_policy, of_critic = (None, None) if weights is None else (weights["policy"], weights.get("critic"))
+    whole_policy = of_policy or policy.state_dict()
+    written = [whole_policy if checkpoint.adapter is None else adapter_tensors(policy, of_policy)]
+    _expect_room(path, [*written, *checkpoint.optimiser_states.values()])
     if checkpoint.adapter is None:
         with without_progress_bars():
             (policy if of_policy is None else _with_weights(policy, of_policy)).save_pretrained(path)
@@ -298,6 +304,18 @@ def save_checkpoint(
     }
     save_file(_contiguous(states), path / _OPTIMISER)
     (path / _TRAINER).write_text(checkpoint.trainer.model_dump_json(indent=2) + "\n")
+
+
+def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:
+    """Most of what will be written: a critic's base may be the policy's, and is not counted."""
+    tensors = {tensor.data_ptr(): tensor for group in written for tensor in group.values()}  # tied ones count once
+    needed, free = sum(tensor.nbytes for tensor in tensors.values()), shutil.disk_usage(path).free
+    if needed > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"a checkpoint takes at least {needed / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free",
+            str(path),
+        )
 
 
 def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:

@@ -37,6 +37,7 @@ from transformers.utils import logging
 from ragen.config.policy import PretrainedPolicy
 from ragen.errors import PolicyError
 from ragen.policy.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge, read_shape
+from ragen.policy.place import named_folder
 
 _CONFIG = "config.json"
 _WEIGHTS = "model.safetensors"
@@ -44,6 +45,7 @@ _WEIGHTS_INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 _DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", "vocab.txt", "merges.txt")
+_NOWHERE = "-"  # where transformers is sent to look for an adapter, so that it does not put it into the model itself
 
 
 def resolve_policy(policy: PretrainedPolicy) -> str:
@@ -55,16 +57,7 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
     Raises:
         PolicyError: If there is no such folder and no such model, the hub does not answer, or the folder lacks a part.
     """
-    name = policy.name_or_path
-    folder = Path(name).expanduser()
-    if not folder.exists():
-        if _looks_like_a_path(name):
-            raise PolicyError(
-                f"policy.name_or_path = '{name}': there is no such folder. Give a folder with {_CONFIG}, "
-                "safetensors and a tokenizer, or a model's name on the Hugging Face hub, such as "
-                "Qwen/Qwen2.5-0.5B-Instruct"
-            )
-        folder = Path(_download(name, policy.revision))
+    folder = named_folder(policy) or Path(_download(policy.name_or_path, policy.revision))
     check_folder(folder)
     return str(folder)
 
@@ -198,10 +191,6 @@ def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float
     model, tokenizer = load_policy(resolve_policy(policy), policy.dtype)
     save_policy(model, tokenizer, folder)
     return {"num_parameters": float(model.num_parameters()), "vocabulary_size": float(len(tokenizer))}
-
-
-def _looks_like_a_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/") or "\\" in name
 
 
 def _download(name: str, revision: str | None) -> str:

@@ -7,7 +7,6 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from ragen.config.policy import TinyPolicy
-from ragen.errors import ConfigError
 from ragen.policy.tokenizer import make_tokenizer
 from ragen.seeding import derive_seed
 
@@ -25,11 +24,7 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
 
     Returns:
         The model in evaluation mode. The global random state is as it was before.
-
-    Raises:
-        ConfigError: If the sizes do not fit together.
     """
-    _check_sizes(config)
     architecture = Qwen2Config(
         vocab_size=len(tokenizer),
         hidden_size=config.hidden_size,
@@ -49,15 +44,3 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))
         return Qwen2ForCausalLM(architecture).eval()
-
-
-def _check_sizes(config: TinyPolicy) -> None:
-    if config.hidden_size % (2 * config.num_heads):
-        raise ConfigError(
-            f"policy.hidden_size = {config.hidden_size} cannot be cut into policy.num_heads = {config.num_heads} "
-            f"heads of an even width; choose a multiple of {2 * config.num_heads}"
-        )
-    if config.num_heads % config.num_kv_heads:
-        raise ConfigError(
-            f"policy.num_kv_heads = {config.num_kv_heads} must divide policy.num_heads = {config.num_heads}"
-        )

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
+from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from ragen.config.agent import ACTION_SEPARATOR
 from ragen.envs import make
@@ -25,6 +25,9 @@ from ragen.envs.frozen_lake import FrozenLakeSettings
 from ragen.envs.sokoban import SokobanSettings
 from ragen.registry import DEMONSTRATORS, load
 from ragen.seeding import derive_seed, python_random
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -59,31 +62,16 @@ _EPISODES_EACH, _DECISIONS = 200, 4
 """Enough for every word of theirs to be said; map rows are listed instead, as some are rare."""
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
+def make_tokenizer() -> "PreTrainedTokenizerFast":
     """Make the tokenizer; the same bytes in every process.
-
-    It is a BPE without merges whose vocabulary holds whole pieces (`ignore_merges`): learned merges would add a
-    hundred fragments of words that never occur by themselves, and every token costs a row of the output layer.
 
     Returns:
         A tokenizer with ChatML as its chat template, `<|im_end|>` as end token and `<|endoftext|>` as padding.
     """
-    pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_PIECE), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    pieces = dict.fromkeys(piece for text in _spoken() for piece, _ in pre_tokenizer.pre_tokenize_str(text))
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*alphabet, *pieces]))}
-    bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
-    bpe.pre_tokenizer = pre_tokenizer
-    bpe.decoder = decoders.ByteLevel()
-    bpe.add_special_tokens([AddedToken(token, normalized=False) for token in (END_OF_TEXT, TURN_START, TURN_END)])
-    bpe.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in FORMAT_TAGS])
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe,
+        tokenizer_object=_make_bpe(),
         eos_token=TURN_END,
         pad_token=END_OF_TEXT,
         additional_special_tokens=[TURN_START],
@@ -101,9 +89,32 @@ def vocabulary_digest() -> str:
     Of the tokens in the order of their ids, the rule that cuts text, and the chat template; not of the libraries that
     carry them out.
     """
-    vocabulary = make_tokenizer().get_vocab()
+    vocabulary = _make_bpe().get_vocab()
     meaning = [sorted(vocabulary, key=vocabulary.__getitem__), _PIECE, CHAT_TEMPLATE]
     return hashlib.sha256(json.dumps(meaning).encode()).hexdigest()[:16]
+
+
+def _make_bpe() -> Tokenizer:
+    """A BPE without merges whose vocabulary holds whole pieces (`ignore_merges`).
+
+    Learned merges would add a hundred fragments of words that never occur by themselves, and every token costs a row of
+    the output layer.
+    """
+    pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECE), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    pieces = dict.fromkeys(piece for text in _spoken() for piece, _ in pre_tokenizer.pre_tokenize_str(text))
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*alphabet, *pieces]))}
+    bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    bpe.pre_tokenizer = pre_tokenizer
+    bpe.decoder = decoders.ByteLevel()
+    bpe.add_special_tokens([AddedToken(token, normalized=False) for token in (END_OF_TEXT, TURN_START, TURN_END)])
+    bpe.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in FORMAT_TAGS])
+    return bpe
 
 
 def _spoken() -> Iterator[str]:

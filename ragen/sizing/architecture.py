@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ragen.config.explanation import near
 from ragen.config.policy import PolicyConfig, TinyPolicy
 from ragen.errors import PolicyError
 
@@ -133,8 +132,8 @@ def architecture_of(policy: PolicyConfig) -> Architecture:
         return known[name]
     raise PolicyError(
         f"policy.name_or_path = '{policy.name_or_path}': neither a folder with a config.json nor a model whose sizes "
-        f"are known here{near(name, known)}; known: {', '.join(known)} (and -Instruct). Give the folder of a "
-        "downloaded model"
+        f"are known here, so nothing is said about it; known: {', '.join(known)} (and -Instruct). Give a folder with "
+        "its config.json, which says the sizes (the weights are not looked at): --set policy.name_or_path=FOLDER"
     )
 
 

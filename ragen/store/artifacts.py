@@ -26,6 +26,7 @@ from pathlib import Path
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import local_cache
+from ragen.store.failures import os_error_of
 from ragen.store.files import differences, digests_of, entry_of, states_of
 from ragen.store.location import NUM_TRANSFERS, Location, sync
 from ragen.store.manifests import ManifestFault, parse_manifest
@@ -150,8 +151,11 @@ class Artifacts:
             raise self._location.failure("write", "tmp", error) from error
         try:
             yield folder
-        except OSError as error:
-            raise self._location.failure("write", f"tmp/{folder.name}", error) from error
+        except Exception as error:
+            cause = os_error_of(error)
+            if cause is None:
+                raise
+            raise self._location.failure("write", f"tmp/{folder.name}", cause) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

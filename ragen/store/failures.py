@@ -6,6 +6,8 @@ error -> failure_of -> Failure(is_passing, advice)
 """
 
 import errno
+import os
+import re
 from enum import Enum
 from typing import Any
 
@@ -91,6 +93,7 @@ _STATUSES = {
     507: Failure.STORAGE_FULL,
 }
 _NO_CREDENTIALS = ("Credential", "ProfileNotFound", "TokenRetrieval", "SSO")
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "fsspec", "s3fs", "urllib3")
 
 
@@ -120,6 +123,14 @@ def failure_of(error: BaseException) -> Failure | None:
         return Failure.DENIED
     is_local = library not in _LIBRARIES and not isinstance(error, ConnectionError | TimeoutError)
     return Failure.LOCAL if is_local and getattr(error, "errno", None) is not None else Failure.UNREACHABLE
+
+
+def os_error_of(error: BaseException) -> OSError | None:
+    """The operating system's error behind one of safetensors, which tells it by number in its words; None: another."""
+    if isinstance(error, OSError):
+        return error
+    number = _OS_ERROR.search(str(error)) if type(error).__module__.startswith("safetensors") else None
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 
 
 def is_answer(error: BaseException) -> bool:

@@ -21,10 +21,10 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ragen.errors import StoreError
+from ragen.process_start import is_alive, process_start
 from ragen.store.location import Location
 
 HEARTBEAT_S = 10.0
@@ -34,7 +34,6 @@ EXPIRY_S = 45.0
 POLL_S = 1.0
 """How often it is looked at meanwhile."""
 
-_SAME_START_S = 5.0  # of one process, as told by two: clocks are set now and then
 _HELD: set[tuple[str, str]] = set()
 """(store, path) of the leases that this process holds. One of its own that is not here could not be removed."""
 
@@ -50,8 +49,8 @@ class Holder(BaseModel):
     """Digest of what tells machines, and containers on them, apart; no name."""
     process: int
     """Its process id there."""
-    started: float
-    """When that process began, in seconds since 1970: process ids are used again."""
+    started: str
+    """What tells that process from others that have or had its id; see `ragen.process_start`."""
     heard: datetime
     """When this was written, in UTC, by its own clock."""
 
@@ -63,12 +62,7 @@ class Holder(BaseModel):
     @property
     def is_alive(self) -> bool:
         """Is there such a process on this machine?"""
-        try:
-            process = psutil.Process(self.process)
-            is_same = abs(process.create_time() - self.started) < _SAME_START_S
-            return is_same and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+        return is_alive(self.process, self.started)
 
 
 class Lease:
@@ -183,14 +177,19 @@ def is_held(location: Location, run: str, believed_for: timedelta) -> bool | Non
         run: The run's name.
         believed_for: How long a holder on another machine is believed after it was last heard of.
     """
-    newest = max(_numbers(location, run), default=0)
-    try:
-        holder = _parse(location.read(_path(run, newest))) if newest else None
-    except FileNotFoundError:
-        return None
+    holder = holder_of(location, run)
     if holder is None:
         return None
     return holder.is_alive if holder.is_local else datetime.now(UTC) - holder.heard < believed_for
+
+
+def holder_of(location: Location, run: str) -> Holder | None:
+    """Who held the newest lease of a run, dead or alive; None: nobody does, or it cannot be read."""
+    newest = max(_numbers(location, run), default=0)
+    try:
+        return _parse(location.read(_path(run, newest))) if newest else None
+    except FileNotFoundError:
+        return None
 
 
 def _numbers(location: Location, run: str) -> list[int]:
@@ -215,8 +214,10 @@ def _json(holder: Holder) -> bytes:
 
 
 def _myself() -> Holder:
-    started = psutil.Process().create_time()
-    return Holder(machine=_machine(), process=os.getpid(), started=started, heard=datetime.now(UTC))
+    pid = os.getpid()
+    started = process_start(pid)
+    assert started is not None
+    return Holder(machine=_machine(), process=pid, started=started, heard=datetime.now(UTC))
 
 
 @cache

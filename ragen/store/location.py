@@ -231,7 +231,11 @@ class Location:
         if self.local is None:
             return self._remote.failure(verb, path, error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            advice = "The disk is full: free some space, or set the store to another folder."
+            advice = (
+                f"The disk is full, {_free(self.local)} are free: free some space (`ragen store gc` deletes what no "
+                "run needs; with checkpoint_every a run keeps fewer checkpoints), or set the store to another folder. "
+                "Nothing was lost: run the same command again."
+            )
         else:
             advice = (
                 f"Check that {self.local} is a folder that you may read and write, or set the store to another one."
@@ -262,6 +266,12 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _free(folder: Path) -> str:
+    """Space on the disk of a folder, or of the nearest one above that is there."""
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    return f"{shutil.disk_usage(place).free / 1e6:.1f} MB"
 
 
 def _create_local(path: Path, data: bytes) -> bool:

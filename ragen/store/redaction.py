@@ -11,11 +11,13 @@ ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 def check_address(url: str) -> str:
-    """Return a store's address that holds no credentials.
+    """Return a store's address that is one and holds no credentials.
 
     Raises:
-        StoreError: If it holds some.
+        StoreError: If it is empty, or holds some.
     """
+    if not url.strip():
+        raise StoreError("the store's address is empty; expected a folder, or an address such as s3://bucket/prefix")
     if (shown := without_secrets(url)) != url:
         raise StoreError(
             f"the store's address {shown} carries credentials, which would end up in logs; take them out and "

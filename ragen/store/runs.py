@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from ragen.errors import ArtifactDamagedError, StoreError
 from ragen.store.keys import as_json, canonical_json
-from ragen.store.leases import Lease, is_held
+from ragen.store.leases import Lease, holder_of, is_held
 from ragen.store.location import Location
 from ragen.store.names import checked_name
 from ragen.visible import quoted
@@ -169,6 +169,13 @@ class Runs:
             return held
         state = self.state(run)
         return state is not None and state.status == "running" and datetime.now(UTC) - state.heartbeat < STALE_AFTER
+
+    def process(self, run: str) -> str:
+        """Which process is, or was last, at work on a run, for people."""
+        holder = holder_of(self._location, checked_name(run, "run name"))
+        if holder is None:
+            return "not known"
+        return f"{holder.process} on this machine" if holder.is_local else "on another machine"
 
     def adopt(self, record: Run, iterations: Mapping[int, StageKeys], state: RunState | None) -> None:
         """Take in the records of a run of another store, whose artifacts are here already.

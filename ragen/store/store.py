@@ -52,7 +52,7 @@ class Store:
         runs: Its runs by name.
 
     Raises:
-        StoreError: If the address is of no known kind, or carries credentials.
+        StoreError: If the address is empty or of no known kind, or carries credentials.
     """
 
     def __init__(self, url: str) -> None:
@@ -60,6 +60,25 @@ class Store:
         self._artifacts = Artifacts(self._location)
         self.url = self._location.name
         self.runs = Runs(self._location)
+
+    def expect(self) -> None:
+        """Be sure that there is a store at this address; an empty folder is one without runs.
+
+        Raises:
+            StoreError: If there is none.
+        """
+        if self._location.names("runs"):
+            return
+        local = self._location.local
+        if local is None:
+            missing = "nothing is below runs/ there"
+        elif not local.is_dir():
+            missing = "there is no such folder"
+        elif any(local.iterdir()) and not (local / "runs").is_dir():
+            missing = "that folder has no folder runs in it, which every store has"
+        else:
+            return
+        raise StoreError(f"no store was found at {self.url}: {missing}; check the store's address")
 
     def has(self, kind: str, key: str) -> bool:
         """Is this artifact there? Damage is noticed on reading, not here."""

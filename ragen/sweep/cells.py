@@ -129,14 +129,14 @@ def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -
                 "or sweep over them one by one"
             )
         return {name: own[name] for name in common}
-    known = {**{name: variant.settings for name, variant in VARIANTS.items()}, **own}
+    known = [*VARIANTS, *own]
     for name in sweep.environments:
         if name not in known:
             raise ConfigError(
                 f"sweep {sweep.name}: environments: '{name}' is neither a panel of run {run} nor an environment"
                 f"{near(name, known)}; panels: {', '.join(own)}; `ragen envs` lists the environments"
             )
-    return {name: known[name] for name in sweep.environments}
+    return {name: own[name] if name in own else VARIANTS[name].settings for name in sweep.environments}
 
 
 def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:

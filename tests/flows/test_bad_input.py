@@ -154,3 +154,25 @@ def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
 
 def test_unknown_environment(tmp_path: Path) -> None:
     assert "Sokoban" in refused("play", "Sokobann", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("command", [("runs", "--store", ""), ("store", "copy", "mine", ""), ("runs",)])
+def test_an_empty_address_is_not_the_default_store(tmp_path: Path, command: tuple[str, ...]) -> None:
+    assert "address is empty" in refused(*command, cwd=tmp_path, RAGEN_STORE="" if len(command) == 1 else "store")
+
+
+def test_a_mistyped_store_is_not_an_empty_one(tmp_path: Path) -> None:
+    message = refused("runs", "--store", str(tmp_path / "typo"), cwd=tmp_path)
+    assert f"no store was found at {tmp_path}/typo: there is no such folder" in message
+
+
+def test_a_folder_of_something_else_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").touch()
+    assert "no folder runs in it" in refused("runs", "--store", "letters", cwd=tmp_path)
+
+
+def test_a_store_that_has_no_run_yet_is_one(tmp_path: Path) -> None:
+    result = ragen("runs", "--store", str(tmp_path), cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert f"no runs in {tmp_path} yet" in result.stdout

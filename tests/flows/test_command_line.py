@@ -1,8 +1,10 @@
 """What is the same for every `ragen` command."""
 
 import os
+from importlib.metadata import version
 
 import pytest
+from typer.testing import CliRunner
 
 import flows.cli
 
@@ -14,3 +16,8 @@ def test_no_usage_data_leave_the_machine_unless_the_user_says_so(monkeypatch, sa
     monkeypatch.setattr(flows.cli, "app", lambda: seen.append(dict(os.environ)))
     flows.cli.main()
     assert seen == [{"DO_NOT_TRACK": holds}]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = CliRunner().invoke(flows.cli.app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"starpo {version('starpo')}\n")

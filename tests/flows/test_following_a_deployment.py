@@ -5,20 +5,22 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from prefect.exceptions import PrefectHTTPStatusError
 from rich.console import Console
 
 from flows.console.follow import Outcome
 from flows.console.train import follow_deployment, start_deployment
-from flows.server import ServerError
+from flows.server import ServerError, ServerGoneError
 from ragen.store import Store
 
 
 @pytest.fixture
 def ended(monkeypatch):
-    monkeypatch.setattr("flows.server.api_url", lambda: "http://127.0.0.1:1/api")
-    monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("flows.console.flow_run.api_url", lambda: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("flows.console.train.register", lambda _: None)
+    monkeypatch.setattr("flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("prefect.deployments.run_deployment", lambda *_, **__: SimpleNamespace(id=uuid4()))
-    return start_deployment("starpo/smoke", {}, Console())
+    return start_deployment("starpo/smoke", {}, "mine", Console())
 
 
 class Client:
@@ -45,11 +47,69 @@ def test_a_busy_server_is_asked_again(ended, read_fails_with):
     assert ended() is None
 
 
-def test_no_server_is_one_message_that_says_what_to_do(ended, read_fails_with):
+@pytest.fixture
+def without_server(monkeypatch, tmp_path):
+    def gone():
+        raise ServerGoneError("the Prefect server at http://127.0.0.1:1/api does not answer any more")
+
+    monkeypatch.setattr("flows.console.train.start_deployment", lambda *_: gone)
+    store = Store(str(tmp_path / "store"))
+    store.runs.create("mine", flow="starpo", preset="smoke", config={})
+    return store
+
+
+def test_a_run_that_ended_with_the_server_is_not_said_to_go_on(without_server):
+    without_server.runs.set_state("mine", "running")
+    with without_server.runs.hold("mine"):
+        pass  # its process has ended
+    without_server.runs.set_state("mine", "failed", "ended from outside")
+    with pytest.raises(ServerError, match=r"Run mine has ended with it.* kept: the same command again") as raised:
+        follow_deployment("starpo/smoke", {}, without_server, "mine", Console())
+    assert "goes on without" not in str(raised.value)
+
+
+def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
+    with (
+        without_server.runs.hold("mine"),
+        pytest.raises(ServerError, match=r"mine is at work and goes on without it: `ragen follow mine`") as raised,
+    ):
+        follow_deployment("starpo/smoke", {}, without_server, "mine", Console())
+    assert "\n" not in str(raised.value)
+
+
+def test_a_server_that_is_gone_is_told_from_one_that_is_busy(ended, read_fails_with):
     read_fails_with(httpx.ConnectError("[Errno 111] Connection refused"))
-    with pytest.raises(ServerError, match=r"does not answer any more.*ragen up") as raised:
+    with pytest.raises(ServerGoneError, match=r"does not answer any more \(\[Errno 111\]"):
+        ended()
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "found"),
+    [
+        (500, "Internal Server Error", r"asked how the run stands and fails \(HTTP 500\): its database may be gone"),
+        (409, "x" * 10_000, r"refuses \(HTTP 409\): x{500}\.\.\.$"),
+    ],
+)
+def test_what_a_server_answers_is_one_line(ended, read_fails_with, status, said, found):
+    answer = httpx.Response(status, json={"detail": said}, request=httpx.Request("GET", "http://127.0.0.1:1"))
+    read_fails_with(PrefectHTTPStatusError("no", request=answer.request, response=answer))
+    with pytest.raises(ServerError, match=found) as raised:
         ended()
     assert "\n" not in str(raised.value)
+
+
+def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monkeypatch, tmp_path, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("flows.console.train.start_deployment", lambda *_: interrupted)
+    with pytest.raises(SystemExit) as ended:
+        follow_deployment("starpo/smoke", {"store": "s"}, Store(str(tmp_path / "s")), "mine", Console())
+    assert ended.value.code == 130
+    said = capsys.readouterr().out
+    assert "run mine goes on" in said
+    assert "ragen follow mine --store s" in said
+    assert "ragen cancel mine --store s" in said
 
 
 @pytest.mark.parametrize(
@@ -71,13 +131,14 @@ def test_a_run_writes_to_the_store_configured_here_whatever_the_serving_process_
         monkeypatch.setenv("RAGEN_STORE", here)
     else:
         monkeypatch.delenv("RAGEN_STORE", raising=False)
-    monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("flows.console.train.register", lambda _: None)
+    monkeypatch.setattr("flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("flows.server.served_environment", lambda *_: served)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
         lambda _, parameters, **__: started.append(parameters) or SimpleNamespace(id=uuid4()),
     )
-    start_deployment("starpo/smoke", named, Console())
+    start_deployment("starpo/smoke", named, "mine", Console())
     assert started == [given]
 
 

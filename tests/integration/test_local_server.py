@@ -175,3 +175,43 @@ def test_no_server_is_one_clear_message(shell: Shell, tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert result.returncode != 0
+
+
+def ask(shell: Shell, what: str, **body: object) -> list[dict[str, object]]:
+    request = urllib.request.Request(
+        f"{shell.env['PREFECT_API_URL']}/{what}/filter",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    found: list[dict[str, object]] = json.load(urllib.request.urlopen(request, timeout=30))
+    return found
+
+
+def test_prefect_calls_a_run_by_its_name_and_its_log_has_a_line_an_iteration(shell: Shell, run: str) -> None:
+    found = ask(shell, "flow_runs", flow_runs={"name": {"any_": [run]}})
+    assert found
+    asked = {"flow_run_id": {"any_": [row["id"] for row in found]}}
+    lines = [str(row["message"]) for row in ask(shell, "logs", logs=asked, limit=200)]
+    assert any(line.startswith("iteration 1 of 1: success ") and "groups kept" in line for line in lines)
+
+
+def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
+    """The last test here: it stops the server."""
+    long = ["ragen", "train", "smoke", "--iterations", "500", "--run", "long"]
+    with subprocess.Popen(
+        [str(BIN / long[0]), *long[1:]],
+        cwd=shell.folder, env=shell.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as watched:  # fmt: skip
+        assert watched.stdout is not None
+        seen = [next(watched.stdout) for _ in range(2)]
+        while not seen[-1].startswith("iteration 2/"):
+            seen.append(next(watched.stdout))
+        stopped = shell("ragen", "down")
+        rest = watched.stdout.read()
+    assert "/runs/flow-run/" in seen[0]
+    assert "stopped: serve, server" in stopped.stdout
+    assert "ended with it, in mid-run: long" in stopped.stdout
+    assert "goes on without it" not in rest
+    (row,) = [row for row in json.loads(shell("ragen", "runs", "--json").stdout) if row["run"] == "long"]
+    assert row["state"] in ("failed", "interrupted")
+    assert "never awaited" not in (shell.folder / "state" / "serve.log").read_text()

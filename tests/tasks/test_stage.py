@@ -8,7 +8,14 @@ from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
 from ragen.store import Store
 from schemas.examples import example
 from schemas.manifest import Stage
+from tasks.compare import compare
+from tasks.evaluate import evaluate
+from tasks.reward import reward
+from tasks.rollout import rollout
 from tasks.stage import StageWork, is_io_failure
+from tasks.update import update
+from tasks.variance_filter import variance_filter
+from tasks.warm_start import warm_start
 
 STAGE = Stage(name="reward", version=1)
 
@@ -66,3 +73,9 @@ def test_what_the_outside_world_does_is_retried(error: Exception) -> None:
 )
 def test_what_is_wrong_stays_wrong_and_is_not_retried(error: Exception) -> None:
     assert not is_io_failure(None, None, Failed(data=error))  # type: ignore[arg-type]
+
+
+def test_stages_have_no_time_limit_of_prefects() -> None:
+    """It would not end one that works in a thread, and Prefect warns of that for every cell of a sweep."""
+    stages = [rollout, reward, variance_filter, update, evaluate, warm_start, compare]
+    assert [stage.name for stage in stages if stage.timeout_seconds is not None] == []

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from flows.presets import preset
 from ragen.config.policy import TinyPolicy
 from ragen.errors import ConfigError
 from ragen.policy.tiny import make_model
@@ -47,11 +48,11 @@ def test_weights_are_a_function_of_the_seed_and_leave_the_global_generator_alone
 @pytest.mark.parametrize(
     ("sizes", "named"),
     [
-        ({"hidden_size": 32, "num_heads": 3, "num_kv_heads": 1}, "policy.num_heads = 3"),
-        ({"hidden_size": 24, "num_heads": 8, "num_kv_heads": 1}, "policy.hidden_size = 24"),  # heads 3 wide cannot turn
-        ({"hidden_size": 32, "num_heads": 4, "num_kv_heads": 3}, "policy.num_kv_heads = 3"),
+        ({"hidden_size": 32, "num_heads": 3, "num_kv_heads": 1}, "num_heads = 3 .* a multiple of 6"),
+        ({"hidden_size": 24, "num_heads": 8, "num_kv_heads": 1}, "hidden_size = 24"),  # heads 3 wide cannot turn
+        ({"hidden_size": 32, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads = 3"),
     ],
 )
-def test_sizes_that_do_not_fit_together_are_named(sizes: dict[str, int], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        make_model(TinyPolicy(**sizes), TOKENIZER)
+def test_sizes_that_do_not_fit_together_are_refused_as_settings(sizes: dict[str, int], named: str) -> None:
+    with pytest.raises(ConfigError, match=f"policy .*{named}"):
+        preset("smoke", {f"policy.{name}": size for name, size in sizes.items()})

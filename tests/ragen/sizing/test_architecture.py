@@ -95,9 +95,13 @@ def test_an_instruct_model_has_its_bases_sizes() -> None:
     assert found == known_architectures()["Qwen/Qwen2.5-0.5B"]
 
 
-def test_an_unknown_name_suggests_those_that_are_near() -> None:
-    with pytest.raises(PolicyError, match=r"neither a folder .* \(did you mean 'Qwen/Qwen2.5-3B'"):
-        architecture_of(PretrainedPolicy(name_or_path="Qwen/Qwen2.5-3C"))
+def test_of_an_unknown_model_nothing_is_guessed() -> None:
+    with pytest.raises(
+        PolicyError, match=r"neither a folder .* nothing is said about it; known: Qwen/Qwen2.5-0.5B, "
+    ) as e:
+        architecture_of(PretrainedPolicy(name_or_path="Qwen/Qwen3-0.6B"))
+    assert "did you mean" not in str(e.value)
+    assert "--set policy.name_or_path=FOLDER" in str(e.value)
 
 
 def test_an_unknown_type_is_named(tmp_path: Path) -> None:

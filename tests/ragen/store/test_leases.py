@@ -143,7 +143,7 @@ def test_a_process_id_that_is_used_again_is_not_the_holder(local: Store) -> None
         lease._stop.set()
         mine = leases._myself()
         Location(local.url).replace("runs/mine/leases/000001.json", leases._json(
-            mine.model_copy(update={"started": mine.started - 3600})
+            mine.model_copy(update={"started": f"{mine.started}0"})
         ))  # fmt: skip
         assert not local.runs.is_running("mine")
         with local.runs.hold("mine"):

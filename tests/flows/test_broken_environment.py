@@ -1,0 +1,96 @@
+"""A registered environment that cannot be loaded: what does not need it works, what does names the fault."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from ragen import registry
+from ragen.config.environment import settings_type
+from ragen.errors import RegistryError
+from ragen.faults import describe_fault
+
+REGISTERING = "from ragen.registry import ENVIRONMENTS\nENVIRONMENTS['gridworld'] = 'gridworld:GridWorld'\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """On the path of a command that has a faulty environment registered besides those there are."""
+    (tmp_path / "gridworld.py").write_text("import numpy as np\n\n\ndef step(:\n")
+    (tmp_path / "sitecustomize.py").write_text(REGISTERING)
+    return tmp_path
+
+
+def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    env = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "RAGEN_STATE_DIR": str(folder / "state"),
+        "RAGEN_STORE": str(folder / "store"),
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *arguments],
+        cwd=folder, env=env, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [(("down",), "nothing was running"), (("runs",), "no runs"), (("validate", "smoke"), "valid")],
+)
+def test_what_does_not_need_it_works(folder: Path, command: tuple[str, ...], answer: str) -> None:
+    result = ragen(folder, *command)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert answer in result.stdout
+
+
+def test_what_needs_it_names_the_file_the_line_and_the_fault(folder: Path) -> None:
+    result = ragen(folder, "validate", "smoke", "--set", "environment.type=gridworld")
+    assert result.returncode == 1
+    assert f"{folder}/gridworld.py, line 4: SyntaxError: invalid syntax" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import nosuch_module\n", "faulty.py, line 1: ModuleNotFoundError: No module named 'nosuch_module'"),
+        ("\nLEFT = 1 / 0\n", "faulty.py, line 2: ZeroDivisionError: division by zero"),
+        ("GridWorlds = 1\n", "AttributeError: module 'faulty' has no attribute 'GridWorld'"),
+        ("class GridWorld:\n    pass\n", "settings_type = None; expected a class derived from EnvironmentSettings"),
+        (
+            "from ragen.envs.sokoban import SokobanSettings\nclass GridWorld:\n    settings_type = SokobanSettings\n",
+            "SokobanSettings has type = 'sokoban'; expected `type: Literal[\"faulty\"]",
+        ),
+    ],
+)
+def test_every_fault_is_told_to_who_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, found: str
+) -> None:
+    (tmp_path / "faulty.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faulty", raising=False)
+    monkeypatch.setitem(registry.ENVIRONMENTS, "faulty", "faulty:GridWorld")
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(settings_type("faulty")).validate_python({"type": "faulty", "size": 3})
+    assert found in str(refused.value)
+    monkeypatch.delitem(sys.modules, "faulty", raising=False)
+
+
+def test_any_registered_thing_that_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_filters.py").write_text("import numpy\nraise RuntimeError('no licence')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RegistryError, match=r"'mine' .*my_filters.py, line 2: RuntimeError: no licence"):
+        registry.load({"mine": "my_filters:keep"}, "mine")
+
+
+def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "asks.py").write_text("import json\njson.loads('{')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        __import__("asks")
+    assert describe_fault(raised.value, "asks").startswith(f"{tmp_path}/asks.py, line 2: JSONDecodeError: Expecting")

@@ -1,0 +1,108 @@
+"""`ragen cancel`: what Prefect is asked, what is written down, and what is said where nothing can be cancelled."""
+
+import io
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+from rich.console import Console
+
+from flows.console import cancel
+from flows.console.cancel import CancelError, cancel_run
+from flows.console.follow import Outcome
+from flows.server import ServerGoneError
+from ragen.errors import StoreError
+from ragen.store import Store
+
+
+class Prefect:
+    """Flow runs that have not ended, and what became of those that were cancelled."""
+
+    def __init__(self, *names: str, served: bool = True, outcome: Outcome | None = None) -> None:
+        self.runs = [
+            SimpleNamespace(id=uuid4(), name=name, deployment_id=uuid4() if served else None) for name in names
+        ]
+        self.outcome = outcome or Outcome("cancelled", "")
+        self.cancelled: list[object] = []
+
+    def unfinished(self, name: str) -> list[SimpleNamespace]:
+        return [run for run in self.runs if run.name == name]
+
+    def flow_run(self, identifier: object) -> SimpleNamespace:
+        return SimpleNamespace(
+            page="http://page", ended=lambda: self.outcome, cancel=lambda: self.cancelled.append(identifier)
+        )
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr(cancel, "POLL_S", 0.01)
+    monkeypatch.setattr(cancel, "_PATIENCE_S", 0.1)
+    store = Store(str(tmp_path / "store"))
+    store.runs.create("mine", flow="starpo", preset="smoke", config={})
+    store.runs.set_state("mine", "running", "update", {"iteration": 3})
+    return store
+
+
+@pytest.fixture
+def said(store, monkeypatch):
+    def run(prefect: Prefect, name: str = "mine") -> str:
+        monkeypatch.setattr(cancel, "unfinished", prefect.unfinished)
+        monkeypatch.setattr(cancel, "FlowRun", prefect.flow_run)
+        console = Console(file=io.StringIO(), width=200)
+        cancel_run(store, name, console)
+        return console.file.getvalue()  # type: ignore[attr-defined]
+
+    return run
+
+
+@pytest.fixture
+def _not_at_work(store, monkeypatch):
+    monkeypatch.setattr(type(store.runs), "is_running", lambda *_: False)
+
+
+@pytest.mark.usefixtures("_not_at_work")
+def test_a_run_is_cancelled_and_its_state_says_so(said, store):
+    prefect = Prefect("mine", "other")
+    assert "run mine is cancelled" in said(prefect)
+    assert prefect.cancelled == [prefect.runs[0].id]
+    state = store.runs.state("mine")
+    assert (state.status, state.metrics) == ("failed", {"iteration": 3})
+    assert state.message.startswith("cancelled by `ragen cancel`")
+
+
+@pytest.mark.usefixtures("_not_at_work")
+def test_one_that_came_to_its_end_meanwhile_stays_completed(said, store):
+    store.runs.set_state("mine", "completed", "completed")
+    assert "was through before" in said(Prefect("mine", outcome=Outcome("completed", "")))
+    assert store.runs.state("mine").status == "completed"
+
+
+def test_one_that_does_not_end_is_an_error_that_names_its_process(said, store):
+    with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not after .* on this machine.*ragen up"):
+        said(Prefect("mine"))
+    assert store.runs.state("mine").status == "running"
+
+
+def test_a_cell_of_an_ablation_is_left_to_the_ablation(said, store):
+    with store.runs.hold("mine"), pytest.raises(CancelError, match="as part of another flow run, such as an ablation"):
+        said(Prefect("mine", served=False))
+
+
+def test_one_that_is_over_needs_no_server(said, store, monkeypatch):
+    prefect = Prefect()
+    prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
+    store.runs.set_state("mine", "completed", "completed")
+    assert said(prefect) == "run mine is not at work (completed): there is nothing to cancel\n"
+
+
+def test_an_unknown_one_suggests_near_ones(said):
+    with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nNor has Prefect a run of that name"):
+        said(Prefect(), "mina")
+
+
+@pytest.mark.usefixtures("_not_at_work")
+def test_an_ablation_is_known_to_prefect_alone(said):
+    prefect = Prefect("filter-keep")
+    assert "run filter-keep is cancelled" in said(prefect, "filter-keep")
+    assert len(prefect.cancelled) == 1

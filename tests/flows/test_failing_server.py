@@ -1,0 +1,76 @@
+"""A server that answers and fails, since its database is gone: started anew where it is ours and nothing is at work."""
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from flows import server
+from flows.server import Process, ServerError, has_lost_its_database
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[int], str]]:
+    """A server whose health is good and that answers everything else with this status."""
+    started: list[HTTPServer] = []
+
+    def serve(status: int) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+
+            def do_POST(self) -> None:
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        started.append(HTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=started[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{started[-1].server_port}/api"
+
+    yield serve
+    for each in started:
+        each.shutdown()
+        each.server_close()
+
+
+@pytest.mark.parametrize(("status", "is_lost"), [(200, False), (404, False), (500, True), (503, True)])
+def test_it_is_told_by_a_simple_question(serving: Callable[[int], str], status: int, is_lost: bool) -> None:
+    assert has_lost_its_database(serving(status)) is is_lost
+
+
+def test_no_server_has_not_lost_its_database() -> None:
+    assert not has_lost_its_database("http://127.0.0.1:9/api")
+
+
+def test_somebody_elses_server_is_left_alone(
+    serving: Callable[[int], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = serving(500)
+    monkeypatch.setattr(server, "api_url", lambda: url)
+    with pytest.raises(ServerError, match=r"fails at every request: its database is gone.* not started from here"):
+        server.start(str(tmp_path))
+
+
+@pytest.mark.parametrize("is_busy", [True, False])
+def test_ours_is_stopped_unless_runs_are_at_work(
+    serving: Callable[[int], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_busy: bool
+) -> None:
+    url = serving(500)
+    ours = Process("server", tmp_path)
+    ours.start("sleep", "60")
+    monkeypatch.setattr(Process, "num_children", lambda _: int(is_busy))
+    try:
+        if is_busy:
+            with pytest.raises(ServerError, match=r"Runs are at work.*`ragen down` stops them"):
+                server._stop_failing(url, str(tmp_path))
+        else:
+            server._stop_failing(url, str(tmp_path))
+        assert (ours.running() is not None) is is_busy
+    finally:
+        ours.stop()

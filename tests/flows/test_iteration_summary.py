@@ -1,0 +1,31 @@
+"""What an iteration came to, in a line and as markdown."""
+
+from flows.iteration_summary import iteration_line, iteration_markdown
+
+METRICS = {
+    "rollout/success_rate": 0.3125,
+    "reward/return_mean": 1.25,
+    "rollout/entropy": 1.1,
+    "update/validity_after/kl": 0.00468,
+    "filter/num_kept": 2.0,
+    "filter/num_groups": 4.0,
+}
+
+
+def test_a_line_has_what_was_measured_and_nothing_else() -> None:
+    assert iteration_line(2, 10, METRICS, 1.25) == (
+        "iteration 3 of 10: success 0.312, return 1.25, entropy 1.1, KL 0.00468, 2 of 4 groups kept, 1.2 s an iteration"
+    )
+    assert iteration_line(0, 1, {}, 2.0) == "iteration 1 of 1: 2.0 s an iteration"
+
+
+def test_markdown_begins_with_it_and_says_what_to_look_at() -> None:
+    stages = {"reward": {"rewards": "abc"}}
+    text = iteration_markdown("mine", 2, 10, METRICS, 60.0, stages, "/store", "file:///store/runs/mine")
+    first, _, line, *_ = text.splitlines()
+    assert first == "# mine: iteration 3 of 10"
+    assert line.startswith("iteration 3 of 10: success 0.312")
+    assert line.endswith("about 7 min left.")  # 7 iterations of a minute
+    assert "`ragen show mine --iteration 2`" in text
+    assert "`ragen cancel mine`" in text
+    assert "`/store/rewards/abc`" in text

@@ -1,0 +1,44 @@
+"""Deployments on a real server: registered anew as the settings are here, their runs named, refused, cancelled."""
+
+import pytest
+from prefect.client.orchestration import get_client
+
+from flows.console.flow_run import FlowRun, unfinished
+from flows.serve import deployments, register
+from flows.server import ServerError
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+NAME = "starpo/smoke"
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_deployment_of_other_settings_is_registered_anew_and_its_runs_can_be_cancelled() -> None:
+    (made,) = [deployment for deployment in deployments() if deployment.full_name == NAME]
+    schema = made._parameter_openapi_schema
+    old = schema.model_copy(update={"properties": {**schema.properties, "iterations": {"type": "string"}}})
+    made._parameter_openapi_schema = old
+    made.apply()
+    with pytest.raises(ServerError, match=rf"asked to run {NAME} and refuses \(HTTP 4\d\d\): .*iterations") as refused:
+        FlowRun.start(NAME, {"iterations": 3}, "mine")  # by the settings of yesterday
+    assert len(str(refused.value).splitlines()) == 1
+
+    assert register(NAME)
+    with get_client(sync_client=True) as client:
+        registered = client.read_deployment_by_name(NAME).parameter_openapi_schema
+    assert registered is not None
+    assert registered["properties"]["iterations"] == schema.properties["iterations"]
+
+    begun = FlowRun.start(NAME, {"iterations": 3}, "mine")
+    assert [run.id for run in unfinished("mine")] == [begun.id]
+    assert str(begun.id) in begun.page
+    assert begun.ended() is None
+    begun.cancel()
+    outcome = begun.ended()
+    assert outcome is not None
+    assert outcome.status == "cancelled"
+    assert unfinished("mine") == []
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_deployment_that_was_not_there_is_told() -> None:
+    assert not register("starpo/bandit")

@@ -1,0 +1,97 @@
+"""A full disk, and a limit on files, while an artifact's files are written: where, how much, what to do; retried."""
+
+import errno
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from prefect.states import Failed
+from safetensors.torch import save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from ragen.errors import StoreError
+from ragen.learn.checkpoint import Checkpoint, save_checkpoint
+from ragen.store import Store
+from tasks.stage import is_io_failure
+
+SIZE_BYTES = 2 * 2**20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB, which only root can have."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(place)], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def policy(hidden_size: int) -> Qwen2ForCausalLM:
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=512, hidden_size=hidden_size, num_hidden_layers=1, num_attention_heads=2,
+            num_key_value_heads=1, intermediate_size=hidden_size,
+        )
+    )  # fmt: skip
+
+
+def test_weights_that_do_not_fit_are_a_fault_of_the_store_and_tried_again(small_disk: Path) -> None:
+    with (
+        pytest.raises(StoreError, match=r"No space left on device") as refused,
+        Store(str(small_disk / "store")).new_folder() as folder,
+    ):
+        save_file({"weights": torch.zeros(2 * SIZE_BYTES // 4)}, folder / "model.safetensors")
+    message = str(refused.value)
+    assert message.startswith(f"cannot write {small_disk}/store/tmp/")
+    assert " MB are free: free some space" in message
+    assert "Nothing was lost" in message
+    assert is_io_failure(None, None, Failed(data=refused.value))  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_says_what_it_takes_before_it_is_begun(small_disk: Path) -> None:
+    model = policy(512)  # embeddings of 512 x 512 float32 and an output layer as large: 2 MiB, and its layer
+    needed = sum(tensor.nbytes for tensor in model.state_dict().values())
+    assert needed > SIZE_BYTES
+    with (
+        pytest.raises(StoreError, match=rf"a checkpoint takes at least {needed / 1e6:.1f} MB, and 2.1 MB are free"),
+        Store(str(small_disk / "store")).new_folder() as folder,
+    ):
+        save_checkpoint(Checkpoint(model), str(folder))
+    assert list((small_disk / "store" / "tmp").iterdir()) == []
+
+
+def test_one_that_fits_is_written(small_disk: Path) -> None:
+    with Store(str(small_disk / "store")).new_folder() as folder:
+        save_checkpoint(Checkpoint(policy(64)), str(folder))
+        assert (folder / "model.safetensors").stat().st_size < SIZE_BYTES
+
+
+def test_what_safetensors_says_is_understood(tmp_path: Path) -> None:
+    """A limit on the size of files (EFBIG), which needs no root; in a process of its own, as it stays."""
+    code = (
+        "import resource, sys, torch\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({2**16}, {resource.RLIM_INFINITY}))\n"
+        "from safetensors.torch import save_file\n"
+        "from ragen.errors import StoreError\n"
+        "from ragen.store import Store\n"
+        "try:\n"
+        "    with Store(sys.argv[1]).new_folder() as folder:\n"
+        "        save_file({'weights': torch.zeros(2**16)}, folder / 'model.safetensors')\n"
+        "except StoreError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"cannot write {tmp_path}/tmp/"), done.stdout + done.stderr
+    assert f"[Errno {errno.EFBIG}] File too large" in done.stdout
+
+
+def test_another_fault_of_safetensors_stays_what_it_is(tmp_path: Path) -> None:
+    shared = torch.zeros(4)
+    with pytest.raises(RuntimeError, match="share memory"), Store(str(tmp_path)).new_folder() as folder:
+        save_file({"a": shared, "b": shared}, folder / "model.safetensors")

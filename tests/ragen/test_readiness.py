@@ -1,0 +1,109 @@
+"""What a run needs and has not is found before it starts, all of it at once."""
+
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from flows.presets import preset
+from ragen import registry
+from ragen.config.policy import TinyPolicy
+from ragen.config.starpo import StarPOConfig
+from ragen.envs.sokoban import Sokoban
+from ragen.errors import ConfigError
+from ragen.policy.load import save_policy
+from ragen.policy.tiny import make_model
+from ragen.policy.tokenizer import make_tokenizer
+from ragen.readiness import check_ready, obstacles
+
+TEMPLATES = Path(__file__).parent / "agent" / "templates"
+PRETRAINED = {"policy.type": "pretrained"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
+    sizes = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    save_policy(make_model(sizes, tokenizer), tokenizer, folder)
+    return folder
+
+
+def of(folder: Path | str) -> StarPOConfig:
+    return preset("smoke", {**PRETRAINED, "policy.name_or_path": str(folder)})
+
+
+@pytest.mark.parametrize("name", ["smoke", "bandit", "frozen-lake", "sokoban"])
+def test_presets_are_ready(name: str) -> None:
+    check_ready(preset(name), name)
+
+
+def test_a_whole_model_is_ready(model: Path) -> None:
+    check_ready(of(model), "mine")
+
+
+def test_a_model_of_the_hub_is_not_looked_for() -> None:
+    check_ready(of("nobody/no-such-model"), "mine")
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"mine: policy.name_or_path = '{tmp_path}/typo': there is no such folder"):
+        check_ready(of(tmp_path / "typo"), "mine")
+
+
+def test_a_folder_without_weights(model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "half"))
+    (folder / "model.safetensors").unlink()
+    assert obstacles(of(folder)) == [f"'{folder}' has no weights model.safetensors: the download or copy is incomplete"]
+
+
+def test_a_template_that_drops_earlier_reasoning_names_the_users_folder(model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "thinks"))
+    (folder / "chat_template.jinja").write_text((TEMPLATES / "strips_reasoning.jinja").read_text())
+    (found,) = obstacles(of(folder))
+    assert found.startswith(f"the chat template of '{folder}' is not append-only")
+    assert "<think>" in found
+
+
+def test_too_few_initial_states_for_a_panel() -> None:
+    # 5x5 rooms at distance 1: fewer than 300 of them
+    small = {"environment.height": 5, "environment.width": 5, "environment.max_solution": 1}
+    (found,) = obstacles(preset("smoke", {**small, "evaluation.num_prompts": 300}))
+    assert found.startswith("environment: sokoban: 101 initial states drawn for")
+    assert "lower evaluation.num_prompts" in found
+
+
+def test_a_variant_is_named() -> None:
+    variant = {"type": "sokoban", "height": 5, "width": 5, "generator": "distance", "max_solution": 1}
+    variant |= {"min_solution": 1}
+    (found,) = obstacles(preset("smoke", {"evaluation.variants": {"Small": variant}, "evaluation.num_prompts": 300}))
+    assert found.startswith("evaluation.variants.Small: sokoban: ")
+
+
+def test_an_environment_without_demonstrator_and_a_panel_too_large_are_told_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(registry.DEMONSTRATORS, "sokoban")
+    small = {"environment.height": 5, "environment.width": 5, "environment.max_solution": 1}
+    with pytest.raises(ConfigError) as refused:
+        check_ready(preset("smoke", {**small, "evaluation.num_prompts": 300}), "mine")
+    first, second, third = str(refused.value).split("\n")
+    assert first == "mine: 2 things stand in the way:"
+    assert second.startswith("  environment 'sokoban' has no demonstrator")
+    assert "101 initial states" in third
+
+
+class Unlucky(Sokoban):
+    """Fails at the first state."""
+
+    lucky: ClassVar[list[int]] = []
+
+    def reset(self, **_: Any) -> Any:
+        return self.lucky[0]
+
+
+def test_an_environment_that_fails_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.ENVIRONMENTS, "sokoban", f"{__name__}:Unlucky")
+    (found,) = obstacles(preset("smoke", {"evaluation.panel_seed": 5}))
+    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "self.lucky[0]" in text)
+    assert f"{__file__}, line {line}: IndexError: list index out of range" in found
