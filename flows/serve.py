@@ -23,6 +23,7 @@ from prefect.schedules import Cron
 
 from flows.ablation import ablation
 from flows.audit import audit
+from flows.console.terminal import write
 from flows.eval_sweep import eval_sweep
 from flows.presets import grids, names, preset, sweeps
 from flows.replay import replay
@@ -76,7 +77,7 @@ def _makers() -> dict[str, Callable[[], RunnerDeployment]]:
         try:
             config = preset(name)
         except ConfigError as error:  # such as one whose environment cannot be loaded: the others can be served
-            print(f"preset {name} is not served: {error}", file=sys.stderr)  # noqa: T201
+            write(f"preset {name} is not served: {error}", sys.stderr)
             continue
         parameters = {"config": config.model_dump(mode="json"), "preset": name}
         add(starpo, name, ["starpo", config.environment.type], parameters=parameters)

@@ -40,7 +40,9 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"starpo {version('starpo')}")
+        from flows.console.terminal import write
+
+        write(f"starpo {version('starpo')}")
         raise typer.Exit
 
 

@@ -70,8 +70,7 @@ def follow(run: RunArgument, store: StoreOption = None) -> None:
 @app.command()
 def cancel(run: RunArgument, store: StoreOption = None) -> None:
     """Stop a run that is at work or waits; what it stored is kept. Ablations and sweeps too, by their names."""
-    from rich.console import Console
-
     from flows.console.cancel import cancel_run
+    from flows.console.terminal import Console
 
     cancel_run(open_store(store), run, Console())

@@ -7,11 +7,9 @@ ended from here: it is said whose process it is.
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
-
 from flows.console.flow_run import FlowRun, unfinished
 from flows.console.follow import POLL_S
-from flows.console.terminal import say
+from flows.console.terminal import Console, say
 from flows.server import ServerError
 from ragen.errors import StarPOError, StoreError
 from ragen.store import Store

@@ -1,9 +1,7 @@
 """What `ragen up` and `ragen down` say: where the server is, and what ended with it."""
 
-from rich.console import Console
-
 from flows import server
-from flows.console.terminal import say
+from flows.console.terminal import Console, say
 from ragen.config.runtime import Runtime
 from ragen.errors import StarPOError
 

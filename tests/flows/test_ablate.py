@@ -220,5 +220,5 @@ def test_a_stored_result_is_shown_with_failures_and_warnings(store: Store, capsy
 
 def test_markdown_keeps_text_in_its_cell() -> None:
     page = markdown(RESULT, "var/store/ablations/mine")
-    assert "| b1 | NothingKeptError: a \\| b &lt;script> |" in page
+    assert "| b1 | NothingKeptError: a \\| b &lt;script&gt; |" in page
     assert "`var/store/ablations/mine`" in page

@@ -167,7 +167,7 @@ def test_a_damaged_result_says_what_to_do(store: Store, result: SweepResult) -> 
 def test_errors_stay_in_their_cells_of_a_page(result: SweepResult) -> None:
     page = markdown(result, "/store/sweeps/s")
     assert "<b>" not in page
-    assert "EngineError: &lt;b>lost\\|&lt;/b> again" in page
+    assert "EngineError: &lt;b&gt;lost\\|&lt;/b&gt; again" in page
     assert leaderboard_rows(result)[0]["success"] == "not measured"
 
 

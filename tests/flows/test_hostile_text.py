@@ -58,6 +58,11 @@ TEXTS = {
 }
 
 
+def answered(evil: str) -> str:
+    """What names the actions that the example's rows say were parsed."""
+    return f"{evil} || Up || Left"
+
+
 def with_hostile_text(kind: str) -> pa.Table:
     if kind == "metrics":
         names = ["rollout/success_rate", *(f"evaluation/{evil}/success" for evil in HOSTILE)]
@@ -66,7 +71,13 @@ def with_hostile_text(kind: str) -> pa.Table:
     for name in TEXTS.get(kind, ()):
         evil = cycle(HOSTILE)
         place = table.schema.get_field_index(name)
-        values = pa.array([next(evil) for _ in range(table.num_rows)], table.schema.field(name).type)
+        texts = [next(evil) for _ in range(table.num_rows)]
+        if name in ("response", "answer"):
+            texts = list(map(answered, texts))
+        if name == "reason":
+            fates = ["kept" if kept else "dropped" for kept in table["kept"].to_pylist()]
+            texts = [f"{fate}: {text}" for fate, text in zip(fates, texts, strict=True)]
+        values = pa.array(texts, table.schema.field(name).type)
         table = table.set_column(place, table.schema.field(name), values)
     if kind == "turns":
         infos = [json.dumps({evil: evil}) for evil, _ in zip(cycle(HOSTILE), range(table.num_rows), strict=False)]
@@ -152,6 +163,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "up": [HELP],  # starts a server, and reads nothing of a store
     "serve": [HELP],
     "down": [[]],
+    "cancel": [[RUN], [FAILED], [BROKEN], [EVIL]],
     "follow": [[RUN], [FAILED], [BROKEN]],
     "runs": [[], ["--json"]],
     "show": [
@@ -240,9 +252,9 @@ def test_nothing_raw_gets_out(
 
 def test_json_says_all(ragen: Ragen) -> None:
     _, out, _ = ragen("show", RUN, "--iteration", "0", "--trajectory", TRAJECTORY, "--json")
-    assert [row["response"] for row in json.loads(out)] == list(HOSTILE[:5])
+    assert [row["response"] for row in json.loads(out)] == list(map(answered, HOSTILE[:5]))
     _, out, _ = ragen("sql", RUN, "select distinct response from turns order by all", "--json")
-    assert [row["response"] for row in json.loads(out)] == sorted(HOSTILE)
+    assert [row["response"] for row in json.loads(out)] == sorted(map(answered, HOSTILE))
 
 
 def test_one_damaged_run_hides_no_other(ragen: Ragen, store: Path) -> None:
@@ -333,7 +345,7 @@ class TestMarkdown:
 
     def test_of_an_iteration(self) -> None:
         metrics = {f"evaluation/{evil}/success": 0.5 for evil in HOSTILE}
-        made = iteration_markdown("run", 0, 1, metrics, {HOSTILE[8]: {HOSTILE[9]: HOSTILE[8]}}, "store", "/x")
+        made = iteration_markdown("run", 0, 1, metrics, 1.0, {HOSTILE[8]: {HOSTILE[9]: HOSTILE[8]}}, "store", "/x")
         assert_nothing_raw(made)
         assert "<script>" not in re.sub("`[^\n]*`", "", made)
         assert len([line for line in made.splitlines() if line.startswith("|")]) == 3 * 2 + len(HOSTILE) + 1

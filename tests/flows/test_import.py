@@ -49,7 +49,8 @@ def test_every_form_gives_the_same_artifact(store: Store, parquet: Path, tmp_pat
     (tmp_path / "turns.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()))
     files = [parquet, tmp_path / "turns.feather", tmp_path / "turns.jsonl"]
     result = run_import(store, "mine", *files, "--json")
-    assert json.loads(result.stdout.splitlines()[-1]) == {"run": "mine", "iterations": 3, "turns": 3 * table.num_rows}
+    said = json.loads(result.stdout[result.stdout.index("{") :])
+    assert said == {"run": "mine", "iterations": 3, "turns": 3 * table.num_rows}
     keys = {stages["rollout"]["turns"] for stages in store.runs.iterations("mine").values()}
     assert len(keys) == 1
     assert store.read_table("turns", keys.pop()).equals(example_turns(3))

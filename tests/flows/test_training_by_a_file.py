@@ -31,7 +31,7 @@ def started(monkeypatch):
         if run not in store.runs.names():
             store.runs.create(run, flow="starpo", preset=None, config={})
 
-    monkeypatch.setattr("flows.server.start", lambda _: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("flows.server.served_environment", lambda *_: None)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
