@@ -33,6 +33,7 @@ def started(monkeypatch):
 
     monkeypatch.setattr("flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("flows.server.served_environment", lambda *_: None)
+    monkeypatch.setattr(train, "register", lambda *_: None)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
         lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
