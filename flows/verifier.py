@@ -263,7 +263,7 @@ class Verifier:
                 )
         if visit.stage == "update" and "samples" in sound:
             yield "tokens", "samples", self._token_differences(sound["samples"])
-        if visit.stage == "update" and "metrics" in sound and "checkpoint" in stored:
+        if visit.stage == "update" and "metrics" in sound and stored.get("checkpoint", Stored()).manifest is not None:
             yield "numbers", "metrics", update_differences(sound["metrics"].table, _headline(stored["checkpoint"]))
 
     def _episode_differences(self, visit: Visit, episodes: pa.Table) -> Iterator[str]:

@@ -22,7 +22,7 @@ from ragen.store import Store
 from ragen.verify.finding import Finding, Verdict
 from ragen.verify.plan import Visit
 from schemas.manifest import MANIFEST_NAME, Stage
-from tests.integration.forging import RUN, artifact, forge, reseal
+from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -221,7 +221,7 @@ def test_forged_episodes_and_their_headline_are_different(folder: Path) -> None:
 
 def test_a_forged_headline_is_different(folder: Path) -> None:
     place = artifact(folder, 2, "evaluate:sokoban", "episodes")
-    reseal(place, headline={"evaluation/sokoban/success": 1.5})
+    reseal(place, headline={**manifest_of(place).headline, "evaluation/sokoban/success": 1.5})
     found = faults(verify(folder, first=2))
     assert set(found) == {(2, "evaluate:sokoban", "episodes"), (2, "evaluate:sokoban", "numbers")}
     assert "headline is 1.5" in found[2, "evaluate:sokoban", "episodes"].detail
@@ -281,7 +281,7 @@ def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
 ) -> None:
     monkeypatch.setattr(tasks.reward, "STAGE", Stage(name="reward", version=99))
     assert faults(verify(folder, last=0, stages=["reward"])) == {}
-    forge(artifact(folder, 0, "reward", "rewards"), lambda rows: rows[0].update(normalised_return=77.0))
+    forge(artifact(folder, 0, "reward", "rewards"), lambda rows: [row.update(normalised_return=9.0) for row in rows])
     [finding] = faults(verify(folder, last=0, stages=["reward"])).values()
     assert finding.verdict is Verdict.NOT_SHOWN
     assert "made by version 1 of the stage, and this release has version 99" in finding.detail
