@@ -99,6 +99,10 @@ class Planner:
         """Derive the keys of one stage; there is nothing that could take its time."""
         yield self.stage(iteration, name, task, *args, **kwargs)
 
+    def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
+        """Derive the keys of one stage that no record names."""
+        return self.stage(self._iteration, "", task, *args, **kwargs)
+
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """An iteration that uses an earlier one's artifacts has none of its own to plan."""
 
@@ -114,7 +118,7 @@ class Planner:
     def training_begins(self) -> None:
         """Time is not planned."""
 
-    def iteration_done(self, iteration: int) -> None:
+    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
         """There is nothing to tell yet."""
 
     def noted(self, stage: PlannedStage) -> None:

@@ -56,8 +56,11 @@ class Recorder(Protocol):
     ) -> AbstractContextManager[Keys]:
         """One stage beside those of the block; what it made is there when the block has ended."""
 
+    def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
+        """One stage that is not written down; returns what it made."""
+
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """An iteration uses an earlier iteration's artifacts."""
+        """An iteration uses artifacts that were made before, or elsewhere."""
 
     def warn(self, message: str) -> None:
         """Something that should not go unseen."""
@@ -71,7 +74,7 @@ class Recorder(Protocol):
     def training_begins(self) -> None:
         """What came before says nothing about the time left."""
 
-    def iteration_done(self, iteration: int) -> None:
+    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
         """An iteration is complete."""
 
 
@@ -177,9 +180,13 @@ class RunRecorder:
     def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Run one stage and write down what it made."""
         self.progress.say(name, fraction=None)
-        keys = task(*map(quote, args), **_quoted(kwargs))
+        keys = self.unrecorded(task, *args, **kwargs)
         self._made(iteration, name, keys)
         return keys
+
+    def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
+        """Run one stage and leave it to others to write down what it made."""
+        return task(*map(quote, args), **_quoted(kwargs))
 
     @contextmanager
     def beside(
@@ -203,7 +210,7 @@ class RunRecorder:
         self._made(iteration, name, keys)
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """Write down that this iteration uses an earlier iteration's artifacts (Online-k)."""
+        """Write down that this iteration uses what an earlier one (Online-k) or another run (replay) made."""
         self._record(iteration, name, keys)
 
     def tell(self, message: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.record import RunRecorder
+from flows.record import Recorder, RunRecorder
 from flows.replay_summary import comparison_markdown
 from flows.starpo import learn
 from ragen.config.runtime import Runtime
@@ -59,9 +59,7 @@ def replay(
         url, run or plan.name, flow="replay", preset=plan.base.preset or "", config=plan.config,
         parameters=plan.parameters, stop=plan.stop, start=plan.start,
     ) as record:  # fmt: skip
-        checkpoint = _replay(record, plan, should_update)
-        if should_evaluate and should_update:
-            _evaluate_ends(record, plan, checkpoint)
+        carry_out(record, plan, should_update, should_evaluate)
         name = "replay-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in record.name.lower())
         create_markdown_artifact(
             comparison_markdown(Store(url), record.name), key=name, description=f"{base} beside {record.name}"
@@ -69,7 +67,21 @@ def replay(
     return record.name
 
 
-def _replay(record: RunRecorder, plan: ReplayPlan, should_update: bool) -> str:
+def carry_out(record: Recorder, plan: ReplayPlan, should_update: bool, should_evaluate: bool) -> None:
+    """The loop.
+
+    Args:
+        record: Carries out the stages, or says what they are (`flows.walk`).
+        plan: What is replayed.
+        should_update: False: reward and filter only.
+        should_evaluate: Meet the panel with both checkpoints `stop`.
+    """
+    checkpoint = _replay(record, plan, should_update)
+    if should_evaluate and should_update:
+        _evaluate_ends(record, plan, checkpoint)
+
+
+def _replay(record: Recorder, plan: ReplayPlan, should_update: bool) -> str:
     """Replay all iterations; returns the key of the branch's last checkpoint."""
     store, config = record.store_url, plan.config
     checkpoints = [plan.checkpoints[number] for number in range(plan.start + 1)]
@@ -93,7 +105,7 @@ def _replay(record: RunRecorder, plan: ReplayPlan, should_update: bool) -> str:
 
 
 def _compare(
-    record: RunRecorder, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side, should_update: bool
+    record: Recorder, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side, should_update: bool
 ) -> None:
     data: Keys = {**recorded["rollout"], **recorded["reward"], **recorded["variance_filter"]}
     update = recorded.get("update") if should_update else None
@@ -103,11 +115,11 @@ def _compare(
     record.stage(iteration, "compare", compare, record.store_url, context, base, branch, plan.reference)
 
 
-def _evaluate_ends(record: RunRecorder, plan: ReplayPlan, checkpoint: str) -> None:
+def _evaluate_ends(record: Recorder, plan: ReplayPlan, checkpoint: str) -> None:
     """Both ends on the training environment's panel, as the base run evaluates: what it has measured is found."""
     config = plan.config
     cell = config.environment.type
     settings = (cell, config.environment, config.agent, config.rollout, config.evaluation)
-    of_base = evaluate(record.store_url, plan.stop, *settings, plan.checkpoints[plan.stop])
+    of_base = record.unrecorded(evaluate, record.store_url, plan.stop, *settings, plan.checkpoints[plan.stop])
     record.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": of_base["episodes"]})
     record.stage(plan.stop, f"evaluate:{cell}", evaluate, record.store_url, plan.stop, *settings, checkpoint)

@@ -1,6 +1,6 @@
 """Is a run what its record says? Every stage computed again from its stored inputs; what is stored checked in itself.
 
-    run record -> visits -> Verifier -> findings
+    run record -> seals, walk -> visits -> Verifier -> findings
 
 The verified store is only read. Every input is stored, so a stage need not wait for the one that made it: while the
 learner works in this process, the stages up to its next work are looked at beside it, with episodes played by other
@@ -15,16 +15,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
 from types import TracebackType
+from typing import Literal
 
 from flows.verifier import Verifier
+from flows.walk import walk_record
 from ragen.config.load import recorded_config
 from ragen.store import Store
+from ragen.store.runs import RECORD_ADVICE
 from ragen.verify.finding import Finding, Verdict
-from ragen.verify.plan import Visit, plan_visits
+from ragen.verify.plan import Visit, check_stages, chosen_iterations
 from ragen.verify.scratch import Scratch
 
-_LEARNER_STAGES = ("warm_start", "update")
+_LEARNER_STAGES = ("warm_start", "update", "compare")
 """Computed in this process; the others may be looked at beside them."""
+
+Outcome = Literal["verified", "faults", "not shown"]
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,26 @@ class Verification:
     num_iterations: int
     seconds: float
 
+    def count(self, verdict: Verdict) -> int:
+        """How many findings are of this verdict."""
+        return sum(finding.verdict is verdict for finding in self.findings)
+
     @property
     def is_faultless(self) -> bool:
-        """Is everything the same, or not repeatable for a reason?"""
+        """Is nothing different or damaged? There may be what is not shown all the same: see `outcome`."""
         return not any(finding.verdict.is_fault for finding in self.findings)
+
+    @property
+    def outcome(self) -> Outcome:
+        """In a word."""
+        if not self.is_faultless:
+            return "faults"
+        return "not shown" if self.count(Verdict.NOT_SHOWN) else "verified"
+
+    @property
+    def exit_code(self) -> int:
+        """0: everything that was looked at is the same. 1: something is not. 3: nothing is, and not all is shown."""
+        return {"verified": 0, "faults": 1, "not shown": 3}[self.outcome]
 
 
 def verify_run(
@@ -60,7 +81,7 @@ def verify_run(
     with_warm_start: bool = False,
     on_visit: Callable[[int, int, Visit], None] | None = None,
 ) -> Verification:
-    """Verify the stages that a run recorded.
+    """Verify the stages that a run recorded, and the record itself: that always as a whole.
 
     Args:
         store: Where the run is; nothing is written to it.
@@ -81,15 +102,20 @@ def verify_run(
     started = time.perf_counter()
     record = store.runs.get(run)
     config = recorded_config(record.name, record.config, "Verify it with the release that made it")
-    visits = plan_visits(record, store.runs.iterations(run), first, last, stages, share)
-    findings: list[Finding] = []
+    check_stages(stages)
+    recorded = store.runs.iterations(run)
+    chosen = chosen_iterations(run, list(recorded), first, last, share)
+    walk = walk_record(store, record, config, recorded)
+    visits = [v for v in walk.visits if v.iteration in chosen and (not stages or v.stage in stages)]
+    findings = [_of_seals(store, run), *(walk.findings or [Finding(0, "record", "place", Verdict.SAME)])]
+    sound: set[tuple[str, str]] = set()
     with (
         without_progress_bars(),
         Scratch(store) as scratch,
         Scratch(store) as aside,
-        _Ahead(Verifier(store, aside, config, with_warm_start, may_derive=False)) as ahead,
+        _Ahead(Verifier(store, aside, config, with_warm_start, may_derive=False, sound=sound)) as ahead,
     ):
-        verifier = Verifier(store, scratch, config, with_warm_start)
+        verifier = Verifier(store, scratch, config, with_warm_start, sound=sound)
         for number, visit in enumerate(visits):
             if on_visit is not None:
                 on_visit(number, len(visits), visit)
@@ -99,6 +125,20 @@ def verify_run(
             else:
                 findings += ahead.found(visit) or verifier.verify(visit)
     return Verification(run, findings, len({visit.iteration for visit in visits}), time.perf_counter() - started)
+
+
+def _of_seals(store: Store, run: str) -> Finding:
+    """What the chain of the run's records shows."""
+    seals = store.runs.seals(run)
+    for path, what in seals.broken.items():
+        more = f" (and {len(seals.broken) - 1} more)" if len(seals.broken) > 1 else ""
+        detail = f"runs/{run}/{path}: {what}{more}. {RECORD_ADVICE}"
+        return Finding(0, "record", "seals", Verdict.DIFFERENT, detail, f"runs/{run}/{path}")
+    for path, why in seals.absent.items():
+        more = f" (and {len(seals.absent) - 1} more)" if len(seals.absent) > 1 else ""
+        detail = f"nothing seals runs/{run}/{path}: {why}{more}"
+        return Finding(0, "record", "seals", Verdict.NOT_SHOWN, detail, f"runs/{run}/{path}")
+    return Finding(0, "record", "seals", Verdict.SAME, artifact=f"runs/{run}/run.json")
 
 
 class _Ahead:

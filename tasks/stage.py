@@ -39,11 +39,13 @@ class PlannedStage:
         name: Of the stage.
         key: Of its work.
         kinds: Of its artifacts, sorted.
+        work: What it would do.
     """
 
     name: str
     key: str
     kinds: tuple[str, ...]
+    work: "StageWork | None" = field(default=None, compare=False, repr=False)
 
 
 _NOTED: ContextVar[list[PlannedStage] | None] = ContextVar("noted", default=None)
@@ -96,7 +98,7 @@ class StageWork:
         """
         noted = _NOTED.get()
         if noted is not None:
-            noted.append(PlannedStage(self.stage.name, self.key, tuple(sorted(kinds))))
+            noted.append(PlannedStage(self.stage.name, self.key, tuple(sorted(kinds)), self))
             return True
         return all(self.store.was_made(kind, self.key) for kind in kinds)
 

@@ -20,11 +20,12 @@ def verify(
 ) -> None:
     """Compute a run's stages again and compare; execute its actions, decode its tokens.
 
-    The store is only read. Exit code 1: something is different or damaged.
+    The store is only read. Exit code 0: all is the same; 1: something is different or damaged; 3: nothing is, and not
+    everything is shown, for reasons that are printed.
     """
     from flows.console.verify import verify_and_print
 
-    is_faultless = verify_and_print(
+    exit_code = verify_and_print(
         open_store(store),
         run,
         first=first,
@@ -34,4 +35,4 @@ def verify(
         with_warm_start=warm_start,
         as_json=as_json,
     )
-    raise typer.Exit(0 if is_faultless else 1)
+    raise typer.Exit(exit_code)

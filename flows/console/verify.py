@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
@@ -11,6 +11,9 @@ from flows.console.terminal import Console, description_column, print_json, say
 from ragen.errors import ConfigError
 from ragen.store import Store
 from ragen.verify.finding import Finding, Verdict
+
+if TYPE_CHECKING:
+    from flows.verify import Verification
 
 _MAX_SHOWN = 20
 
@@ -25,7 +28,7 @@ def verify_and_print(
     sample: str,
     with_warm_start: bool,
     as_json: bool,
-) -> bool:
+) -> int:
     """Verify a run and print what was found; see `flows.verify.verify_run`.
 
     Args:
@@ -39,7 +42,7 @@ def verify_and_print(
         as_json: Print JSON alone; progress goes to the error output.
 
     Returns:
-        Is nothing different or damaged?
+        The exit code: `flows.verify.Verification.exit_code`.
     """
     share = _share(sample)
     store.runs.get(run)  # an unknown name is told at once, before anything heavy is imported
@@ -61,19 +64,32 @@ def verify_and_print(
             ),
         )
     if as_json:
-        facts = asdict(verification) | {"is_faultless": verification.is_faultless}
-        print_json(facts)
-        return verification.is_faultless
+        facts = {name: getattr(verification, name) for name in ("outcome", "exit_code", "is_faultless")}
+        print_json(asdict(verification) | facts)
+        return verification.exit_code
     console = Console()
     print_table(console, _rows(verification.findings), names=["stage", "check", *Verdict])
     for line in _notes(verification.findings):
         say(console, line)
     console.print(
-        f"{run}: {verification.num_iterations} iterations in {verification.seconds:.0f} s: "
-        + ("verified" if verification.is_faultless else "NOT verified"),
+        f"{run}: {verification.num_iterations} iterations in {verification.seconds:.0f} s: {_outcome(verification)}",
         highlight=False,
+        soft_wrap=True,
     )
-    return verification.is_faultless
+    return verification.exit_code
+
+
+def _outcome(verification: "Verification") -> str:
+    """The last words: what the exit code says, and what was left out."""
+    num_faults = sum(finding.verdict.is_fault for finding in verification.findings)
+    num_not_shown, total = verification.count(Verdict.NOT_SHOWN), len(verification.findings)
+    match verification.outcome:
+        case "faults":
+            return f"NOT verified: faults: {num_faults}"
+        case "not shown":
+            return f"nothing is different, {num_not_shown} of {total} checks are NOT SHOWN"
+    left_out = [finding.stage for finding in verification.findings if finding.verdict is Verdict.LEFT_OUT]
+    return f"verified, but for {', '.join(left_out)} (left out; --warm-start includes it)" if left_out else "verified"
 
 
 def _share(text: str) -> float:
@@ -96,10 +112,11 @@ def _rows(findings: list[Finding]) -> list[dict[str, Any]]:
 
 
 def _notes(findings: list[Finding]) -> list[str]:
-    """Every fault on its own line, as far as they fit; reasons for what is not repeatable once each."""
+    """Every fault on its own line, as far as they fit; reasons for what is not shown once each."""
     faults = [f for f in findings if f.verdict.is_fault]
     lines = [f"{f.verdict}: iteration {f.iteration}, {f.stage}, {f.check} ({f.artifact}): {f.detail}" for f in faults]
     if len(lines) > _MAX_SHOWN:
         lines = [*lines[:_MAX_SHOWN], f"and {len(faults) - _MAX_SHOWN} more; --json shows all"]
-    reasons = Counter((f.stage, f.detail) for f in findings if f.verdict is Verdict.NOT_REPEATABLE)
-    return lines + [f"not repeatable: {stage} ({count}): {detail}" for (stage, detail), count in reasons.items()]
+    unproved = (Verdict.NOT_SHOWN, Verdict.LEFT_OUT)
+    reasons = Counter((f.verdict, f.stage, f.detail) for f in findings if f.verdict in unproved)
+    return lines + [f"{verdict}: {stage} ({count}): {detail}" for (verdict, stage, detail), count in reasons.items()]

@@ -16,6 +16,7 @@ import errno
 import hashlib
 import logging
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,7 @@ from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import local_cache
 from ragen.store.failures import os_error_of
 from ragen.store.files import differences, digests_of, entry_of, states_of
+from ragen.store.folders import digest_of
 from ragen.store.location import NUM_TRANSFERS, Location, sync
 from ragen.store.manifests import ManifestFault, parse_manifest
 from ragen.store.names import checked_name
@@ -40,6 +42,9 @@ DROPPED_NAME = "dropped.json"
 _VERIFIED: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
 """(manifest digest, `states_of` its files) of what this process has written or verified: files are hashed once
 a process, and again when they were touched since."""
+
+_ATTEMPT = re.compile(r"[0-9a-f]{12}/")
+"""What the names of an attempt's files begin with on object storage; see `Artifacts.sealed`."""
 
 _log = logging.getLogger(__name__)
 
@@ -199,9 +204,10 @@ class Artifacts:
         """What differs from what was written: every file is read and hashed where it lies, whatever was read before.
 
         Returns:
-            A sentence for each file that is missing or whose bytes are others; empty for a sound artifact.
+            A sentence for each file that is missing or whose bytes are others, and what `contradictions` finds; empty
+            for a sound artifact.
         """
-        found = []
+        found = self.contradictions(manifest)
         for entry in manifest.files:
             try:
                 digest = self._location.digest(f"{manifest.kind}/{manifest.key}/{entry.path}")
@@ -209,6 +215,25 @@ class Artifacts:
                 found.append(f"the file {entry.name} is missing")
             else:
                 found += differences(entry, *digest)
+        return found
+
+    def contradictions(self, manifest: Manifest) -> list[str]:
+        """What of an artifact contradicts its manifest, as far as that shows without reading a file.
+
+        Returns:
+            A sentence for each file in its folder that the manifest does not name, and one if the content digest of a
+            folder of files is not that of its files. On object storage, where readers fetch what the manifest names
+            and nothing else, what a killed writer left under a name of its own is passed over.
+        """
+        found = []
+        if manifest.dataset_version is None and digest_of(manifest.files) != manifest.content_digest:
+            found.append("the content digest in its manifest is not that of its files")
+        folder = f"{manifest.kind}/{manifest.key}/"
+        named = {MANIFEST_NAME, DROPPED_NAME, *(entry.path for entry in manifest.files)}
+        for path in (file.path.removeprefix(folder) for file in self._location.files(folder.rstrip("/"))):
+            is_left_over = self._location.local is None and _ATTEMPT.match(path)
+            if path not in named and not is_left_over:
+                found.append(f"the file {path!r} is in its folder, and its manifest names no such file")
         return found
 
     def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:

@@ -69,10 +69,14 @@ def copy_run(
         raise StoreError(f"{target.name} is the store that run {run} is in; give the address of another one")
     runs, adopting = Runs(source), Runs(target)
     record = runs.get(run)
-    iterations = runs.iterations(run)
+    iterations = runs.records(run)
     adopting.merged(record, iterations)
+    runs.check_sealed(run)
+    if adopting.find(run) is not None:
+        adopting.check_sealed(run)
     is_running = runs.is_running(run)
-    reach = Reachability(source, {run: iterations}).of(run)
+    stages = {iteration: record.stages for iteration, record in iterations.items()}
+    reach = Reachability(source, {run: stages}).of(run)
     if reach.faults:
         raise ArtifactMissingError(
             f"run {run} cannot be copied whole from {source.name}: it needs what is missing or damaged:\n"

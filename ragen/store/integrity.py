@@ -1,6 +1,6 @@
 """Is everything in a store still what was written? Every manifest is checked and every file hashed, where it lies.
 
-Inventory -> manifests, files -> Verification
+Inventory -> manifests, files, seals of records -> Verification
 
 It does not ask whether the content is right: `ragen verify` computes a run again.
 """
@@ -14,7 +14,7 @@ from ragen.store.artifacts import Artifacts
 from ragen.store.inventory import ArtifactId
 from ragen.store.location import NUM_TRANSFERS, Location
 from ragen.store.reachability import Reachability, Roots, run_names
-from ragen.store.runs import Runs
+from ragen.store.runs import RECORD_ADVICE, Runs
 from ragen.store.sweeps import FOLDER as SWEEPS
 from ragen.store.sweeps import named_cells, sweep_names
 
@@ -84,7 +84,12 @@ def _readable_roots(location: Location) -> tuple[Roots, list[Damage]]:
     runs, roots, damages = Runs(location), {}, []
     for name in run_names(location):
         try:
-            runs.find(name)
+            if runs.find(name) is not None:
+                seals = runs.seals(name)
+                damages += [
+                    Damage(f"runs/{name}/{path}", f"{what}. {RECORD_ADVICE}", [name])
+                    for path, what in seals.broken.items()
+                ]
             roots[name] = runs.iterations(name)
         except ArtifactDamagedError as error:
             damages.append(Damage(f"runs/{name}", str(error).splitlines()[0], [name]))

@@ -1,8 +1,9 @@
 """Names for people: a run's configuration, the keys of its stages' artifacts, and how it stands.
 
     <store>/runs/<run>/run.json                 flow, preset, resolved configuration, when it was made
-    <store>/runs/<run>/iterations/00012.json    stage -> {kind: key}
-    <store>/runs/<run>/state.json               running | completed | failed, heartbeat, message, metrics
+    <store>/runs/<run>/iterations/00012.json    stage -> {kind: key}, and the digest of the record before it
+    <store>/runs/<run>/state.json               running | completed | failed, heartbeat, message, metrics; at the end
+                                                also the digest of the last record; see `ragen.store.seals`
     <store>/runs/<run>/leases/000001.json       who is at work on it; see `ragen.store.leases`
 
 Nothing here decides what is computed: that follows from keys alone. Every file is replaced in one step. A run is
@@ -11,29 +12,29 @@ read it meanwhile.
 """
 
 import difflib
-import json
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ragen.errors import ArtifactDamagedError, StoreError
 from ragen.store.keys import as_json, canonical_json
 from ragen.store.leases import Lease, holder_of, is_held
 from ragen.store.location import Location
 from ragen.store.names import checked_name
+from ragen.store.seals import IterationRecord, RecordChain, Seals, StageKeys, as_bytes, check_seals, digest, record_path
 from ragen.visible import quoted
 
 RunStatus = Literal["running", "completed", "failed"]
 
 _MAX_SHOWN = 5
 _WRITING = threading.Lock()  # of the process: every task opens a Store of its own
-_NEWEST: "dict[tuple[str, str], tuple[str, StageKeys]]" = {}
-"""(store, run) -> the iteration's file that this process noted a stage in last, and what it holds."""
+_CHAINS: dict[tuple[str, str], RecordChain] = {}
+"""(store, run) -> its records, as this process writes them."""
 
-M = TypeVar("M", bound="_Record")
+M = TypeVar("M", bound=BaseModel)
 
 
 class _Record(BaseModel):
@@ -82,15 +83,19 @@ class RunState(_Record):
     """One line for people: what is being done, or why it failed."""
     metrics: dict[str, float] = {}
     """A few numbers for people."""
+    head: str = ""
+    """Of a completed run: digest of its last record. Empty: the run goes on, or version 0.1.0 wrote this."""
 
-
-StageKeys = dict[str, dict[str, str]]
-"""Stage -> {kind: key}."""
 
 STALE_AFTER = timedelta(minutes=2)
 """A run that is 'running' and was not heard of for this long was interrupted."""
 
-_STAGE_KEYS = TypeAdapter(StageKeys)
+
+RECORD_ADVICE = (
+    "Artifacts are untouched: restore the record from a copy, or start the run again with the same settings, which "
+    "reuses every artifact and writes its records anew"
+)
+"""What to do about a record that was changed."""
 
 
 class Runs:
@@ -159,7 +164,7 @@ class Runs:
         Raises:
             StoreError: On entering, if another process does.
         """
-        _NEWEST.pop((self._location.name, run), None)  # others may have written since
+        _CHAINS.pop((self._location.name, run), None)  # others may have written since
         return Lease(self._location, checked_name(run, "run name"))
 
     def is_running(self, run: str) -> bool:
@@ -177,40 +182,49 @@ class Runs:
             return "not known"
         return f"{holder.process} on this machine" if holder.is_local else "on another machine"
 
-    def adopt(self, record: Run, iterations: Mapping[int, StageKeys], state: RunState | None) -> None:
+    def adopt(self, record: Run, iterations: Mapping[int, IterationRecord], state: RunState | None) -> None:
         """Take in the records of a run of another store, whose artifacts are here already.
 
-        Stages that only this store knows of stay; of two states the one heard of last is kept. What makes it a run,
-        its `run.json`, is written last.
+        Stages that only this store knows of stay; of two states the one heard of last is kept. The records are sealed
+        anew, but where there was no seal. What makes it a run, its `run.json`, is written last.
 
         Raises:
             StoreError: If another run has the name, or the same stage was recorded with another key; nothing is
                 written then.
         """
         earlier, run = self.find(record.name), record.name
+        here = self.records(run)
+        before = digest(as_bytes(record) if earlier is None else self._location.read(f"runs/{run}/run.json"))
         for iteration, stages in self.merged(record, iterations).items():
-            self._location.replace(f"runs/{run}/iterations/{iteration:05d}.json", _json(stages))
-        known = self.state(run)
-        if state is not None and (known is None or known.heartbeat <= state.heartbeat):
-            self._write(f"runs/{run}/state.json", state)
+            known = [records[iteration] for records in (here, iterations) if iteration in records]
+            is_sealed = all(record.previous for record in known)
+            data = as_bytes(IterationRecord(previous=before if is_sealed else "", stages=stages))
+            self._location.replace(f"runs/{run}/{record_path(iteration)}", data)
+            before = digest(data)
+        current = self.state(run)
+        if state is not None and (current is None or current.heartbeat <= state.heartbeat):
+            current = state
+        if current is not None:
+            self._write(f"runs/{run}/state.json", current.model_copy(update={"head": current.head and before}))
         if earlier is None:
             self._write(f"runs/{run}/run.json", record)
+        _CHAINS.pop((self._location.name, run), None)
 
-    def merged(self, record: Run, iterations: Mapping[int, StageKeys]) -> dict[int, StageKeys]:
+    def merged(self, record: Run, iterations: Mapping[int, IterationRecord]) -> dict[int, StageKeys]:
         """What the records would be, were this run taken in. Raises what `adopt` does, and writes nothing."""
         self.check_name(record)
-        run, merged = record.name, {}
-        for iteration, stages in iterations.items():
-            here = self.iteration(run, iteration)
-            for stage, keys in stages.items():
+        run, merged = record.name, self.iterations(record.name)
+        for iteration, theirs in iterations.items():
+            here = merged.get(iteration, {})
+            for stage, keys in theirs.stages.items():
                 if here.get(stage, keys) != keys:
                     raise StoreError(
                         f"run {run} is in {self._location.name} already, and there stage {stage} of iteration "
                         f"{iteration} made {here[stage]}, while this one has {keys}: the same settings were run by "
                         "different releases. Both are untouched; copy into another store"
                     )
-            merged[iteration] = {**here, **stages}
-        return merged
+            merged[iteration] = {**here, **theirs.stages}
+        return dict(sorted(merged.items()))
 
     def forget(self, run: str) -> None:
         """Delete a run's records. Its artifacts stay; `ragen.store.retention` deletes those that no other run needs.
@@ -257,25 +271,53 @@ class Runs:
 
     def record_stage(self, run: str, iteration: int, stage: str, keys: Mapping[str, str]) -> None:
         """Note which artifacts a stage of an iteration made: kind -> key. Noting the same again changes nothing."""
-        path = f"runs/{checked_name(run, 'run name')}/iterations/{iteration:05d}.json"
+        place = self._location.name, checked_name(run, "run name")
         with _WRITING:
-            known, stages = _NEWEST.get((self._location.name, run), ("", {}))
-            if known != path:
-                stages = self._stages(path)
-            if stages.get(stage) != dict(keys):
-                stages = {**stages, stage: dict(keys)}
-                self._location.replace(path, _json(stages))
-            _NEWEST[self._location.name, run] = path, stages
+            try:
+                if place not in _CHAINS:
+                    _CHAINS[place] = RecordChain(self._location, run)
+                _CHAINS[place].note(iteration, stage, keys)
+            except ValidationError as error:
+                raise self._unreadable(f"runs/{run}/iterations", error.errors()[0]["msg"]) from error
+
+    def records(self, run: str) -> dict[int, IterationRecord]:
+        """Iteration -> its record, in ascending order; empty where nothing was recorded."""
+        return {iteration: record for iteration, (_, record) in self._stored_records(run).items()}
 
     def iterations(self, run: str) -> dict[int, StageKeys]:
         """Iteration -> stage -> {kind: key}, in ascending order; empty where nothing was recorded."""
-        folder = f"runs/{checked_name(run, 'run name')}/iterations"
-        names = [name for name in self._location.names(folder) if name.removesuffix(".json").isdigit()]
-        return {int(name.removesuffix(".json")): self._stages(f"{folder}/{name}") for name in sorted(names)}
+        return {iteration: record.stages for iteration, record in self.records(run).items()}
 
     def iteration(self, run: str, iteration: int) -> StageKeys:
         """Stage -> {kind: key} of one iteration; empty where nothing was recorded."""
-        return self._stages(f"runs/{checked_name(run, 'run name')}/iterations/{iteration:05d}.json")
+        record = self._read(IterationRecord, f"runs/{checked_name(run, 'run name')}/{record_path(iteration)}")
+        return record.stages if record else {}
+
+    def seals(self, run: str) -> Seals:
+        """Are the records what was written? See `ragen.store.seals`.
+
+        Raises:
+            StoreError: If there is no such run.
+            ArtifactDamagedError: If a record cannot be read.
+        """
+        self.get(run)
+        state = self.state(run)
+        is_over = state is not None and state.status == "completed"
+        records = self._stored_records(run)
+        return check_seals(
+            self._location.read(f"runs/{run}/run.json"), records, state.head if state and is_over else None
+        )
+
+    def check_sealed(self, run: str) -> None:
+        """Go on if no record of a run was changed since it was written, as far as its seals tell.
+
+        Raises:
+            ArtifactDamagedError: If one was; the message names it.
+        """
+        for path, what in self.seals(run).broken.items():
+            raise ArtifactDamagedError(
+                f"{self._location.name.rstrip('/')}/runs/{run}/{path} is not what was written: {what}. {RECORD_ADVICE}"
+            )
 
     def set_state(
         self, run: str, status: RunStatus, message: str = "", metrics: Mapping[str, float] | None = None
@@ -293,7 +335,10 @@ class Runs:
             if metrics is None:
                 earlier = self._read(RunState, path)
                 metrics = earlier.metrics if earlier else {}
-            state = RunState(status=status, heartbeat=datetime.now(UTC), message=message, metrics=dict(metrics))
+            head = self._head(run) if status == "completed" else ""
+            state = RunState(
+                status=status, heartbeat=datetime.now(UTC), message=message, metrics=dict(metrics), head=head
+            )
             self._write(path, state)
         return state
 
@@ -301,34 +346,40 @@ class Runs:
         """How a run stands; None: it has never said."""
         return self._read(RunState, f"runs/{checked_name(run, 'run name')}/state.json")
 
-    def _stages(self, path: str) -> StageKeys:
-        try:
-            return _STAGE_KEYS.validate_json(self._location.read(path), strict=True)
-        except FileNotFoundError:
-            return {}
-        except ValidationError as error:
-            raise self._unreadable(path, error.errors()[0]["msg"]) from error
+    def _stored_records(self, run: str) -> dict[int, tuple[bytes, IterationRecord]]:
+        folder = f"runs/{checked_name(run, 'run name')}"
+        names = (name.removesuffix(".json") for name in self._location.names(f"{folder}/iterations"))
+        found = {}
+        for iteration in sorted(int(name) for name in names if name.isdigit()):
+            path = f"{folder}/{record_path(iteration)}"
+            data = self._location.read(path)
+            found[iteration] = data, self._parsed(IterationRecord, path, data)
+        return found
+
+    def _head(self, run: str) -> str:
+        chain = _CHAINS.get((self._location.name, run)) or RecordChain(self._location, run)
+        return chain.head()
 
     def _read(self, model: type[M], path: str) -> M | None:
         try:
-            return model.model_validate_json(self._location.read(path))
+            return self._parsed(model, path, self._location.read(path))
         except FileNotFoundError:
             return None
+
+    def _parsed(self, model: type[M], path: str, data: bytes) -> M:
+        try:
+            return model.model_validate_json(data)
         except ValidationError as error:
             raise self._unreadable(path, error.errors()[0]["msg"]) from error
 
-    def _write(self, path: str, record: _Record) -> None:
-        self._location.replace(path, _json(record.model_dump(mode="json")))
+    def _write(self, path: str, record: BaseModel) -> None:
+        self._location.replace(path, as_bytes(record))
 
     def _unreadable(self, path: str, fault: str) -> ArtifactDamagedError:
         return ArtifactDamagedError(
             f"{self._location.name.rstrip('/')}/{path} cannot be read ({fault}). Artifacts are untouched: restore the "
             "file from a copy, or delete it and start the run again, which reuses every artifact."
         )
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
 def _identity(run: Run) -> dict[str, Any]:

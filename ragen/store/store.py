@@ -363,6 +363,13 @@ class Store:
         """
         return self._artifacts.read_file(self.manifest(kind, key), name)
 
+    def contradictions(self, manifest: Manifest) -> list[str]:
+        """What of an artifact contradicts its manifest, as far as that shows without reading a file.
+
+        Such as a file that no manifest names, or a folder's content digest that is not that of its files.
+        """
+        return self._artifacts.contradictions(manifest)
+
     def local_folder(self, kind: str, key: str) -> str:
         """A folder on this machine with the artifact's files under their own names, verified. Not to be written to.
 

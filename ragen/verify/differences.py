@@ -1,11 +1,16 @@
 """Where two datasets, or two folders of files, differ first."""
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from ragen.verify.finding import shown
+
+RELATIVE_ROUNDING = 1e-9
+"""How far the same arithmetic may come out apart in other versions of its libraries; numbers here are of the order of
+1, so near zero it is absolute."""
 
 
 def table_difference(stored: pa.Table, computed: pa.Table, key: tuple[str, ...]) -> str:
@@ -44,6 +49,25 @@ def table_difference(stored: pa.Table, computed: pa.Table, key: tuple[str, ...])
         )
         if part
     )
+
+
+def is_rounding(stored: pa.Table, computed: pa.Table) -> bool:
+    """Do two datasets of one schema differ in nothing but the last digits of real numbers?"""
+    if stored.num_rows != computed.num_rows or stored.column_names != computed.column_names:
+        return False
+    pairs = zip(stored.to_pylist(), computed.to_pylist(), strict=True)
+    return all(is_close(old[name], new[name]) for old, new in pairs for name in stored.column_names)
+
+
+def is_close(stored: object, computed: object) -> bool:
+    """Are two values the same, real numbers in them but for a relative 1e-9?"""
+    if isinstance(stored, float) and isinstance(computed, float):
+        return math.isclose(stored, computed, rel_tol=RELATIVE_ROUNDING, abs_tol=RELATIVE_ROUNDING) or repr(
+            stored
+        ) == repr(computed)
+    if isinstance(stored, list) and isinstance(computed, list):
+        return len(stored) == len(computed) and all(map(is_close, stored, computed))
+    return stored == computed
 
 
 def folder_difference(stored: Path, computed: Path) -> str:

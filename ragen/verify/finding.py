@@ -12,8 +12,10 @@ class Verdict(StrEnum):
     """What was done again gives what is stored, bit for bit."""
     DIFFERENT = "different"
     """It gives something else, and nothing excuses it."""
-    NOT_REPEATABLE = "not repeatable"
-    """It could not be done again, or need not give the same; the detail says why."""
+    NOT_SHOWN = "not shown"
+    """Nothing shows whether it is: it could not be done again, or need not give the same; the detail says why."""
+    LEFT_OUT = "left out"
+    """It takes long and was not asked for."""
     DAMAGED = "damaged"
     """What is stored is missing, or not what was written."""
 
@@ -29,8 +31,8 @@ class Finding:
 
     Attributes:
         iteration: Of the run.
-        stage: As the run's record calls it, such as `rollout` or `evaluate:sokoban`.
-        check: 'result' (the stage computed again), 'actions', 'texts' or 'tokens'.
+        stage: As the run's record calls it, such as `rollout` or `evaluate:sokoban`; `record` for the record itself.
+        check: A kind (the stage computed again), 'actions', 'texts', 'tokens', 'numbers', 'place' or 'seals'.
         verdict: How it ended.
         detail: Why, or what differs first; empty where it is the same.
         artifact: `<kind>/<key>` that it is about.

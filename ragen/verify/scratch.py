@@ -88,6 +88,8 @@ class Scratch:
                     stored.table = self._originals.read_table(kind, key)
                     if self._digest(manifest, stored.table) != manifest.content_digest:
                         stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
+                for contradiction in self._original.contradictions(manifest):
+                    stored.fault = f"{kind}/{key} contradicts its manifest: {contradiction}"
             if stage_key(manifest.stage, manifest.settings, manifest.inputs, manifest.seed, manifest.code) != key:
                 stored.fault = f"{kind}/{key} has another key than the work that its manifest describes"
         except StarPOError as error:

@@ -1,22 +1,19 @@
 """`ragen verify` on a real run: all the same; every way to be different, damaged or not repeatable is told apart."""
 
-import hashlib
 import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 import flows.cli
 import flows.verifier
 import flows.verify
+import tasks.reward
 from flows.presets import preset
 from flows.starpo import starpo
 from flows.verify import Verification, verify_run
@@ -24,19 +21,19 @@ from ragen.learn.torch_learner import TorchLearner
 from ragen.store import Store
 from ragen.verify.finding import Finding, Verdict
 from ragen.verify.plan import Visit
-from schemas.digest import content_digest
-from schemas.manifest import MANIFEST_NAME, Manifest
+from schemas.manifest import MANIFEST_NAME, Stage
+from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
-RUN = "mine"
 CHECKS = {
+    "record": {"seals", "place"},
     "warm_start": {"checkpoint"},
-    "evaluate:sokoban": {"episodes", "metrics", "actions"},
-    "rollout": {"turns", "actions", "texts"},
+    "evaluate:sokoban": {"episodes", "metrics", "actions", "numbers"},
+    "rollout": {"turns", "actions", "texts", "numbers"},
     "reward": {"rewards"},
     "variance_filter": {"selection", "metrics"},
-    "update": {"checkpoint", "samples", "metrics", "tokens"},
+    "update": {"checkpoint", "samples", "metrics", "tokens", "numbers"},
 }
 
 
@@ -51,37 +48,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 def folder(finished: Path, tmp_path: Path) -> Path:
     """A copy of the run's store, to be tampered with."""
     return Path(shutil.copytree(finished, tmp_path / "store"))
-
-
-def artifact(folder: Path, iteration: int, stage: str, kind: str) -> Path:
-    return folder / kind / Store(str(folder)).runs.iteration(RUN, iteration)[stage][kind]
-
-
-def forge(place: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
-    """Change a dataset's rows and everything in its manifest that would tell."""
-    file = place / "part-00000.parquet"
-    table = pq.read_table(file)
-    rows = table.to_pylist()
-    change(rows)
-    table = pa.Table.from_pylist(rows, schema=table.schema)
-    pq.write_table(table, file)
-    reseal(place, content_digest=content_digest(table))
-
-
-def reseal(place: Path, **fields: Any) -> None:
-    """Write a manifest that is in order for the files that are there now."""
-    manifest = Manifest.model_validate_json((place / MANIFEST_NAME).read_text())
-    entries = tuple(
-        entry.model_copy(
-            update={
-                "sha256": hashlib.sha256((place / entry.path).read_bytes()).hexdigest(),
-                "size_bytes": (place / entry.path).stat().st_size,
-            }
-        )
-        for entry in manifest.files
-    )
-    sealed = manifest.model_copy(update={"files": entries, **fields}).sealed()
-    (place / MANIFEST_NAME).write_text(sealed.model_dump_json())
 
 
 def verify(folder: Path, **options: Any) -> Verification:
@@ -181,7 +147,7 @@ def test_one_flipped_byte_is_named_and_all_that_follows_is_verified(folder: Path
     assert finding.artifact == f"turns/{place.name}"
     assert "sha256 differs" in finding.detail
     assert "its inputs give it again" in finding.detail
-    assert {f.stage for f in verification.findings} == set(stages)
+    assert {f.stage for f in verification.findings} == {"record", *stages}
 
 
 def test_an_edited_manifest_is_named(folder: Path) -> None:
@@ -203,11 +169,13 @@ def test_a_missing_artifact_is_named(folder: Path) -> None:
     assert f"no artifact selection/{place.name}" in found[0, "variance_filter", "selection"].detail
 
 
-def test_a_missing_input_that_is_not_computed_again_is_a_reason_and_no_crash(folder: Path) -> None:
+def test_a_missing_input_that_is_not_computed_again_is_a_fault_and_no_crash(folder: Path) -> None:
     place = artifact(folder, 0, "variance_filter", "selection")
     shutil.rmtree(place)
-    found = faults(verify(folder, last=0, stages=["update"]))
-    assert {finding.verdict for finding in found.values()} == {Verdict.NOT_REPEATABLE}
+    verification = verify(folder, last=0, stages=["update"])
+    assert verification.exit_code == 1
+    found = {key: finding for key, finding in faults(verification).items() if key[2] != "numbers"}
+    assert {finding.verdict for finding in found.values()} == {Verdict.DAMAGED}
     assert all(f"selection/{place.name}" in finding.detail for finding in found.values())
 
 
@@ -247,14 +215,15 @@ def test_forged_episodes_and_their_headline_are_different(folder: Path) -> None:
     assert {(key[2], finding.verdict) for key, finding in found.items()} == {
         ("episodes", Verdict.DIFFERENT),
         ("actions", Verdict.DIFFERENT),
+        ("numbers", Verdict.DIFFERENT),
     }
 
 
 def test_a_forged_headline_is_different(folder: Path) -> None:
     place = artifact(folder, 2, "evaluate:sokoban", "episodes")
-    reseal(place, headline={"evaluation/sokoban/success": 1.5})
+    reseal(place, headline={**manifest_of(place).headline, "evaluation/sokoban/success": 1.5})
     found = faults(verify(folder, first=2))
-    assert set(found) == {(2, "evaluate:sokoban", "episodes")}
+    assert set(found) == {(2, "evaluate:sokoban", "episodes"), (2, "evaluate:sokoban", "numbers")}
     assert "headline is 1.5" in found[2, "evaluate:sokoban", "episodes"].detail
 
 
@@ -291,35 +260,39 @@ def test_another_version_of_torch_excuses_a_difference(folder: Path) -> None:
     (place / MANIFEST_NAME).write_text(json.dumps(manifest))
     verification = verify(folder, last=0, stages=["update"])
     finding = faults(verification)[0, "update", "checkpoint"]
-    assert finding.verdict is Verdict.NOT_REPEATABLE
+    assert finding.verdict is Verdict.NOT_SHOWN
     assert finding.detail.startswith("it was made with torch 1.0 (here ")
     assert verification.is_faultless
+    assert (verification.outcome, verification.exit_code) == ("not shown", 3)
 
 
 def test_what_says_that_it_is_not_deterministic_is_not_repeated(folder: Path) -> None:
     reseal(artifact(folder, 0, "rollout", "turns"), is_deterministic=False)
     verification = verify(folder, last=0, stages=["rollout"])
-    assert {key[2]: finding.verdict for key, finding in faults(verification).items()} == {
-        "turns": Verdict.NOT_REPEATABLE
-    }
-    assert Counter(f.verdict for f in verification.findings)[Verdict.SAME] == 2  # actions and texts hold anywhere
+    assert {key[2]: finding.verdict for key, finding in faults(verification).items()} == {"turns": Verdict.NOT_SHOWN}
+    assert (
+        Counter(f.verdict for f in verification.findings)[Verdict.SAME] == 5
+    )  # the record, actions, texts and numbers hold anywhere
     assert verification.is_faultless
 
 
-def test_what_another_version_of_the_stage_made_is_not_repeatable(
+def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(flows.verifier.VERSIONS, "reward", 99)
+    monkeypatch.setattr(tasks.reward, "STAGE", Stage(name="reward", version=99))
+    assert faults(verify(folder, last=0, stages=["reward"])) == {}
+    forge(artifact(folder, 0, "reward", "rewards"), lambda rows: [row.update(normalised_return=9.0) for row in rows])
     [finding] = faults(verify(folder, last=0, stages=["reward"])).values()
-    assert finding.verdict is Verdict.NOT_REPEATABLE
-    assert "this release has version 99" in finding.detail
+    assert finding.verdict is Verdict.NOT_SHOWN
+    assert "made by version 1 of the stage, and this release has version 99" in finding.detail
 
 
 def test_a_long_warm_start_is_left_out_unless_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.verifier, "LONG_WARM_START_S", 0.0)
-    [finding] = faults(verify(folder, stages=["warm_start"])).values()
-    assert finding.verdict is Verdict.NOT_REPEATABLE
-    assert "--warm-start includes it" in finding.detail
+    verification = verify(folder, stages=["warm_start"])
+    assert [finding.verdict for finding in faults(verification).values()] == [Verdict.LEFT_OUT]
+    assert (verification.outcome, verification.exit_code) == ("verified", 0)
+    assert faults(verify(folder, stages=["warm_start"], with_warm_start=True)) == {}
 
 
 def test_a_run_whose_settings_were_edited_is_different(folder: Path) -> None:
@@ -327,11 +300,9 @@ def test_a_run_whose_settings_were_edited_is_different(folder: Path) -> None:
     run = json.loads(record.read_text())
     run["config"]["filter"]["keep"] = 0.75
     record.write_text(json.dumps(run))
-    found = faults(verify(folder, last=0, stages=["variance_filter"]))
-    assert {check for _, _, check in found} == {"selection", "metrics"}
-    for finding in found.values():
-        assert finding.verdict is Verdict.DIFFERENT
-        assert "settings.keep is 0.5, by the run 0.75" in finding.detail
+    found = faults(verify(folder, last=0, stages=["reward"]))
+    assert set(found) == {(0, "record", "seals"), *((n, "variance_filter", "place") for n in range(2))}
+    assert "settings.keep is 0.5, by the run 0.75" in found[1, "variance_filter", "place"].detail
 
 
 def test_a_checkpoint_that_was_dropped_is_proved_and_used_all_the_same(folder: Path) -> None:
@@ -339,7 +310,7 @@ def test_a_checkpoint_that_was_dropped_is_proved_and_used_all_the_same(folder: P
     assert faults(verify(folder, stages=["update"])) == {}
     derived = verify(folder, first=1, last=1, stages=["evaluate"])
     assert faults(derived) == {}
-    assert len(derived.findings) == 3
+    assert len(derived.findings) == 2 + 4
 
 
 def test_an_evaluation_of_a_cell_that_the_settings_do_not_know_is_a_finding_and_no_crash(folder: Path) -> None:
@@ -347,7 +318,8 @@ def test_an_evaluation_of_a_cell_that_the_settings_do_not_know_is_a_finding_and_
     record.write_text(record.read_text().replace("evaluate:sokoban", "evaluate:elsewhere"))
     found = faults(verify(folder, first=2))
     assert {finding.verdict for finding in found.values()} == {Verdict.DIFFERENT}
-    assert all("no cell 'elsewhere'" in finding.detail for finding in found.values())
+    assert "names no evaluate:sokoban in iteration 2" in found[2, "evaluate:sokoban", "place"].detail
+    assert "ask for no such stage here" in found[2, "evaluate:elsewhere", "place"].detail
 
 
 def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -370,7 +342,8 @@ def test_the_command_prints_a_table_and_ends_with_0(
     facts = json.loads(capsys.readouterr().out)
     assert facts["is_faultless"] is True
     found = {(f["check"], f["verdict"]) for f in facts["findings"]}
-    assert found == {("rewards", "same"), ("selection", "same"), ("metrics", "same")}
+    assert found == {(check, "same") for check in ("seals", "place", "rewards", "selection", "metrics")}
+    assert (facts["outcome"], facts["exit_code"]) == ("verified", 0)
 
 
 def test_the_command_names_a_fault_and_ends_with_1(
@@ -382,7 +355,30 @@ def test_the_command_names_a_fault_and_ends_with_1(
     out = capsys.readouterr().out
     assert f"damaged: iteration 0, reward, rewards (rewards/{place.name}): " in out
     assert "100 bytes" in out
-    assert out.rstrip().endswith(" s: NOT verified")
+    assert out.rstrip().endswith(" s: NOT verified: faults: 1")
+
+
+def test_the_command_names_what_is_not_shown_and_ends_with_3(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reseal(artifact(folder, 0, "rollout", "turns"), is_deterministic=False)
+    arguments = (RUN, "--store", str(folder), "--to", "0", "--stage", "rollout")
+    assert command(*arguments, monkeypatch=monkeypatch) == 3
+    out = capsys.readouterr().out
+    assert "not shown: rollout (1): its manifest says that the same work need not give the same bits" in out
+    assert out.rstrip().endswith(" s: nothing is different, 1 of 6 checks are NOT SHOWN")
+    assert command(*arguments, "--json", monkeypatch=monkeypatch) == 3
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["outcome"], facts["exit_code"], facts["is_faultless"]) == ("not shown", 3, True)
+
+
+def test_the_command_names_what_it_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(flows.verifier, "LONG_WARM_START_S", 0.0)
+    assert command(RUN, "--store", str(folder), "--stage", "warm_start", monkeypatch=monkeypatch) == 0
+    out = capsys.readouterr().out.rstrip()
+    assert out.endswith(" s: verified, but for warm_start (left out; --warm-start includes it)")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Everything is read again, wherever the damage is; whoever needs the damaged is named."""
 
+import hashlib
 import json
 from collections.abc import Callable
 
@@ -101,3 +102,32 @@ def test_dropped_checkpoints_are_no_fault(store: Store, make_run: MakeRun) -> No
 def test_a_wrong_address_does_not_pass(tmp_path: object) -> None:
     with pytest.raises(StoreError, match="check the store's address"):
         verify_store(Location(str(tmp_path)))
+
+
+def test_a_file_that_no_manifest_names(store: Store, make_run: MakeRun) -> None:
+    kind, key = make_run(store, "a", 1)[-1]
+    location = Location(store.url)
+    location.replace(f"{kind}/{key}/pytorch_model.bin", b"weights")
+    (damage,) = damages(store)
+    assert damage.place == f"{kind}/{key}"
+    assert "the file 'pytorch_model.bin' is in its folder, and its manifest names no such file" in damage.what
+    location.delete([f"{kind}/{key}/pytorch_model.bin"])
+    if location.local is None:  # what a killed writer leaves there under a name of its own, and no reader fetches
+        location.replace(f"{kind}/{key}/0123456789ab/model.safetensors", b"weights")
+    assert damages(store) == []
+
+
+def test_a_checkpoint_whose_digest_is_not_that_of_its_files(store: Store, make_run: MakeRun) -> None:
+    """SHA-256 and manifest were made to fit."""
+    kind, key = make_run(store, "a", 1)[-1]
+    location, manifest = Location(store.url), store.manifest(kind, key)
+    entry = manifest.files[0]
+    data = b"other weights"
+    location.replace(f"{kind}/{key}/{entry.path}", data)
+    forged = entry.model_copy(update={"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)})
+    sealed = manifest.model_copy(update={"files": (forged, *manifest.files[1:])}).sealed()
+    location.replace(f"{kind}/{key}/manifest.json", sealed.model_dump_json().encode())
+    if location.local is None:
+        location.forget(f"{kind}/{key}/manifest.json")
+    (damage,) = damages(store)
+    assert damage.what == "the content digest in its manifest is not that of its files"

@@ -3,7 +3,8 @@
 import pytest
 
 from ragen.verify.finding import Verdict
-from ragen.verify.origin import different_origin, other_work
+from ragen.verify.origin import different_origin, misfit
+from ragen.verify.plan import Work
 from schemas.manifest import Manifest, Stage
 
 PROVENANCE = {
@@ -47,14 +48,37 @@ def test_the_processor_excuses_nothing_where_torch_takes_no_part():
     assert different_origin(manifest({}), manifest(), is_from_torch=True) == ""
 
 
+def work(version: int = 1, **fields) -> Work:
+    content = {"settings": {"keep": 0.5, "deep": {"a": 1}}, "inputs": {"turns": "t"}, "seed": 1} | fields
+    return Work(stage=Stage(name="rollout", version=version), **content)
+
+
 def test_other_work_is_named_by_what_differs():
-    verdict, detail = other_work(manifest(settings={"keep": 1.0, "deep": {"a": 1}}), manifest(inputs={"turns": "u"}))
+    verdict, detail = misfit(manifest(settings={"keep": 1.0, "deep": {"a": 1}}), work(inputs={"turns": "u"}))
     assert verdict is Verdict.DIFFERENT
     assert "settings.keep is 1.0, by the run 0.5" in detail
     assert "inputs.turns is 't', by the run 'u'" in detail
+    assert misfit(manifest(), Work(Stage(name="reward", version=1), {}, {}, None))[0] is Verdict.DIFFERENT
 
 
 def test_settings_that_one_side_does_not_know_are_a_matter_of_releases():
-    verdict, detail = other_work(manifest(settings={"keep": 0.5, "deep": {"a": 1, "b": 2}}), manifest())
-    assert verdict is Verdict.NOT_REPEATABLE
+    stored = {"keep": 0.5, "deep": {"a": 1, "b": 2}}
+    verdict, detail = misfit(manifest(settings=stored), work())
+    assert verdict is Verdict.NOT_SHOWN
     assert "settings.deep.b" in detail
+    assert misfit(manifest(settings=stored), work(seed=2))[0] is Verdict.DIFFERENT  # what both know must agree
+
+
+def test_of_another_version_the_inputs_and_the_place_must_agree():
+    assert misfit(manifest(), work(version=2, settings={"keep": 1.0}))[0] is Verdict.NOT_SHOWN
+    assert misfit(manifest(), work(version=2, inputs={"turns": "u"}))[0] is Verdict.DIFFERENT
+    assert misfit(manifest(settings={"iteration": 1}), work(2, settings={"iteration": 2}))[0] is Verdict.DIFFERENT
+
+
+def test_the_same_work_under_another_key_is_that_of_other_code():
+    assert misfit(manifest(), work()) == (Verdict.NOT_SHOWN, "other code made it than this release would use")
+
+
+def test_what_the_store_held_at_the_time_is_no_difference():
+    stored = manifest(settings={"keep": 0.5, "deep": {"a": 1}, "has_weights": True})
+    assert misfit(stored, work(settings={**stored.settings, "has_weights": False}))[0] is Verdict.NOT_SHOWN

@@ -1,0 +1,53 @@
+"""Numbers that follow from stored rows by arithmetic alone: computed again on any machine, by any version.
+
+    episodes, metrics, headline -> evaluation_differences      turns, headline -> rollout_differences
+    metrics, headline -> update_differences
+
+They may differ by rounding (`ragen.verify.differences.is_close`), and by no more.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ragen.evaluate.summary import summarise
+from ragen.verify.differences import is_close
+from ragen.verify.finding import shown
+
+
+def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
+    """Compare an evaluation's metrics with its episodes, and with what its manifest shows to people.
+
+    Args:
+        episodes: Dataset `episodes`.
+        metrics: Dataset `metrics` of the same evaluation; what an engine said of itself is in no episode.
+        headline: Of the manifest.
+    """
+    yield from update_differences(metrics, headline)
+    values = _values(metrics)
+    expected = summarise(episodes)
+    for name in sorted(expected.keys() | {name for name in values if "/engine_" not in name}):
+        if not is_close(values.get(name), expected.get(name)):
+            yield f"metrics has {shown(name)} = {values.get(name)}, the episodes give {expected.get(name)}"
+
+
+def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
+    """Compare what a rollout's manifest shows to people with its turns."""
+    goals = turns.filter(turns["success"])
+    for name, rows in {"num_trajectories": turns, "num_successful": goals}.items():
+        count = float(pc.count_distinct(rows["trajectory_id"]).as_py())
+        if name in headline and float(headline[name]) != count:
+            yield f"{name} in the manifest's headline is {headline[name]}, the turns give {count:.0f}"
+
+
+def update_differences(metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
+    """Compare what a manifest shows to people with the metrics that were stored beside it."""
+    values = _values(metrics)
+    for name in sorted(values.keys() | headline.keys()):
+        if not is_close(headline.get(name), values.get(name)):
+            yield f"{shown(name)} in the manifest's headline is {headline.get(name)}, in metrics {values.get(name)}"
+
+
+def _values(metrics: pa.Table) -> dict[str, float]:
+    return dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))

@@ -1,0 +1,141 @@
+"""What a forger does to a stored run: change something, then make everything agree that a plain digest covers."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from safetensors.torch import load_file, save_file
+
+from ragen.store import Store
+from ragen.store.files import entries_of, entry_of
+from ragen.store.folders import digest_of
+from ragen.store.keys import stage_key
+from schemas.digest import content_digest
+from schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
+
+RUN = "mine"
+Rows = list[dict[str, Any]]
+Records = dict[int, dict[str, dict[str, str]]]
+
+
+def artifact(folder: Path, iteration: int, stage: str, kind: str) -> Path:
+    """Folder of what a stage made."""
+    return folder / kind / Store(str(folder)).runs.iteration(RUN, iteration)[stage][kind]
+
+
+def manifest_of(place: Path) -> Manifest:
+    return Manifest.model_validate_json((place / MANIFEST_NAME).read_text())
+
+
+def forge(place: Path, change: Callable[[Rows], object], **fields: Any) -> None:
+    """Change a dataset's rows and everything in its manifest that would tell."""
+    file = place / "part-00000.parquet"
+    table = pq.read_table(file)
+    rows = table.to_pylist()
+    change(rows)
+    table = pa.Table.from_pylist(rows, schema=table.schema)
+    pq.write_table(table, file)
+    reseal(place, content_digest=content_digest(table), num_rows=table.num_rows, **fields)
+
+
+def reseal(place: Path, **fields: Any) -> None:
+    """Write a manifest that is in order for the files that are there now."""
+    manifest = manifest_of(place)
+    _seal(place, manifest, entries=[entry_of(place / entry.path, place) for entry in manifest.files], **fields)
+
+
+def reseal_folder(place: Path) -> None:
+    """The same of a folder of files, whichever they are now, with its content digest."""
+    manifest = manifest_of(place)
+    (place / MANIFEST_NAME).unlink()
+    entries = entries_of(place)
+    _seal(place, manifest, entries, content_digest=digest_of(entries))
+
+
+def _seal(place: Path, manifest: Manifest, entries: list[FileEntry], **fields: Any) -> None:
+    sealed = manifest.model_copy(update={"files": tuple(entries), **fields}).sealed()
+    (place / MANIFEST_NAME).write_text(sealed.model_dump_json())
+
+
+def claim(place: Path, section: str, name: str, value: object) -> None:
+    """Change a word of provenance, which no digest covers."""
+    manifest = json.loads((place / MANIFEST_NAME).read_text())
+    manifest["provenance"].setdefault(section, {})[name] = value
+    (place / MANIFEST_NAME).write_text(json.dumps(manifest))
+
+
+def tensors(place: Path, file: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change tensors of a checkpoint."""
+    values = load_file(place / file)
+    change(values)
+    save_file(values, place / file)
+
+
+def rekey(folder: Path, iteration: int, stage: str, /, **fields: Any) -> None:
+    """Change the work that the artifacts of a recorded stage tell of, put them under its key, and record that."""
+    records = read_records(folder)
+    for kind, key in list(records[iteration][stage].items()):
+        place = folder / kind / key
+        manifest = manifest_of(place).model_copy(update=fields)
+        work = manifest.stage, manifest.settings, manifest.inputs, manifest.seed
+        code = [manifest.code] if hasattr(manifest, "code") else []
+        forged = stage_key(*work, *code)
+        if forged != key:
+            shutil.rmtree(folder / kind / forged, ignore_errors=True)
+            shutil.copytree(place, folder / kind / forged)
+        reseal(folder / kind / forged, **fields, key=forged)
+        records[iteration][stage][kind] = forged
+    write_records(folder, records)
+
+
+def read_records(folder: Path) -> Records:
+    return Store(str(folder)).runs.iterations(RUN)
+
+
+def write_records(folder: Path, records: Records) -> None:
+    """Write all records of the run, each sealed with the digest of the one before it, and the head."""
+    run = folder / "runs" / RUN
+    shutil.rmtree(run / "iterations")
+    (run / "iterations").mkdir()
+    before = _digest(run / "run.json")
+    for iteration, stages in sorted(records.items()):
+        file = run / "iterations" / f"{iteration:05d}.json"
+        file.write_text(json.dumps({"previous": before, "stages": stages}))
+        before = _digest(file)
+    edit_json(run / "state.json", lambda state: state.update(head=before))
+
+
+def change_records(folder: Path, change: Callable[[Records], object]) -> None:
+    """Change what the records say; their seals fit."""
+    records = read_records(folder)
+    change(records)
+    write_records(folder, records)
+
+
+def change_run(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change `run.json`; the seals fit."""
+    edit_json(folder / "runs" / RUN / "run.json", change)
+    write_records(folder, read_records(folder))
+
+
+def edit_json(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+def strip_seals(folder: Path) -> None:
+    """Records as version 0.1.0 wrote them."""
+    run = folder / "runs" / RUN
+    for iteration, stages in read_records(folder).items():
+        (run / "iterations" / f"{iteration:05d}.json").write_text(json.dumps(stages))
+    edit_json(run / "state.json", lambda state: state.pop("head"))
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
