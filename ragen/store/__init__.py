@@ -13,6 +13,7 @@ ranges        a remote file of which readers fetch the ranges they want
 datasets      Parquet files of a dataset: streamed, validated, digested
 quarantine    datasets that break their contract, kept whole with the reasons
 runs          names for people: a run's configuration, its stages' keys, its state
+seals         each of a run's records names the digest of the one before it
 leases        one process works on a run at a time, and a killed one is succeeded
 inventory     what lies in a store, by listing it
 sweeps        which cells a sweep has measured
