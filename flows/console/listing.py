@@ -247,6 +247,6 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: s
         return
     console = Console()
     if not rows:
-        console.print(nothing)
+        say(console, nothing)
         return
     print_table(console, rows, title=title)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ragen.evaluate.episodes import SEEN
 from ragen.evaluate.summary import summarise
 from ragen.verify.differences import is_close
 from ragen.verify.finding import shown
@@ -21,13 +22,17 @@ def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapp
 
     Args:
         episodes: Dataset `episodes`.
-        metrics: Dataset `metrics` of the same evaluation; what an engine said of itself is in no episode.
+        metrics: Dataset `metrics` of the same evaluation; what an engine said of itself, and how many stages of the
+            checkpoint's training are lost, is in no episode.
         headline: Of the manifest.
     """
     yield from update_differences(metrics, headline)
     values = _values(metrics)
-    expected = summarise(episodes)
-    for name in sorted(expected.keys() | {name for name in values if "/engine_" not in name}):
+    seen = episodes.filter(pc.ends_with(episodes["cell"], SEEN))
+    num_seen = float(pc.count_distinct(seen["initial_state_digest"]).as_py())
+    expected = summarise(episodes) | {name: num_seen for name in values if name.endswith("/num_seen_prompts")}
+    elsewhere = {name for name in values if "/engine_" in name or name.endswith("/num_unknown_origins")}
+    for name in sorted(expected.keys() | values.keys() - elsewhere):
         if not is_close(values.get(name), expected.get(name)):
             yield f"metrics has {shown(name)} = {values.get(name)}, the episodes give {expected.get(name)}"
 

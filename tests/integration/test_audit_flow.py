@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from prefect.artifacts import Artifact
 
 from flows.audit import audit
+from ragen.config.reward import RewardConfig
 from ragen.registry import AUDITS
+from ragen.reward.compute import compute_rewards
 from ragen.store import Store
 from ragen.store.keys import stage_key
 from schemas.examples import example
@@ -46,7 +49,13 @@ def test_the_newest_run_is_audited_and_shown(tmp_path: Path) -> None:
 
 def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audited(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
-    store_run(store, "faulty", ("turns", "selection"))  # the example's reasons do not say 'kept'
+    store_run(store, "faulty", ("turns",))
+    stage, turns = Stage(name="reward", version=1), example("turns")
+    dearer = pa.array([[reward + 1 for reward in row] for row in turns["action_rewards"].to_pylist()])
+    paid = turns.set_column(turns.schema.get_field_index("action_rewards"), "action_rewards", dearer)
+    facts = {"key": stage_key(stage, {}, {}, 0), "stage": stage, "settings": {}, "inputs": {}, "seed": 0}
+    store.put_table("rewards", compute_rewards(paid, RewardConfig()), **facts)  # of other turns than are stored
+    store.runs.record_stage("faulty", 0, "reward", {"rewards": facts["key"]})
     store_run(store, "damaged", ("metrics", "episodes", "samples"))
     for name in ("faulty", "damaged"):
         store.runs.set_state(name, "running")
@@ -54,7 +63,7 @@ def test_a_fault_or_a_damaged_run_fails_without_keeping_others_from_being_audite
     file.write_bytes(file.read_bytes()[:-1])
     state = audit(store=str(tmp_path), return_state=True)
     assert state.is_failed()
-    assert "faulty, groups: " in state.message
+    assert "faulty, rewards: " in state.message
     assert "damaged: " in state.message
     assert "bytes" in state.message
     assert "fault" in str(artifact("audit-faulty").data)

@@ -36,7 +36,7 @@ def test_rates_are_by_prompt_and_leave_errors_out(store):
     one = example("episodes")
     assert one["env_seed"].to_pylist() == [7, 8]
     twice = pa.concat_tables([one, replaced(one, member=[1, 1])])  # prompts 7, 8, 7, 8
-    status = ["ok", "ok", "ok", "env_error"]
+    status = ["ok", "format_error", "ok", "env_error"]
     put(store, 0, replaced(twice, success=[True, False, False, True], status=status))
     rates = read_evaluations(store, "mine").panels["sokoban"][0]
     assert {seed: rate for (seed, _), rate in rates.items()} == {7: 0.5, 8: 0.0}
