@@ -109,7 +109,15 @@ def changed(job, **values):
 def actors():
     """Processes of actors that are alive."""
     family = psutil.Process().children(recursive=True)
-    return [child for child in family if child.is_running() and "ShardActor" in " ".join(child.cmdline())]
+    return [child for child in family if "ShardActor" in _command(child)]
+
+
+def _command(process: psutil.Process) -> str:
+    """What it runs; nothing of one that has ended."""
+    try:
+        return " ".join(process.cmdline()) if process.is_running() else ""
+    except psutil.NoSuchProcess:  # a zombie is one too
+        return ""
 
 
 @pytest.mark.parametrize("num_actors", [1, 3])
