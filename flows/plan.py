@@ -74,7 +74,7 @@ class Planner:
         self._iteration = 0
         self._seen: set[PlannedStage] = set()
         self._measured: list[str | None] = []
-        self.metrics: Mapping[str, float] = _Metrics(self._value)
+        self.metrics: Mapping[str, float] = LookedUp(self._value)
 
     def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Derive the keys of one stage."""
@@ -145,7 +145,7 @@ class Planner:
         return math.nan
 
 
-class _Metrics(Mapping[str, float]):
+class LookedUp(Mapping[str, float]):
     """Metrics that are looked up when they are asked for."""
 
     def __init__(self, value: Callable[[str], float]) -> None:

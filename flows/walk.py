@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from flows.plan import LookedUp
 from flows.replay import carry_out
 from flows.starpo import train
 from ragen.config.starpo import StarPOConfig
@@ -150,7 +151,7 @@ class RecordWalk:
         self.calls: dict[str, _Call] = {}
         self.left = {(n, stage): keys for n, stages in recorded.items() for stage, keys in stages.items()}
         self.ends_at = (0, "record")
-        self.metrics: Mapping[str, float] = _Metrics(self._value)
+        self.metrics: Mapping[str, float] = LookedUp(self._value)
         self._measured: list[str] = []
         self._seen: set[tuple[tuple[str, str], ...]] = set()
         self._iteration = 0
@@ -316,22 +317,6 @@ class RecordWalk:
         if name == "filter/num_kept":
             return float("update" in self.recorded.get(self._iteration, {}))
         return math.nan
-
-
-class _Metrics(Mapping[str, float]):
-    """Metrics that are looked up when they are asked for."""
-
-    def __init__(self, value: Callable[[str], float]) -> None:
-        self._value = value
-
-    def __getitem__(self, name: str) -> float:
-        return self._value(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 def _implied(task: Callable[..., Keys], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
