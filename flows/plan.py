@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.starpo import train
+from flows.training import train
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ArtifactDamagedError, DataError, NothingKeptError
 from ragen.store import Store

@@ -3,17 +3,15 @@
 Stages do not know of runs; this is the only place that puts names on keys.
 """
 
-import hashlib
-import json
 import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
@@ -32,50 +30,6 @@ from tasks.stage import Keys
 
 _TIMED_ITERATIONS = 10
 """The time left is judged by this many iterations before."""
-
-
-class Recorder(Protocol):
-    """What the training loop needs of whoever carries out its stages: a `RunRecorder`, or a `flows.plan.Planner`."""
-
-    name: str
-    store_url: str
-
-    @property
-    def progress(self) -> RunProgress | None:
-        """Where stages say how far they are."""
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """The newest value of every metric."""
-
-    def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
-        """One stage; returns what it made."""
-
-    def beside(
-        self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any
-    ) -> AbstractContextManager[Keys]:
-        """One stage beside those of the block; what it made is there when the block has ended."""
-
-    def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
-        """One stage that is not written down; returns what it made."""
-
-    def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """An iteration uses artifacts that were made before, or elsewhere."""
-
-    def warn(self, message: str) -> None:
-        """Something that should not go unseen."""
-
-    def note(self, iteration: int, values: Mapping[str, float]) -> None:
-        """Numbers that no stage measures."""
-
-    def retain(self, checkpoints: Sequence[str]) -> None:
-        """Of the run's checkpoints so far, the first to the newest, keep those that its settings say."""
-
-    def training_begins(self) -> None:
-        """What came before says nothing about the time left."""
-
-    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """An iteration is complete."""
 
 
 class RunRecorder:
@@ -111,33 +65,34 @@ class RunRecorder:
     def open(
         cls,
         store_url: str,
-        name: str | None,
+        name: str,
         *,
         flow: str,
         preset: str,
         config: StarPOConfig,
+        code: Mapping[str, str],
         parameters: Mapping[str, Any] | None = None,
         stop: int | None = None,
         start: int = 0,
     ) -> "RunRecorder":
-        """Begin a run, or continue the one of this name and configuration.
+        """Begin a run, or continue the one of this name, configuration and code.
 
         Args:
             store_url: The store.
-            name: The run's name. None: made of preset, seed and settings.
+            name: The run's name.
             flow: Name of the flow.
             preset: What the settings are called.
             config: The settings.
+            code: What it is made with, from `flows.run_code.code_of`.
             parameters: What else the flow was given.
             stop: Updates done when it ends. None: those of the settings.
             start: Updates done when it begins.
 
         Raises:
-            StoreError: If the name is taken by a run with other settings; the message names them.
+            StoreError: If the name is taken by a run with other settings or code; the message names them.
         """
-        name = name or default_run_name(preset, config)
         Store(store_url).runs.create(
-            name, flow=flow, preset=preset, config=config.model_dump(mode="json"), parameters=parameters
+            name, flow=flow, preset=preset, config=config.model_dump(mode="json"), parameters=parameters, code=code
         )
         return cls(store_url, name, config, stop, start)
 
@@ -303,9 +258,3 @@ def _reason(error: BaseException) -> str:
 def _quoted(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """As they are: Prefect would search all settings, three times, for futures, which stages are never given."""
     return {name: quote(value) for name, value in arguments.items()}
-
-
-def default_run_name(preset: str, config: StarPOConfig) -> str:
-    """Preset, seed, and eight digits of the settings: the same settings continue the same run."""
-    settings = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    return f"{preset}-s{config.seed}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"

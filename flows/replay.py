@@ -12,9 +12,10 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.record import Recorder, RunRecorder
+from flows.record import RunRecorder
 from flows.replay_summary import comparison_markdown
-from flows.starpo import learn
+from flows.run_code import replay_code
+from flows.training import Recorder, learn
 from ragen.config.runtime import Runtime
 from ragen.learn.learner import UpdateContext
 from ragen.replay.plan import ReplayPlan, plan_replay
@@ -48,15 +49,16 @@ def replay(
         should_update: False: reward and filter only.
         should_evaluate: Meet the panel with both checkpoints `stop`, the branch's and the run's.
         store: Store URL. None: the one of the serving process (RAGEN_STORE).
-        run: Name of the replay. None: made of the run's name, the range and what was changed.
+        run: Name of the replay. None: made of the run's name, the range, what was changed, and the code.
 
     Returns:
         The replay's name: it is a run like any other.
     """
     url = store or Runtime.current().store
     plan = plan_replay(Store(url), base, start, stop, overrides, should_update)
+    code = replay_code(plan.config)
     with RunRecorder.open(
-        url, run or plan.name, flow="replay", preset=plan.base.preset or "", config=plan.config,
+        url, run or plan.name(code), flow="replay", preset=plan.base.preset or "", config=plan.config, code=code,
         parameters=plan.parameters, stop=plan.stop, start=plan.start,
     ) as record:  # fmt: skip
         carry_out(record, plan, should_update, should_evaluate)

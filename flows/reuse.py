@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from flows.plan import Planner
-from flows.starpo import train
+from flows.training import train
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import NothingKeptError, StoreError
 from ragen.store import Store

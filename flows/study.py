@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flows.plan import RunPlan, plan_run
 from flows.presets.grids import base_settings
-from flows.record import default_run_name
+from flows.run_code import default_run_name
 from ragen.ablation.cells import Cell, expand
 from ragen.ablation.evaluations import read_evaluations
 from ragen.ablation.grid import Grid, check_grid
@@ -39,7 +39,7 @@ class CellRun:
 
     @cached_property
     def name(self) -> str:
-        """The run's name: label, seed, and eight digits of the settings."""
+        """The run's name: label, seed, and eight digits of settings and code."""
         return default_run_name(self.label, self.config)
 
 

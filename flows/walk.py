@@ -17,7 +17,7 @@ from typing import Any
 
 from flows.plan import LookedUp
 from flows.replay import carry_out
-from flows.starpo import train
+from flows.training import train
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, NothingKeptError, StarPOError
 from ragen.replay.plan import plan_replay

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,3 +115,23 @@ def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5)
         checkpoint = put(number, "update", {}, {**data, "reference": first}, "samples", "metrics", "checkpoint")
     store.runs.set_state(name, "completed", "completed")
     return made
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Writes the module `mine_code`, as if it had been there when the process began."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    from ragen.definitions import find_spec, read
+    from ragen.identity import code_identity
+
+    def write(text: str) -> None:
+        (tmp_path / "mine_code.py").write_text(text)
+        (tmp_path / "__pycache__").mkdir(exist_ok=True)
+        for file in (tmp_path / "__pycache__").iterdir():
+            file.unlink()
+        sys.modules.pop("mine_code", None)
+        for cached in (code_identity, read, find_spec):
+            cached.cache_clear()
+
+    return write

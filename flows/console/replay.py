@@ -5,6 +5,7 @@ from typing import Any
 from flows.console.terminal import Console
 from flows.console.train import follow_deployment
 from flows.replay_summary import print_comparison
+from flows.run_code import replay_code
 from ragen.replay.plan import plan_replay
 from ragen.store import Store
 
@@ -37,10 +38,11 @@ def replay_run(
         as_json: Print JSON alone; progress goes to the error output.
     """
     plan = plan_replay(store, base, start, stop, overrides, should_update)  # what cannot be done fails here
+    code = replay_code(plan.config)
     if name is not None:  # a name of the user's own must not belong to another run
         store.runs.create(
             name, flow="replay", preset=plan.base.preset, config=plan.config.model_dump(mode="json"),
-            parameters=plan.parameters,
+            parameters=plan.parameters, code=code,
         )  # fmt: skip
     asked = {
         "base": base,
@@ -53,6 +55,6 @@ def replay_run(
         "run": name,
     }
     parameters = {key: value for key, value in asked.items() if value is not None}
-    run = name or plan.name
+    run = name or plan.name(code)
     follow_deployment("replay/updates", parameters, store, run, Console(stderr=as_json))
     print_comparison(store, run, as_json)

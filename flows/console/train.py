@@ -17,8 +17,8 @@ from flows.console.terminal import Console, plain, say
 from flows.console.watching import advice_on, watching
 from flows.memory_check import check_memory
 from flows.presets import names, preset
-from flows.record import default_run_name
 from flows.reuse import reused
+from flows.run_code import code_of, default_run_name
 from ragen.config.runtime import Runtime
 from ragen.errors import ConfigError
 from ragen.readiness import check_ready
@@ -52,8 +52,10 @@ def train_and_follow(
     settings = Path(name).stem if is_file else name  # what they are called
     opened, run_name = Store(store or runtime.store), run or default_run_name(settings, config)
     checked_name(run_name, "run")
-    if run is not None:  # a name of the user's own must not belong to a run with other settings
-        opened.runs.create(run, flow="starpo", preset=settings, config=config.model_dump(mode="json"))
+    if run is not None:  # a name of the user's own must not belong to a run with other settings or code
+        opened.runs.create(
+            run, flow="starpo", preset=settings, config=config.model_dump(mode="json"), code=code_of(config)
+        )
     console.print(str(reused(opened, run_name, config)), highlight=False, markup=False, soft_wrap=True)
     given = {"config": preset(name).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": overrides or None, "store": store, "run": run}

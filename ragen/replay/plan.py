@@ -65,10 +65,10 @@ class ReplayPlan:
         changed = {path: {"was": was, "is": now} for path, (was, now) in self.changed.items()}
         return {"base": self.base.name, "start": self.start, "stop": self.stop, "changed": changed}
 
-    @property
-    def name(self) -> str:
-        """Base run, range, and eight digits of what was changed: the same replay continues the same run."""
-        digits = hashlib.sha256(canonical_json(self.parameters).encode()).hexdigest()[:_NAME_DIGITS]
+    def name(self, code: Mapping[str, str]) -> str:
+        """Base run, range, and eight digits of what was changed and of the code: the same replay is the same run."""
+        content = canonical_json({"parameters": self.parameters, "code": dict(code)})
+        digits = hashlib.sha256(content.encode()).hexdigest()[:_NAME_DIGITS]
         return f"{self.base.name[:80]}-replay-{self.start}-{self.stop}-{digits}"
 
 

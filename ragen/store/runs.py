@@ -13,7 +13,7 @@ read it meanwhile.
 
 import difflib
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -56,6 +56,8 @@ class Run(_Record):
     """The resolved configuration, as JSON."""
     parameters: dict[str, Any] = {}
     """What else the flow was given, such as a replay's base run and range; as JSON."""
+    code: dict[str, str] = {}
+    """Stage -> version, `stage.role` -> identity of the code that settings name. Empty: not told, as by 0.1.0."""
 
     @property
     def environment(self) -> str:
@@ -112,8 +114,9 @@ class Runs:
         preset: str | None,
         config: Mapping[str, Any],
         parameters: Mapping[str, Any] | None = None,
+        code: Mapping[str, str] | None = None,
     ) -> Run:
-        """Begin a run, or take it up again: the same name with the same configuration is the same run.
+        """Begin a run, or take it up again: the same name with the same configuration and code is the same run.
 
         Args:
             run: Its name.
@@ -121,10 +124,11 @@ class Runs:
             preset: Name of the preset, for people; it may differ when a run is taken up again.
             config: The resolved configuration, as JSON.
             parameters: What else the flow was given, as JSON. None: nothing.
+            code: What it is made with, from `flows.run_code.code_of`. None: not told.
 
         Raises:
-            StoreError: If the name is taken by a run of another flow, configuration or other parameters; the message
-                says what differs.
+            StoreError: If the name is taken by a run of another flow, configuration, code or other parameters; the
+                message says what differs.
         """
         record = Run(
             name=checked_name(run, "run name"),
@@ -133,6 +137,7 @@ class Runs:
             created=datetime.now(UTC),
             config=as_json(config),
             parameters=as_json(parameters or {}),
+            code=dict(code or {}),
         )
         earlier = self.check_name(record)
         if earlier is None:
@@ -143,7 +148,8 @@ class Runs:
         """The run of this name that is here already; None: the name is free.
 
         Raises:
-            StoreError: If it is a run of another flow, configuration or other parameters; the message says what is.
+            StoreError: If it is a run of another flow, configuration, code or other parameters; the message says what
+                is.
         """
         run, earlier = record.name, self.find(record.name)
         if earlier is None:
@@ -151,10 +157,15 @@ class Runs:
         differences = _differences(_identity(earlier), _identity(record))
         if differences:
             raise StoreError(
-                f"a run named '{run}' exists in {self._location.name} with other settings:\n"
-                + "\n".join(f"  {line}" for line in differences[:_MAX_SHOWN])
-                + (f"\n  and {len(differences) - _MAX_SHOWN} more" if len(differences) > _MAX_SHOWN else "")
-                + "\nGive this run another name, or use the settings of the earlier one to continue it."
+                f"a run named '{run}' exists in {self._location.name} with other settings:\n{_listed(differences)}\n"
+                "Give this run another name, or use the settings of the earlier one to continue it."
+            )
+        if earlier.code != record.code:
+            raise StoreError(
+                f"a run named '{run}' exists in {self._location.name}, made with other code:\n"
+                f"{_listed(_code_differences(earlier.code, record.code))}\n"
+                "Its record would mix the results of both. Give this run another name: it is told what of the earlier "
+                "one it can reuse. Or use the code of the earlier one to continue it."
             )
         return earlier
 
@@ -385,6 +396,17 @@ class Runs:
 def _identity(run: Run) -> dict[str, Any]:
     """What a run of the same name must agree on."""
     return {"flow": run.flow, "parameters": run.parameters, **run.config}
+
+
+def _listed(lines: Sequence[str]) -> str:
+    more = [f"and {len(lines) - _MAX_SHOWN} more"] if len(lines) > _MAX_SHOWN else []
+    return "\n".join(f"  {line}" for line in [*lines[:_MAX_SHOWN], *more])
+
+
+def _code_differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    if not old:
+        return ["it does not say with which, as runs that version 0.1.0 began do not"]
+    return _differences(dict(old), dict(new))
 
 
 def _differences(old: Any, new: Any, place: str = "") -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from flows.console import train
 from flows.console.train import train_and_follow
 from flows.presets import preset
-from flows.record import default_run_name
+from flows.run_code import default_run_name
 from flows.serve import deployments
 from ragen.errors import ConfigError, StoreError
 

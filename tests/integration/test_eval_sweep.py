@@ -9,7 +9,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
 
-import flows.starpo
+import flows.training
 from flows.eval_sweep import CellsFailedError, eval_sweep
 from flows.presets import preset
 from flows.starpo import starpo
@@ -35,7 +35,7 @@ class InterruptedRunError(RuntimeError):
 def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
     """A run that was interrupted after two of three iterations, and a sweep over what it had."""
     store = Store(str(tmp_path_factory.mktemp("store")))
-    learn = flows.starpo.learn
+    learn = flows.training.learn
 
     def interrupted(record, config, iteration, *args):
         if iteration == 2:
@@ -43,7 +43,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Sto
         return learn(record, config, iteration, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flows.starpo, "learn", interrupted)
+        patch.setattr(flows.training, "learn", interrupted)
         with pytest.raises(InterruptedRunError):
             starpo(CONFIG, preset="smoke", store=store.url, run=RUN)
     assert eval_sweep(SWEEP, store=store.url) == "late"

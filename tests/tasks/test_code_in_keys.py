@@ -1,7 +1,6 @@
 """Code that settings name belongs to the key: what was edited or added is executed, not served from what is stored."""
 
 import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from ragen.config.load import apply_overrides
 from ragen.config.reward import RewardConfig
 from ragen.config.rollout import RolloutConfig
 from ragen.config.starpo import StarPOConfig
-from ragen.definitions import find_spec, read
 from ragen.envs.sokoban import SokobanSettings
 from ragen.identity import code_identity
 from ragen.registry import ADVANTAGES, AGENT, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS
@@ -34,23 +32,6 @@ CONFIG = StarPOConfig(environment=SokobanSettings(observation="compact"), evalua
 TURNS, OTHER = "a" * 32, "b" * 32
 
 BONUS = "import numpy as np\n\ndef bonus(turns, config):\n    return np.full(turns.num_rows, 1.0)\n"
-
-
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Writes the module `mine_code`, as if it had been there when the process began."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def write(text: str) -> None:
-        (tmp_path / "mine_code.py").write_text(text)
-        (tmp_path / "__pycache__").mkdir(exist_ok=True)
-        for file in (tmp_path / "__pycache__").iterdir():
-            file.unlink()
-        sys.modules.pop("mine_code", None)
-        for cached in (code_identity, read, find_spec):
-            cached.cache_clear()
-
-    return write
 
 
 def keys(store: Store) -> dict[str, str]:

@@ -47,9 +47,10 @@ def test_what_was_changed_is_named_with_both_values_and_names_the_replay(base) -
     plan = plan_replay(base, "base", 0, 2, {"filter.keep": 0.9, "update.clip_low": 0.2})
     assert plan.changed == {"filter.keep": (0.5, 0.9)}  # clip_low is 0.2 already
     assert plan.parameters["changed"] == {"filter.keep": {"was": 0.5, "is": 0.9}}
-    assert plan.name.startswith("base-replay-0-2-")
-    assert plan.name != plan_replay(base, "base", 0, 2, {"filter.keep": 0.8}).name
-    assert plan.name == plan_replay(base, "base", 0, 2, {"filter.keep": 0.9}).name
+    assert plan.name({}).startswith("base-replay-0-2-")
+    assert plan.name({}) != plan_replay(base, "base", 0, 2, {"filter.keep": 0.8}).name({})
+    assert plan.name({}) == plan_replay(base, "base", 0, 2, {"filter.keep": 0.9}).name({})
+    assert plan.name({"update": "2"}) != plan.name({"update": "3"}), "edited code is another replay"
 
 
 def test_near_names_of_an_unknown_run(base) -> None:

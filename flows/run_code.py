@@ -1,0 +1,71 @@
+"""Which code a run is made with, so that a name stands for one: edited code is another run.
+
+configuration --the loop's first iteration, planned--> stage -> version, stage.role -> identity of what settings name
+"""
+
+import hashlib
+from contextlib import suppress
+
+from flows.plan import Planner
+from flows.training import train
+from ragen.config.starpo import StarPOConfig
+from ragen.identity import UNREADABLE, code_identity, is_reusable
+from ragen.store import Store
+from ragen.store.keys import canonical_json
+from tasks import reward, update, variance_filter
+from tasks.stage import PlannedStage
+
+_DIGITS = 8
+
+
+def code_of(config: StarPOConfig) -> dict[str, str]:
+    """The code that a run with these settings is made with, as keys hold it.
+
+    Returns:
+        Stage -> its version; `stage.role` -> the identity of the code that settings name, such as
+        `update.advantage`. Panels share the names of one stage, and count together.
+    """
+    planner = _FirstIteration()
+    with suppress(_IterationDoneError):
+        train(planner, config)
+    code: dict[str, set[str]] = {}
+    for stage in planner.plan.stages:
+        work = stage.work
+        if work is None:
+            continue
+        code.setdefault(stage.name, set()).add(str(work.stage.version))
+        for role, target in work.code.items():
+            identity = code_identity(target)
+            known = identity if is_reusable(identity) else UNREADABLE.rstrip(":")  # else no process would agree
+            code.setdefault(f"{stage.name}.{role}", set()).add(known)
+    return {name: " ".join(sorted(found)) for name, found in sorted(code.items())}
+
+
+def replay_code(config: StarPOConfig) -> dict[str, str]:
+    """The code that a replay with these settings is made with: of the stages that it does anew."""
+    done = {module.STAGE.name for module in (reward, variance_filter, update)}
+    return {name: identity for name, identity in code_of(config).items() if name.partition(".")[0] in done}
+
+
+def default_run_name(preset: str, config: StarPOConfig) -> str:
+    """Preset, seed, and eight digits of settings and code: the same of both continue the same run."""
+    content = canonical_json({"config": config.model_dump(mode="json"), "code": code_of(config)})
+    return f"{preset}-s{config.seed}-{hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]}"
+
+
+class _IterationDoneError(Exception):
+    """The loop has asked for every stage once."""
+
+
+class _FirstIteration(Planner):
+    """Plans what every iteration is like, and looks nothing up."""
+
+    def __init__(self) -> None:
+        super().__init__(Store("never-opened"), "", {})
+
+    def _is_stored(self, stage: PlannedStage) -> bool:
+        return False
+
+    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
+        """All that follows is the same again."""
+        raise _IterationDoneError

@@ -1,0 +1,91 @@
+"""A run's name stands for one code: what is edited is another run, and a name of the user's own is refused to it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.presets import preset
+from flows.run_code import code_of, default_run_name, replay_code
+from ragen.errors import StoreError
+from ragen.registry import ADVANTAGES
+from ragen.store import Store
+from schemas.manifest import Stage
+from tasks import update
+
+CONFIG = preset("smoke", {"iterations": 2})
+SETTINGS = CONFIG.model_dump(mode="json")
+ESTIMATOR = "def mine(segments, config):\n    return {}\n"
+
+
+@pytest.fixture
+def edited(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Edits the estimator that the settings name."""
+    mine(ESTIMATOR)
+    monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, "mine_code:mine")
+    return mine
+
+
+def test_all_that_settings_name_is_there_and_the_versions_of_the_stages() -> None:
+    code = code_of(CONFIG)
+    assert {name for name in code if "." not in name} == {
+        "warm_start", "evaluate", "rollout", "reward", "variance_filter", "update",
+    }  # fmt: skip
+    assert code["update"] == str(update.STAGE.version)
+    assert {f"reward.{name}" for name in CONFIG.reward.components} <= code.keys()
+    assert {"update.advantage", "update.loss", "variance_filter.strategy", "warm_start.demonstrator"} <= code.keys()
+
+
+def test_variants_of_panels_count() -> None:
+    with_variant = preset("smoke", {"evaluation.variants": {"frozen": {"type": "frozen_lake"}}})
+    assert len(code_of(with_variant)["evaluate.environment"].split()) == 2
+
+
+def test_edited_code_has_another_name_and_the_same_code_the_same(edited: Callable[[str], None]) -> None:
+    before = default_run_name("smoke", CONFIG)
+    edited(ESTIMATOR.replace("{}", "{'adv': 0}"))
+    after = default_run_name("smoke", CONFIG)
+    edited(ESTIMATOR + "# said of it\n")
+    assert default_run_name("smoke", CONFIG) == before != after
+
+
+def test_a_raised_stage_version_is_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = default_run_name("smoke", CONFIG)
+    monkeypatch.setattr(update, "STAGE", Stage(name="update", version=update.STAGE.version + 1))
+    assert default_run_name("smoke", CONFIG) != before
+
+
+def test_a_replay_is_made_with_the_code_of_the_stages_that_it_does() -> None:
+    assert {name.partition(".")[0] for name in replay_code(CONFIG)} == {"reward", "variance_filter", "update"}
+
+
+def test_code_of_which_nothing_is_known_has_one_name_in_every_process(
+    mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, "nowhere_to_be_found:mine")
+    names = set()
+    for process in ("one", "another"):
+        mine("")  # what was known is forgotten
+        monkeypatch.setenv("RAGEN_CODE_TOKEN", process)
+        names.add(default_run_name("smoke", CONFIG))
+    assert len(names) == 1
+
+
+def test_a_name_is_refused_to_edited_code(edited: Callable[[str], None], tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store"))
+    before = code_of(CONFIG)
+    store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS, code=before)
+    store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS, code=code_of(CONFIG))
+    edited(ESTIMATOR.replace("{}", "{'adv': 0}"))
+    was, now = before["update.advantage"], code_of(CONFIG)["update.advantage"]
+    with pytest.raises(
+        StoreError, match=f"(?s)made with other code:\n  update.advantage: was '{was}', is '{now}'\n.*another name"
+    ):
+        store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS, code=code_of(CONFIG))
+
+
+def test_a_run_that_does_not_say_with_which_code_is_not_continued(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS)
+    with pytest.raises(StoreError, match="does not say with which"):
+        store.runs.create("x", flow="starpo", preset="smoke", config=SETTINGS, code=code_of(CONFIG))
