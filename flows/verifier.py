@@ -19,11 +19,12 @@ from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from ragen.store import Store
 from ragen.verify.actions import episode_differences, turn_differences
 from ragen.verify.differences import folder_difference, is_close, is_rounding, table_difference
-from ragen.verify.finding import Finding, Verdict, first_line, named_line, shown, summarised
+from ragen.verify.finding import Finding, Verdict, first_line, named_line, summarised
 from ragen.verify.numbers import evaluation_differences, rollout_differences, update_differences
 from ragen.verify.origin import different_origin
 from ragen.verify.plan import Visit
 from ragen.verify.scratch import Scratch, Stored
+from ragen.visible import quoted
 from schemas.datasets import DATASETS
 from schemas.manifest import Manifest
 from tasks.stage import Keys
@@ -286,7 +287,7 @@ class Verifier:
     def _episode_differences(self, visit: Visit, episodes: pa.Table) -> Iterator[str]:
         cells = {self.config.environment.type: self.config.environment} | self.config.evaluation.variants
         if visit.cell not in cells:
-            yield f"the run's settings know no cell {shown(visit.cell)}; cells: {', '.join(cells)}"
+            yield f"the run's settings know no cell {quoted(visit.cell)}; cells: {', '.join(cells)}"
             return
         yield from episode_differences(episodes, cells[visit.cell])
 
@@ -336,7 +337,7 @@ def _manifest_difference(stored: Manifest, computed: Manifest) -> str:
     for name in sorted(stored.headline.keys() | computed.headline.keys()):
         told, value = stored.headline.get(name), computed.headline.get(name)
         if not is_close(told, value):
-            return f"{shown(name)} in the manifest's headline is {told}, computed {value}"
+            return f"{quoted(name)} in the manifest's headline is {told}, computed {value}"
     return ""
 
 

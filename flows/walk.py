@@ -25,9 +25,10 @@ from ragen.store import Store
 from ragen.store.keys import as_json
 from ragen.store.runs import RECORD_ADVICE, Run, StageKeys
 from ragen.store.seals import record_path
-from ragen.verify.finding import Finding, Verdict, first_line, shown
+from ragen.verify.finding import Finding, Verdict, first_line
 from ragen.verify.origin import misfit
 from ragen.verify.plan import Visit, Work
+from ragen.visible import quoted
 from tasks.evaluate import evaluate
 from tasks.progress import RunProgress
 from tasks.reward import reward
@@ -60,7 +61,7 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
             _walk_import(walk, run, config)
         else:
             walk.not_shown(
-                *walk.ends_at, f"this release knows no flow {shown(run.flow)}: nothing tells what it records"
+                *walk.ends_at, f"this release knows no flow {quoted(run.flow)}: nothing tells what it records"
             )
             walk.left.clear()
     except _RecordEndsError as end:

@@ -17,7 +17,7 @@ from ragen.envs import make
 from ragen.envs.base import Environment, EnvironmentSettings, Info
 from ragen.evaluate.episodes import fold_episodes
 from ragen.seeding import dynamics_seed
-from ragen.verify.finding import shown
+from ragen.visible import quoted
 from schemas.datasets import TURNS
 
 Row = dict[str, Any]
@@ -70,7 +70,7 @@ def turn_differences(turns: pa.Table, settings: EnvironmentSettings, agent: Agen
     for rows in trajectories(turns, _COLUMNS):
         found = _trajectory_difference(rows, environment, agent)
         if found:
-            yield f"trajectory {shown(rows[0]['trajectory_id'])}, {found}"
+            yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {found}"
 
 
 def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> Iterator[str]:
@@ -90,7 +90,7 @@ def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> It
             turns = _played_again(row, str(number), environment)
         except Exception as error:  # environments are foreign code
             if row["status"] != "env_error":
-                yield f"{_place(row)}: the environment now fails: {shown(error)}"
+                yield f"{_place(row)}: the environment now fails: {quoted(error)}"
             continue
         if turns:
             stored.append(row)
@@ -102,7 +102,7 @@ def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> It
     for old, new in zip(stored, again, strict=True):
         name = next((name for name in _EPISODE_COLUMNS if repr(old[name]) != repr(new[name])), None)
         if name is not None:
-            yield f"{_place(old)}: {name} is {shown(old[name])}, executed again {shown(new[name])}"
+            yield f"{_place(old)}: {name} is {quoted(old[name])}, executed again {quoted(new[name])}"
 
 
 def _place(episode: Row) -> str:
@@ -130,12 +130,12 @@ def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent
             unknown = _UNKNOWN.get(row["status"], ())
             for name, value in (expected | outcome).items():
                 if name not in unknown and repr(row[name]) != repr(value):
-                    return f"turn {row['turn']}: {name} is {shown(row[name])}, executed again {shown(value)}"
+                    return f"turn {row['turn']}: {name} is {quoted(row[name])}, executed again {quoted(value)}"
             has_ended = row["terminated"] or row["truncated"] or row["status"] == "env_error"
             if has_ended != (number == len(rows) - 1):
                 return f"turn {row['turn']}: the episode {'goes on after its end' if has_ended else 'has no end'}"
     except Exception as error:  # environments are foreign code
-        return f"the environment now fails: {shown(error)}"
+        return f"the environment now fails: {quoted(error)}"
     return ""
 
 

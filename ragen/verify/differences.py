@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ragen.verify.finding import shown
+from ragen.visible import quoted
 
 RELATIVE_ROUNDING = 1e-9
 """How far the same arithmetic may come out apart in other versions of its libraries; numbers here are of the order of
@@ -37,14 +37,14 @@ def table_difference(stored: pa.Table, computed: pa.Table, key: tuple[str, ...])
         return counts
     first = min(rows[0] for rows in differing.values())
     column = next(name for name, rows in differing.items() if rows[0] == first)
-    identity = ", ".join(f"{name} {shown(stored[name][first].as_py())}" for name in key)
+    identity = ", ".join(f"{name} {quoted(stored[name][first].as_py())}" for name in key)
     num_rows = len(set().union(*differing.values()))
     return "; ".join(
         part
         for part in (
             counts,
             f"{num_rows} of {num_common} rows differ, first row {first} ({identity}): {column} is "
-            f"{shown(stored[column][first].as_py())}, computed {shown(computed[column][first].as_py())}",
+            f"{quoted(stored[column][first].as_py())}, computed {quoted(computed[column][first].as_py())}",
             f"columns that differ: {', '.join(differing)}",
         )
         if part
@@ -80,13 +80,13 @@ def folder_difference(stored: Path, computed: Path) -> str:
     if names != computed_names:
         odd = sorted(names ^ computed_names)
         where = "stored" if odd[0] in names else "computed"
-        return f"the file {shown(odd[0])} is in the {where} folder only"
+        return f"the file {quoted(odd[0])} is in the {where} folder only"
     differing = [name for name in sorted(names) if (stored / name).read_bytes() != (computed / name).read_bytes()]
     if not differing:
         return ""
     tensors = [name for name in differing if name.endswith(".safetensors")]
     detail = "".join(f"; {name}: {_tensor_difference(stored / name, computed / name)}" for name in tensors)
-    return f"files that differ: {', '.join(map(shown, differing))}{detail}"
+    return f"files that differ: {', '.join(map(quoted, differing))}{detail}"
 
 
 def _differing_rows(stored: pa.ChunkedArray, computed: pa.ChunkedArray) -> list[int]:
@@ -111,7 +111,7 @@ def _tensor_difference(stored: Path, computed: Path) -> str:
 
     old, new = load_file(stored), load_file(computed)
     if old.keys() != new.keys():
-        return f"the tensor {shown(min(old.keys() ^ new.keys()))} is in one of the two only"
+        return f"the tensor {quoted(min(old.keys() ^ new.keys()))} is in one of the two only"
     differing = [name for name in sorted(old) if old[name].shape != new[name].shape or not old[name].equal(new[name])]
     if not differing:
         return "all tensors are equal, the bytes around them differ"

@@ -53,12 +53,6 @@ def summarised(differences: Iterator[str]) -> str:
     return f"{first} (and {num_more} more)" if num_more else first
 
 
-def shown(value: object, max_characters: int = 120) -> str:
-    """A stored value as it may be printed: escaped, since it is untrusted, and cut."""
-    text = repr(value)
-    return text if len(text) <= max_characters else f"{text[:max_characters]}..."
-
-
 def first_line(error: Exception) -> str:
     """What an error says, without its advice."""
     lines = str(error).strip().splitlines() or [type(error).__name__]

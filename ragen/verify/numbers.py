@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ragen.evaluate.episodes import SEEN
 from ragen.evaluate.summary import summarise
 from ragen.verify.differences import is_close
-from ragen.verify.finding import shown
+from ragen.visible import quoted
 
 
 def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
@@ -34,7 +34,7 @@ def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapp
     elsewhere = {name for name in values if "/engine_" in name or name.endswith("/num_unknown_origins")}
     for name in sorted(expected.keys() | values.keys() - elsewhere):
         if not is_close(values.get(name), expected.get(name)):
-            yield f"metrics has {shown(name)} = {values.get(name)}, the episodes give {expected.get(name)}"
+            yield f"metrics has {quoted(name)} = {values.get(name)}, the episodes give {expected.get(name)}"
 
 
 def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
@@ -51,7 +51,7 @@ def update_differences(metrics: pa.Table, headline: Mapping[str, float]) -> Iter
     values = _values(metrics)
     for name in sorted(values.keys() | headline.keys()):
         if not is_close(headline.get(name), values.get(name)):
-            yield f"{shown(name)} in the manifest's headline is {headline.get(name)}, in metrics {values.get(name)}"
+            yield f"{quoted(name)} in the manifest's headline is {headline.get(name)}, in metrics {values.get(name)}"
 
 
 def _values(metrics: pa.Table) -> dict[str, float]:

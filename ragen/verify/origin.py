@@ -6,8 +6,9 @@ stored manifest, manifest of what was computed here -> different_origin        s
 from collections.abc import Iterator
 from typing import Any
 
-from ragen.verify.finding import Verdict, shown
+from ragen.verify.finding import Verdict
 from ragen.verify.plan import Work
+from ragen.visible import quoted
 from schemas.manifest import Manifest
 
 _LIBRARIES = ("torch", "transformers", "numpy", "polars", "pyarrow", "vllm", "deepspeed")
@@ -57,7 +58,7 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
         has a setting that the other does not know, or the stage or the code that settings name is another.
     """
     if stored.stage.name != work.stage.name:
-        return Verdict.DIFFERENT, f"{shown(stored.stage.name)} made it, its place asks for {work.stage.name}"
+        return Verdict.DIFFERENT, f"{quoted(stored.stage.name)} made it, its place asks for {work.stage.name}"
     old, new = (
         dict(_leaves({"settings": side.settings, "inputs": side.inputs, "seed": side.seed})) for side in (stored, work)
     )
@@ -66,7 +67,7 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
     if not is_same_version:
         compared = {name for name in compared if name.startswith("inputs.") or name in _PLACE}
     differing = [
-        f"{name} is {shown(old[name])}, by the run {shown(new[name])}"
+        f"{name} is {quoted(old[name])}, by the run {quoted(new[name])}"
         for name in sorted(compared)
         if old[name] != new[name]
     ]

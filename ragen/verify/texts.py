@@ -16,7 +16,7 @@ from ragen.agent.parser import parse
 from ragen.envs import make
 from ragen.envs.base import Environment, EnvironmentSettings
 from ragen.verify.actions import Row, trajectories
-from ragen.verify.finding import shown
+from ragen.visible import quoted
 
 _COLUMNS = [
     "trajectory_id", "env_seed", "dynamics_seed", "turn", "observation", "is_context_start", "prompt_ids",
@@ -44,7 +44,7 @@ def text_differences(
     for rows in trajectories(turns, _COLUMNS):
         found = _difference(rows, environment, tokenizer, contexts)
         if found:
-            yield f"trajectory {shown(rows[0]['trajectory_id'])}, {found}"
+            yield f"trajectory {quoted(rows[0]['trajectory_id'])}, {found}"
 
 
 def _difference(
@@ -57,7 +57,7 @@ def _difference(
         environment.reset(seed=rows[0]["env_seed"], dynamics_seed=rows[0]["dynamics_seed"])
         names, context = environment.actions, contexts.start(environment)
     except Exception as error:  # environments are foreign code
-        return f"the environment now fails: {shown(error)}"
+        return f"the environment now fails: {quoted(error)}"
     texts = tokenizer.batch_decode(
         [_spoken(row["response_ids"], contexts.stop_token_ids) for row in spoken_rows],
         skip_special_tokens=False,
@@ -87,7 +87,7 @@ def _difference(
         }
         for name, value in expected.items():
             if row[name] != value:
-                return f"turn {row['turn']}: {name} is {shown(row[name])}, its tokens say {shown(value)}"
+                return f"turn {row['turn']}: {name} is {quoted(row[name])}, its tokens say {quoted(value)}"
         before = row
     return ""
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ragen.learn.tokens import ResponseTokens
 from ragen.learn.trajectories import Trajectory, assemble
 from ragen.verify.actions import Row, trajectories
-from ragen.verify.finding import shown
+from ragen.visible import quoted
 
 _COLUMNS = [
     "trajectory_id", "group_id", "turn", "is_context_start", "prompt_ids", "response_ids", "behaviour_logprobs",
@@ -42,14 +42,14 @@ def token_differences(
     names, learned_names = [rows[0]["trajectory_id"] for rows in recorded], [t.trajectory_id for t in learned]
     if names != learned_names:
         odd = sorted(set(names) ^ set(learned_names)) or ["their order"]
-        yield f"the learner is given other trajectories than the filter kept: {shown(odd[0])}"
+        yield f"the learner is given other trajectories than the filter kept: {quoted(odd[0])}"
         return
     has_differed = False
     for rows, trajectory in zip(recorded, learned, strict=True):
         found = _context_difference(_contexts(rows), trajectory)
         if found:
             has_differed = True
-            yield f"trajectory {shown(trajectory.trajectory_id)}, {found}"
+            yield f"trajectory {quoted(trajectory.trajectory_id)}, {found}"
     if has_differed:
         return
     logprobs = [value for rows in recorded for row in rows for value in row["behaviour_logprobs"]]
@@ -60,7 +60,7 @@ def token_differences(
         trained = list(zip(samples["trajectory_id"].to_pylist(), samples["num_tokens"].to_pylist(), strict=True))
         for stored, expected in zip_longest(trained, lengths):
             if stored != expected:
-                yield f"samples has (trajectory_id, num_tokens) {shown(stored)}, the turns give {shown(expected)}"
+                yield f"samples has (trajectory_id, num_tokens) {quoted(stored)}, the turns give {quoted(expected)}"
 
 
 def _trained_on(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[list[Row]]:

@@ -82,3 +82,10 @@ def test_the_same_work_under_another_key_is_that_of_other_code():
 def test_what_the_store_held_at_the_time_is_no_difference():
     stored = manifest(settings={"keep": 0.5, "deep": {"a": 1}, "has_weights": True})
     assert misfit(stored, work(settings={**stored.settings, "has_weights": False}))[0] is Verdict.NOT_SHOWN
+
+
+def test_what_differs_is_told_without_secrets_and_with_its_length():
+    stored = manifest(settings={"keep": "s3://me:pass-word@bucket", "deep": {"a": "x" * 1000}})
+    _, detail = misfit(stored, work())
+    assert "settings.keep is 's3://***@bucket', by the run 0.5" in detail
+    assert "... (1,002 characters), by the run 1" in detail
