@@ -27,7 +27,7 @@ def ablate(
     if grid is None:
         raise typer.BadParameter("name a grid, or a TOML file; `ragen ablate --list` lists the grids")
     if result:
-        ablations.print_result(open_store(store), grid, as_json)
+        ablations.print_asked_result(open_store(store), grid, as_json)
     elif dry_run:
         ablations.print_plan(grid, open_store(store), allow_few_seeds, as_json)
     else:

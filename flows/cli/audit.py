@@ -8,19 +8,19 @@ import typer
 from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
 
 
-def _print_views(wanted: bool) -> None:
+def _print_views(context: typer.Context, wanted: bool) -> None:
     if wanted:
         from flows.console.audit import print_views
 
-        print_views()
+        print_views(context.params["as_json"])
         raise typer.Exit
 
 
-def _print_audits(wanted: bool) -> None:
+def _print_audits(context: typer.Context, wanted: bool) -> None:
     if wanted:
         from flows.console.audit import print_audits
 
-        print_audits()
+        print_audits(context.params["as_json"])
         raise typer.Exit
 
 
@@ -34,7 +34,7 @@ def sql(
     parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this Parquet file.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
     _views: Annotated[
-        bool, typer.Option("--views", callback=_print_views, is_eager=True, help="List the views and their columns.")
+        bool, typer.Option("--views", callback=_print_views, help="List the views and their columns.")
     ] = False,
 ) -> None:
     """Ask runs a question in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
@@ -51,9 +51,7 @@ def audit(
     store: StoreOption = None,
     as_json: JsonOption = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
-    _list: Annotated[
-        bool, typer.Option("--list", callback=_print_audits, is_eager=True, help="List the audits.")
-    ] = False,
+    _list: Annotated[bool, typer.Option("--list", callback=_print_audits, help="List the audits.")] = False,
 ) -> None:
     """Look a run through: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
     from flows.console.audit import audit_run

@@ -32,7 +32,7 @@ StoreOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting by dotted path; may be repeated.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
 
 

@@ -24,7 +24,10 @@ def eval_sweep(
     samples: Annotated[int | None, typer.Option(help="Episodes a prompt and seed. Default: the runs' own.")] = None,
     name: Annotated[str | None, typer.Option("--as", help="What the result is called.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many cells are stored and missing.")] = False,
-    result: Annotated[str | None, typer.Option("--result", metavar="NAME", help="Only show a stored result.")] = None,
+    result: Annotated[
+        str | None,
+        typer.Option("--result", metavar="NAME", help="Only show a stored result; or its TOML file."),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the sweeps and the stored results.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Cells at a time; they share the machine.")] = 1,
     store: StoreOption = None,
@@ -37,7 +40,7 @@ def eval_sweep(
         sweeps.print_sweeps(open_store(store), as_json)
         return
     if result is not None:
-        sweeps.print_result(open_store(store), result, as_json)
+        sweeps.print_asked_result(open_store(store), result, as_json)
         return
     if not runs and grid is None:
         raise typer.BadParameter("name a run (`ragen runs` lists them), or a sweep with --grid")

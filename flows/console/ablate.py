@@ -9,7 +9,7 @@ from typing import Any
 from flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
 from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_rows
-from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
+from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, result_name
 from flows.console.table import print_table
 from flows.console.terminal import Console, print_json, say
 from flows.console.train import start_deployment
@@ -104,6 +104,17 @@ def print_plan(name: str, store: Store, allow_few_seeds: bool, as_json: bool) ->
         )
     for run, reason in stops.items():
         say(console, f"{run} stops early, as its stored data say: {reason}")
+
+
+def print_asked_result(store: Store, given: str, as_json: bool) -> None:
+    """The stored result of an ablation that a user names, as `ablate` does: by a name, or a TOML file.
+
+    Raises:
+        ConfigError: If it is neither.
+        StoreError: If there is no result of it.
+    """
+    known = list(dict.fromkeys([*Ablations(store.url).names(), *grids.names()]))
+    print_result(store, result_name(given, known, lambda file: load_grid(file).name), as_json)
 
 
 def print_result(store: Store, name: str, as_json: bool) -> None:

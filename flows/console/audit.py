@@ -113,23 +113,33 @@ def shown_rows(finding: Finding, limit: int) -> list[dict[str, Any]]:
     return [row for row in rows if (row["run"], row["iteration"]) in shown]
 
 
-def print_audits() -> None:
+def print_audits(as_json: bool) -> None:
     """The named audits, and what each asks."""
     rows = [{"audit": name, "about": about(name)} for name in AUDITS]
+    if as_json:
+        print_json(rows)
+        return
     print_table(Console(), rows)
 
 
-def print_views() -> None:
+def print_views(as_json: bool) -> None:
     """The views of `ragen sql`, their columns, types and meaning."""
+    columns = {
+        view: [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
+        for view, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items()
+    }
+    if as_json:
+        of_data = [{"view": view, "columns": rows} for view, rows in columns.items()]
+        derived = [{"view": view, "about": d.about, "from": list(d.sources)} for view, d in DERIVED_VIEWS.items()]
+        print_json([*of_data, *derived])
+        return
     console = Console()
-    schemas = {**DATASET_VIEWS, **RECORD_VIEWS}
-    for view, schema in schemas.items():
+    for view, rows in columns.items():
         console.print(f"\n{view}", style="bold")
-        rows = [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
         print_table(console, rows)
-    for view, derived in DERIVED_VIEWS.items():
+    for view, made in DERIVED_VIEWS.items():
         console.print(f"\n{view}", style="bold", end="")
-        console.print(f": {derived.about}, from {', '.join(derived.sources)}; DESCRIBE {view} lists its columns")
+        console.print(f": {made.about}, from {', '.join(made.sources)}; DESCRIBE {view} lists its columns")
 
 
 def show_lineage(store: Store, artifact: str, depth: int, *, as_json: bool, as_dot: bool, as_mermaid: bool) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.console.follow import POLL_S, Outcome
 from flows.console.listing import print_rows
-from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored
+from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, result_name
 from flows.console.table import print_table
 from flows.console.terminal import Console, print_json, say
 from flows.console.train import start_deployment
@@ -22,7 +22,7 @@ from ragen.errors import ConfigError
 from ragen.store import Store
 from ragen.sweep.records import Sweeps
 from ragen.sweep.result import SweepResult
-from ragen.sweep.sweep import Sweep, make_sweep
+from ragen.sweep.sweep import Sweep, load_sweep, make_sweep
 
 _TEXT_COLUMNS = ("run", "cell", "error")
 
@@ -143,6 +143,17 @@ def print_plan(store: Store, asked: Sweep, as_json: bool) -> None:
         say(console, f"{len(dropped)} of their checkpoints were not kept and are derived first, then dropped again")
     for run, what in plan.waiting.items():
         say(console, f"run {run} does not have {what} yet")
+
+
+def print_asked_result(store: Store, given: str, as_json: bool) -> None:
+    """The stored result of a sweep that a user asks for by its name, or by its TOML file.
+
+    Raises:
+        ConfigError: If it is neither.
+        StoreError: If there is no result of it.
+    """
+    known = list(dict.fromkeys([*Sweeps(store.url).names(), *sweeps.names()]))
+    print_result(store, result_name(given, known, lambda file: load_sweep(file).name), as_json)
 
 
 def print_result(store: Store, name: str, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """What ablations and sweeps have in common on the screen: how far they are, their end, their stored result."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from pydantic import BaseModel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
@@ -8,6 +9,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from flows.console.follow import Outcome, RunFailedError
 from flows.console.listing import print_rows
 from flows.console.terminal import Console, description_column, print_json, say
+from ragen.config.explanation import near
+from ragen.errors import ConfigError
 
 _ERROR_NAME = "CellsFailedError: "
 
@@ -34,6 +37,27 @@ def conclude(outcome: Outcome, show: Callable[[], None]) -> None:
         show()
     if outcome.status != "completed":
         raise RunFailedError(outcome.reason.removeprefix(_ERROR_NAME))
+
+
+def result_name(given: str, known: Sequence[str], name_in: Callable[[Path], str]) -> str:
+    """The name of a result that a user asks for by its name, or by the TOML file that it is the result of.
+
+    Args:
+        given: Either.
+        known: Names that there are.
+        name_in: Reads the name in a TOML file.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if given in known:
+        return given
+    if Path(given).is_file():
+        return name_in(Path(given))
+    raise ConfigError(
+        f"'{given}' is neither the name of a result nor a TOML file{near(given, known)}; "
+        f"names: {', '.join(known) or 'none yet'}"
+    )
 
 
 def print_stored(result: BaseModel, place: str, as_json: bool, print_tables: Callable[[], None]) -> None:

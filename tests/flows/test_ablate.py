@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from flows.ablation_summary import markdown, result_rows
-from flows.console.ablate import ablate, print_grids, print_plan, print_result
+from flows.console.ablate import ablate, print_asked_result, print_grids, print_plan, print_result
 from flows.presets import grids, preset
 from flows.study import resolve
 from ragen.ablation.grid import load_grid
 from ragen.ablation.records import Ablations
 from ragen.ablation.summary import AblationResult, CellResult, Difference, PanelResult
-from ragen.errors import ConfigError, StarPOError
+from ragen.errors import ConfigError, StarPOError, StoreError
 from ragen.store import Store
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
@@ -216,6 +216,25 @@ def test_a_stored_result_is_shown_with_failures_and_warnings(store: Store, capsy
     assert "10,000 resamples" in said
     print_result(store, "mine", True)
     assert json.loads(capsys.readouterr().out)["cells"][1]["errors"] == {"1": "NothingKeptError: a | b\n<script>"}
+
+
+def test_a_result_is_found_by_its_grids_file(grid_file, store: Store, capsys) -> None:
+    Ablations(store.url).save(RESULT.model_copy(update={"name": "named"}), "<svg/>")
+    print_asked_result(store, grid_file('name = "named"\n' + SMALL), True)
+    assert json.loads(capsys.readouterr().out)["name"] == "named"
+    print_asked_result(store, "named", True)
+    assert json.loads(capsys.readouterr().out)["name"] == "named"
+
+
+def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: Store) -> None:
+    Ablations(store.url).save(RESULT, "<svg/>")
+    for given in ("here/mine.toml", "mime"):
+        with pytest.raises(
+            ConfigError, match=rf"^'{given}' is neither the name of a result nor a TOML file.*names: mine"
+        ):
+            print_asked_result(store, given, False)
+    with pytest.raises(StoreError, match="no result of an ablation 'other'"):
+        print_asked_result(store, grid_file('name = "other"\n' + SMALL), False)
 
 
 def test_markdown_keeps_text_in_its_cell() -> None:

@@ -173,6 +173,13 @@ class TestAudit:
         assert code == 0
         assert all(name in out for name in AUDITS)
 
+    @pytest.mark.parametrize("options", [("--list", "--json"), ("--json", "--list")])
+    def test_the_list_as_json(self, ragen: Ragen, options: tuple[str, ...]) -> None:
+        code, out, _ = ragen("audit", *options)
+        assert code == 0
+        assert [row["audit"] for row in json.loads(out)] == list(AUDITS)
+        assert all(row["about"] for row in json.loads(out))
+
     def test_chosen_audits_as_text_and_json(self, ragen: Ragen) -> None:
         code, out, _ = ragen("audit", "mine", "formats", "errors")
         assert code == 0

@@ -7,6 +7,7 @@ import pytest
 
 from ragen.audit.database import Database
 from ragen.audit.views import DATASET_VIEWS, RECORD_VIEWS, VIEW_NAMES
+from ragen.config.runtime import Runtime
 from ragen.registry import AUDITS
 from schemas.examples import example
 
@@ -50,3 +51,11 @@ def test_the_guide_names_every_view_and_audit_subject() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert [name for name in VIEW_NAMES if f"`{name}`" not in text] == []
     assert len(AUDITS) == len(re.findall(r"standing questions: (.*?) \(", text)[0].split(","))
+
+
+def test_the_guide_names_the_bounds_of_a_question_with_their_defaults() -> None:
+    rows = dict(re.findall(r"^\| `(RAGEN_SQL_\w+)` \| ([\d.]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M))
+    fields = {name: field for name, field in Runtime.model_fields.items() if name.startswith("sql_")}
+    assert {name: float(default) for name, default in rows.items()} == {
+        f"RAGEN_{name.upper()}": field.default for name, field in fields.items()
+    }

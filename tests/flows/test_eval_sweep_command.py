@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.console.eval_sweep import asked_sweep, print_plan, print_result, print_sweeps
+from flows.console.eval_sweep import asked_sweep, print_asked_result, print_plan, print_result, print_sweeps
 from flows.eval_sweep_summary import leaderboard_rows, markdown
 from flows.presets import preset, sweeps
 from flows.serve import deployments
@@ -149,6 +149,17 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
     print_sweeps(store, as_json=True)
     listed = {row["sweep"]: row["result"] for row in json.loads(capsys.readouterr().out)}
     assert listed == {"late-checkpoints": False, "s": True}
+
+
+def test_a_result_is_found_by_its_sweeps_file(
+    store: Store, result: SweepResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Sweeps(store.url).save(result, "")
+    (tmp_path / "file.toml").write_text('name = "s"\nruns = ["mine"]\n')
+    print_asked_result(store, str(tmp_path / "file.toml"), as_json=True)
+    assert SweepResult.model_validate_json(capsys.readouterr().out) == result
+    with pytest.raises(ConfigError, match=r"'no/such.toml' is neither the name of a result nor a TOML file; names: s"):
+        print_asked_result(store, "no/such.toml", as_json=True)
 
 
 def test_an_unknown_result_suggests_those_that_are_near(store: Store, result: SweepResult) -> None:

@@ -1,5 +1,8 @@
 """The environment's settings are read once, and again only where it has changed."""
 
+import re
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -37,3 +40,10 @@ def test_what_is_wrong_is_refused_each_time(monkeypatch):
     for _ in range(2):
         with pytest.raises(ValidationError, match="threads"):
             Runtime.current()
+
+
+def test_every_variable_is_named_where_users_read():
+    root = Path(__file__).parents[3]
+    read = "".join(page.read_text(encoding="utf-8") for page in (root / "README.md", *(root / "docs").glob("*.md")))
+    variables = [f"RAGEN_{name.upper()}" for name in Runtime.model_fields]
+    assert [name for name in variables if not re.search(rf"\b{name}\b", read)] == []
