@@ -6,6 +6,7 @@ Whatever the server refuses, or fails at, is one message with what to do.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,8 @@ _UNFINISHED = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateT
 _AT_WORK = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PREFECT_PREFIX = "Flow run encountered an exception: "
 _MOST_SHOWN = 500
+_STARTING = timedelta(minutes=1)
+"""A flow run that began so long ago has loaded its libraries, and is at work on its run or never will be."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,17 @@ def unfinished(name: str | None = None) -> list[Found]:
     )
     with asking("which runs there are"), get_client(sync_client=True) as client:
         return client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
+
+
+def is_starting(name: str) -> bool:
+    """Is there a flow run of this name that waits for its process, or got it a moment ago? Not without a server."""
+    try:
+        found = unfinished(name)
+    except ServerBusyError:
+        return True  # nothing is known: whoever waits asks again
+    except ServerError:
+        return False
+    return any(run.start_time is None or datetime.now(UTC) - run.start_time < _STARTING for run in found)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from rich.text import Text
 from flows.console.terminal import Console, description_column
 from ragen.errors import StarPOError
 from ragen.store import Store
-from ragen.store.runs import RunState
+from ragen.store.runs import Runs
 
 POLL_S = 0.5
 FINAL = ("completed", "failed")
@@ -50,12 +50,12 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
         store: The store it writes to; that is where it says how far it is.
         run: Its name.
         console: Where to draw; without a terminal, a line for each change of its numbers is printed instead.
-        ended: Says how the run's process ended, None while it works. None: ask the run's own state.
+        ended: Says how the run's process ended, None while it works. None: ask the run's own state, and its process.
 
     Raises:
-        RunFailedError: If it did not complete; the message is the run's own.
+        RunFailedError: If it did not complete, or nobody is at work on it any more; the message is the run's own.
     """
-    ask = ended or (lambda: _final(store.runs.state(run)))
+    ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
         row = bar.add_task("waiting for the run to start", total=None, numbers="")
         said = ""
@@ -83,8 +83,28 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
         raise RunFailedError(f"run {run} ended as {outcome.status}: {outcome.reason}")
 
 
-def _final(state: RunState | None) -> Outcome | None:
-    return Outcome(state.status, state.message) if state is not None and state.status in FINAL else None
+def _outcome(runs: Runs, run: str) -> Outcome | None:
+    is_running = runs.is_running(run)  # asked first: who stops being at work has written the state before
+    state = runs.state(run)
+    if state is None:
+        return None
+    if state.status in FINAL:
+        return Outcome(state.status, state.message)
+    if is_running or _is_starting(run):
+        return None
+    heard = runs.last_heard(run) or state.heartbeat
+    return Outcome(
+        "interrupted",
+        f"its process ({runs.process(run)}) is gone; the last sign of it is of {heard:%Y-%m-%d %H:%M:%S} UTC. What it "
+        "stored is kept: the same `ragen train` again goes on where it was",
+    )
+
+
+def _is_starting(run: str) -> bool:
+    """Does Prefect start it, perhaps anew? That takes some seconds until its process is at work."""
+    from flows.console.flow_run import is_starting
+
+    return is_starting(run)
 
 
 def _numbers(facts: dict[str, float]) -> str:

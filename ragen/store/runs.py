@@ -193,6 +193,11 @@ class Runs:
             return "not known"
         return f"{holder.process} on this machine" if holder.is_local else "on another machine"
 
+    def last_heard(self, run: str) -> datetime | None:
+        """When whoever is, or was last, at work on it gave a sign, in UTC by its own clock; None: never."""
+        holder, state = holder_of(self._location, checked_name(run, "run name")), self.state(run)
+        return max([*([holder.heard] if holder else []), *([state.heartbeat] if state else [])], default=None)
+
     def adopt(self, record: Run, iterations: Mapping[int, IterationRecord], state: RunState | None) -> None:
         """Take in the records of a run of another store, whose artifacts are here already.
 

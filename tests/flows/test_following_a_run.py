@@ -1,13 +1,21 @@
 """A person who follows a run in an ordinary terminal sees where it is, how well it does, and how long it takes."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from io import StringIO
+from pathlib import Path
+from threading import Timer
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 from rich.text import Text
 
 from flows.console.follow import Outcome, RunFailedError, follow_run
-from ragen.store import Store
+from ragen.store import Store, leases
 
 FACTS = {
     "iteration": 52.0,
@@ -62,3 +70,94 @@ def test_success_measured_updates_ago_says_when_and_nothing_is_cut(store):
 def test_a_run_that_failed_says_why(store):
     with pytest.raises(RunFailedError, match="run a-run ended as failed: the reason"):
         followed(store, Outcome("failed", "the reason"))
+
+
+WORKER = """
+import sys, time
+from ragen.store import Store
+runs = Store(sys.argv[1]).runs
+with runs.hold("a-run"):
+    runs.set_state("a-run", "running", "update", {"iteration": 3.0, "iterations": 6.0})
+    print("at work", flush=True)
+    sys.stdin.readline()
+    runs.set_state("a-run", "completed", "completed")
+"""
+
+
+@contextmanager
+def worker(store: Store) -> Iterator[subprocess.Popen[str]]:
+    """A process at work on the run; a line to it, and it completes."""
+    command = [sys.executable, "-c", WORKER, store.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "at work\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def _no_server() -> Iterator[None]:
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        yield
+
+
+def follow(store: Store) -> str:
+    console = Console(file=StringIO(), width=200)
+    follow_run(store, "a-run", console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("_no_server")
+def test_a_run_whose_process_was_killed_is_interrupted(store):
+    with worker(store) as process:
+        process.kill()
+        process.wait()
+    heard = f"{store.runs.last_heard('a-run'):%Y-%m-%d %H:%M:%S} UTC"
+    expected = (
+        rf"run a-run ended as interrupted: its process \({process.pid} on this machine\) is gone; the last sign of it "
+        rf"is of {heard}.*the same `ragen train` again goes on"
+    )
+    with pytest.raises(RunFailedError, match=expected):
+        follow(store)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("_no_server")
+def test_a_run_that_is_just_starting_is_followed_to_its_end(tmp_path):
+    """It has neither a state nor a lease yet."""
+    store = Store(str(tmp_path))
+    store.runs.create("a-run", flow="starpo", preset="smoke", config={})
+    with worker_soon(store):
+        assert "iteration 3/6" in follow(store)
+
+
+@contextmanager
+def worker_soon(store: Store) -> Iterator[None]:
+    def work() -> None:
+        with worker(store) as process:
+            process.communicate("done\n")
+
+    timer = Timer(1.0, work)
+    timer.start()
+    yield
+    timer.join()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.usefixtures("_no_server")
+@pytest.mark.parametrize(("age_s", "is_believed"), [(90, True), (150, False)])
+def test_a_run_on_another_machine_is_believed_for_two_minutes(store, age_s, is_believed):
+    heard = datetime.now(UTC) - timedelta(seconds=age_s)
+    holder = leases.Holder(machine="another", process=7, started="then", heard=heard)
+    lease = Path(store.url, "runs", "a-run", "leases", "000001.json")
+    lease.parent.mkdir(parents=True)
+    lease.write_text(holder.model_dump_json())
+    if is_believed:
+        Timer(1.5, lambda: store.runs.set_state("a-run", "completed", "completed")).start()
+        follow(store)
+        return
+    with pytest.raises(RunFailedError, match=r"interrupted: its process \(on another machine\) is gone"):
+        follow(store)
