@@ -1,8 +1,8 @@
 """checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
 
+from ragen.checkpoints.stored_update import run_update, update_code
 from ragen.config.update import UpdateConfig
 from ragen.diagnostics.metrics import metrics_table
-from ragen.registry import ADVANTAGES, LOSSES
 from ragen.store import Store
 from schemas.manifest import Stage
 from tasks.stage import Keys, StageWork, stage_task
@@ -44,17 +44,13 @@ def update(
     inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection}
     if config.kl_coefficient > 0:
         inputs["reference"] = reference
-    code = {"advantage": ADVANTAGES[config.advantage], "loss": LOSSES["loss"]}
-    if config.kl_coefficient > 0:
-        code["kl"] = LOSSES["kl"]
-    work = StageWork(store, STAGE, settings, inputs, seed, code)
+    work = StageWork(store, STAGE, settings, inputs, seed, update_code(config))
     if not work.is_stored(*OUTPUTS):
         _train(work, config)
     return dict.fromkeys(OUTPUTS, work.key)
 
 
 def _train(work: StageWork, config: UpdateConfig) -> None:
-    from ragen.checkpoints.stored_update import run_update
     from tasks.warm_processes import learner_at
 
     assert work.seed is not None

@@ -14,13 +14,15 @@ from typing import Any, Literal
 
 from ragen.checkpoints.complete import complete_folder
 from ragen.checkpoints.recipe import Recipe, iteration_of
-from ragen.checkpoints.stored_update import run_update, update_config
+from ragen.checkpoints.stored_update import run_update, update_code, update_config
 from ragen.config.update import UpdateConfig
 from ragen.errors import ArtifactDamagedError, StarPOError
+from ragen.identity import code_identity
 from ragen.learn.learner import Learner, UpdateResult
 from ragen.store import Store
 from ragen.store.folders import folder_digest
 from ragen.store.provenance import collect
+from ragen.visible import quoted
 from schemas.digest import content_digest
 from schemas.manifest import Manifest
 
@@ -169,9 +171,26 @@ def _differs(original: Manifest, what: str, expected: str, found: str) -> Deriva
         cpu, versions = facts.get("hardware", {}).get("cpu", "?"), facts.get("versions", {})
         return ", ".join([*(f"{name} {versions.get(name, '?')}" for name in ("starpo", "torch", "numpy")), str(cpu)])
 
+    changed, commit = _changed_code(original), original.provenance.get("code")
+    advice = (
+        f"The code that the settings name has changed since: {'; '.join(changed)}. Check out the code that made it "
+        f"({f'commit {commit}' if commit else 'its commit was not noted'}), and run the same command there"
+        if changed
+        else "Bits are the same only on the same type of machine with the same versions"
+    )
     return DerivationError(
         f"the update of iteration {iteration_of(original)}, done again, gave another result: its {what} had digest "
         f"{expected[:12]}..., now it is {found[:12]}...\n"
         f"  then: {origin(original.provenance)}\n  here: {origin(collect())}\n"
-        "Bits are the same only on the same type of machine with the same versions. Nothing was written"
+        f"{advice}. Nothing was written"
     )
+
+
+def _changed_code(made: Manifest) -> list[str]:
+    """Roles of an update's code that is another here than it was then, with both identities."""
+    here = {role: code_identity(target) for role, target in update_code(update_config(made.settings)).items()}
+    return [
+        f"{role} was {quoted(identity)}, is {quoted(here.get(role))}"
+        for role, identity in made.code.items()
+        if here.get(role) != identity
+    ]

@@ -1,4 +1,4 @@
-"""One update on stored datasets, from what its manifest says: settings, inputs, seed."""
+"""One update on stored datasets, from what its manifest says: settings, inputs, seed; and by which code."""
 
 import json
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 from ragen.config.update import UpdateConfig
 from ragen.learn.learner import Learner, UpdateContext, UpdateResult
 from ragen.learn.trajectories import assemble
+from ragen.registry import ADVANTAGES, LOSSES
 from ragen.store import Store
 
 
@@ -43,3 +44,9 @@ def update_config(settings: Mapping[str, Any]) -> UpdateConfig:
     """The configuration within the settings of a stage `update`."""
     own = {name: value for name, value in settings.items() if name in UpdateConfig.model_fields}
     return UpdateConfig.model_validate_json(json.dumps(own))
+
+
+def update_code(config: UpdateConfig) -> dict[str, str]:
+    """Role -> `module:attribute` of the code that the settings of an update name."""
+    code = {"advantage": ADVANTAGES[config.advantage], "loss": LOSSES["loss"]}
+    return code | ({"kl": LOSSES["kl"]} if config.kl_coefficient > 0 else {})

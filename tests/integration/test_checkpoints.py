@@ -1,6 +1,7 @@
 """Checkpoints that were dropped by a real run, derived again; and Online-k with its thresholds and report."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from flows.starpo import starpo
 from ragen.checkpoints.derive import DerivationError
 from ragen.config.update import UpdateConfig
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
+from ragen.identity import code_identity
 from ragen.learn.torch_learner import TorchLearner
+from ragen.registry import ADVANTAGES
 from ragen.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -205,6 +208,29 @@ def test_another_result_is_refused_and_names_the_update(store: Store, learner: A
     with pytest.raises(DerivationError, match=r"(?s)iteration 4, done again, gave another result.*then:.*here:"):
         print_checkpoint(store, "sparse", 5, tmp_path / "out", as_json=True)
     assert not (tmp_path / "out").exists()
+    assert kept(store) == [0, 4, 6]
+
+
+def test_an_edited_estimator_is_named_with_what_it_was_and_is(
+    store: Store, mine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = preset("smoke", SETTINGS).update
+    registered = ADVANTAGES[config.advantage]
+    module, _, name = registered.partition(":")
+    mine(
+        f"from dataclasses import replace\n\nfrom {module} import {name} as original\n\n\ndef {name}(inputs):\n"
+        "    made = original(inputs)\n    return replace(made, advantages_BT=-made.advantages_BT)\n"
+    )
+    forget()
+    monkeypatch.setitem(ADVANTAGES, config.advantage, f"mine_code:{name}")
+    was = store.dropped("checkpoint", keys(store)[5])
+    now = code_identity(f"mine_code:{name}")
+    commit = re.escape(was.provenance["code"] or "its commit was not noted")
+    with pytest.raises(
+        DerivationError, match=rf"(?s)advantage was '{was.code['advantage']}', is '{now}'\. Check out .*{commit}"
+    ) as caught:
+        print_checkpoint(store, "sparse", 5, None, as_json=True)
+    assert "loss was" not in str(caught.value)
     assert kept(store) == [0, 4, 6]
 
 
