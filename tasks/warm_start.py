@@ -5,6 +5,8 @@ from pathlib import Path
 from ragen.config.policy import PretrainedPolicy, TinyPolicy
 from ragen.config.starpo import StarPOConfig
 from ragen.evaluate.panel import excluded_states
+from ragen.evaluate.training_states import read_states, write_states
+from ragen.policy.place import named_folder
 from ragen.registry import AGENT, DEMONSTRATORS, ENVIRONMENTS, LESSONS
 from ragen.store import Store
 from schemas.manifest import Stage
@@ -52,7 +54,12 @@ def _make(
     if isinstance(policy, PretrainedPolicy):
         from ragen.policy.load import copy_policy
 
-        return copy_policy(policy, folder)
+        source = named_folder(policy)
+        met = read_states(source) if source else []
+        headline = copy_policy(policy, folder)
+        if met:
+            write_states(folder, met)
+        return headline
     from ragen.imitation import imitate
 
     return imitate(

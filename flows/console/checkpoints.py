@@ -15,7 +15,8 @@ from ragen.checkpoints.complete import complete, complete_folder
 from ragen.checkpoints.derive import Derivation, derive, restore
 from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of
 from ragen.checkpoints.survey import RunCheckpoint, survey
-from ragen.errors import ConfigError
+from ragen.errors import ArtifactDamagedError, ConfigError
+from ragen.evaluate.training_states import FILE, training_states, write_states
 from ragen.store import Store
 from schemas.manifest import MANIFEST_NAME
 
@@ -78,6 +79,8 @@ def print_checkpoint(store: Store, run: str, number: int, output: Path | None, a
         if output is not None:
             _copy(folder, output)
         facts |= {"how": "kept", "digest": checkpoints[number].digest, "folder": str((output or folder).absolute())}
+    if output is not None:
+        facts |= _note_training(store, key, output)
     if as_json:
         print_json(facts)
         return
@@ -119,6 +122,18 @@ def _put(store: Store, derived: Derivation, output: Path | None) -> str:
     return complete_folder(store, derived.recipe.key)
 
 
+def _note_training(store: Store, key: str, output: Path) -> dict[str, Any]:
+    """Write into an exported policy's folder in what its training began, so that panels can leave that out."""
+    try:
+        states = training_states(store, key)
+    except ArtifactDamagedError as error:
+        return {"num_initial_states": 0, "training_unknown": f"its lineage cannot be read: {error}"}
+    if states.digests:
+        write_states(output, states.digests)
+    lost = f"{states.num_unknown} of the stages of its training (rollouts, a warm start) are not in the store any more"
+    return {"num_initial_states": len(states.digests), "training_unknown": lost if states.num_unknown else None}
+
+
 def _copy(folder: Path, output: Path) -> None:
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_NAME)
     names = [path.relative_to(folder).as_posix() for path in files]
@@ -142,6 +157,10 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         yield _PROOFS[facts["proof"]]
     yield f"digest  {facts['digest']}"
     yield f"folder  {facts['folder']}"
+    if facts.get("num_initial_states"):
+        yield f"{FILE} in it: the {facts['num_initial_states']} states in which its training began"
+    if facts.get("training_unknown"):
+        yield f"not all states in which its training began are known: {facts['training_unknown']}"
 
 
 @contextmanager

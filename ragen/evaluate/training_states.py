@@ -13,15 +13,19 @@ from functools import lru_cache
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from ragen.checkpoints.recipe import how_made
-from ragen.errors import ArtifactMissingError
+from ragen.errors import ArtifactMissingError, PolicyError
 from ragen.evaluate.panel import Panel
 from ragen.store import Store
 from schemas.manifest import Manifest
 
 FILE = "initial_states.json"
-"""In the folder of a first checkpoint that was warm-started: the digests of the demonstrated states, sorted."""
+"""In the folder of a first checkpoint: the digests of the demonstrated states, sorted, or of those of the training that
+the policy comes from; in an exported folder: of all of its training."""
+
+_STATES = TypeAdapter(list[str])
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,8 @@ class TrainingStates:
     Attributes:
         digests: Of the states.
         num_unknown: Stages of the training (rollouts, a warm start) whose states are not in the store any more; 0: all
-            states are in `digests`. What a pretrained policy had learned before it came here is never known.
+            states are in `digests`. What a pretrained policy had learned before it came here is known if its folder
+            says so, as one that `ragen checkpoint --output` wrote does.
     """
 
     digests: frozenset[str]
@@ -98,6 +103,24 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
 def write_states(folder: str | Path, digests: Iterable[str]) -> None:
     """Note in a policy's folder in which states its training began."""
     (Path(folder) / FILE).write_text(json.dumps(sorted(set(digests))), encoding="utf-8")
+
+
+def read_states(folder: str | Path) -> list[str]:
+    """The digests that a policy's folder notes; none where it notes nothing.
+
+    Raises:
+        PolicyError: If what it notes cannot be read.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return []
+    try:
+        return _STATES.validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise PolicyError(
+            f"'{path}' is damaged ({error.errors()[0]['msg']}); expected a list of digests of initial states. Export "
+            "the policy again, or delete the file: prompts in which its training began then count as unseen"
+        ) from error
 
 
 @lru_cache(maxsize=16_384)

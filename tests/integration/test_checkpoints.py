@@ -15,12 +15,15 @@ from flows.console.online_k import print_online
 from flows.presets import preset
 from flows.starpo import starpo
 from ragen.checkpoints.derive import DerivationError
+from ragen.config.policy import PretrainedPolicy
 from ragen.config.update import UpdateConfig
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
+from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, PolicyError
+from ragen.evaluate.training_states import training_states
 from ragen.identity import code_identity
 from ragen.learn.torch_learner import TorchLearner
 from ragen.registry import ADVANTAGES
 from ragen.store import Store
+from tasks.warm_start import warm_start
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -177,6 +180,34 @@ def test_a_damaged_nearest_checkpoint_is_named_and_once_deleted_gone_around(
     assert found["from_iteration"] == 0
     proofs = [update["proof"] for update in found["updates"]]
     assert proofs == ["checkpoint"] * 3 + ["samples", "checkpoint"]  # the manifest of checkpoint 4 is lost
+
+
+def test_an_exported_policy_brings_what_its_training_began_in(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = training_states(store, keys(store)[4])
+    assert states.num_unknown == 0
+    assert len(states.digests) > len(training_states(store, keys(store)[0]).digests) > 0
+    found = facts(capsys, store, 4, tmp_path / "out")
+    assert (found["num_initial_states"], found["training_unknown"]) == (len(states.digests), None)
+    policy = PretrainedPolicy(name_or_path=str(tmp_path / "out"))
+    config = preset("smoke").model_copy(update={"policy": policy})
+    begun = warm_start.fn(store.url, config)["checkpoint"]
+    assert training_states(store, begun) == states
+    (tmp_path / "out" / "initial_states.json").write_text('{"not": "a list"}')
+    with pytest.raises(PolicyError, match=r"initial_states.json' is damaged"):
+        warm_start.fn(store.url, config.model_copy(update={"fresh": "again"}))
+
+
+def test_an_exported_policy_of_a_lineage_that_is_not_whole_says_so(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(Path(store.url, "turns", store.runs.iterations("sparse")[0]["rollout"]["turns"]))
+    print_checkpoint(store, "sparse", 4, tmp_path / "out", as_json=False)
+    said = capsys.readouterr().out
+    known = json.loads((tmp_path / "out" / "initial_states.json").read_text())
+    assert f"the {len(known)} states in which its training began" in said
+    assert "not all states in which its training began are known: 1 of the stages of its training" in said
 
 
 class Jittery(TorchLearner):
