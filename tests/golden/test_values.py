@@ -1,0 +1,92 @@
+"""The numbers behind every result: advantages, losses, weights, the vocabulary, the schemas, held against values.json.
+
+Inputs are small exact fractions, in float64. `pytest tests/golden --regenerate-golden` writes the file anew; a number
+that changes needs a reason, and stages that use it a raised version.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ragen.objectives import kl, losses
+from ragen.objectives.advantages import AdvantageInputs
+from ragen.policy.tokenizer import vocabulary_digest
+from ragen.registry import ADVANTAGES, load
+from schemas.datasets import DATASETS
+
+GOLDEN = Path(__file__).parent / "values.json"
+
+POLICY = torch.tensor([-0.25, -1.5, -0.125, -2.0, -0.75, -3.0], dtype=torch.float64)
+OLD = torch.tensor([-0.5, -1.25, -0.125, -2.5, -1.0, -2.0], dtype=torch.float64)
+SIGNALS = torch.tensor([1.0, -0.5, 2.0, 0.25, -1.0, 0.5], dtype=torch.float64)
+
+
+def inputs() -> AdvantageInputs:
+    """Two groups of two trajectories of at most five tokens in two turns, with holes, discounts and a critic."""
+    mask = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0], [1, 0, 1, 1, 1], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    turns = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 1]])
+    rewards = torch.zeros(4, 5, dtype=torch.float64)
+    rewards[0, 1], rewards[0, 4], rewards[1, 1], rewards[1, 2] = -0.1, 10.0, -0.1, -1.0
+    rewards[2, 3], rewards[2, 4], rewards[3, 0], rewards[3, 4] = 0.5, 2.0, -0.25, 1.0
+    values = torch.arange(20, dtype=torch.float64).reshape(4, 5) / 8
+    return AdvantageInputs(
+        returns_B=rewards.sum(1), group_B=torch.tensor([0, 0, 1, 1]), rewards_BT=rewards, mask_BT=mask, turn_BT=turns,
+        values_BT=values, gamma=0.99, gae_lambda=0.95, gamma_turn=0.9, lambda_turn=0.8,
+    )  # fmt: skip
+
+
+def found() -> dict[str, Any]:
+    ratio = losses.probability_ratio(POLICY, OLD)
+    lengths = torch.tensor([3, 0, 5, 2])
+    estimates = {name: load(ADVANTAGES, name)(inputs()) for name in sorted(ADVANTAGES)}
+    return {
+        "advantages": {name: estimate.advantages_BT.tolist() for name, estimate in estimates.items()},
+        "value targets": {
+            name: estimate.value_targets_BT.tolist()
+            for name, estimate in estimates.items()
+            if estimate.value_targets_BT is not None
+        },
+        "losses": {
+            "clipped_surrogate": losses.clipped_surrogate(ratio, SIGNALS, 0.2, 0.28).tolist(),
+            "truncated_importance": losses.truncated_importance(POLICY, OLD, 1.5).tolist(),
+            "value_loss": losses.value_loss(POLICY, OLD, SIGNALS, 0.2).tolist(),
+            "entropy": losses.entropy(torch.log_softmax(POLICY.reshape(2, 3), -1)).tolist(),
+            **{
+                f"token_weights {way}": losses.token_weights(lengths, way, 8).tolist()
+                for way in ("token_mean", "sequence_mean", "dr_grpo")
+            },
+            **{f"kl {name}": estimator(POLICY, OLD).tolist() for name, estimator in kl.KL_ESTIMATORS.items()},
+        },
+        "vocabulary": {"digest": vocabulary_digest()},
+        "schemas": {
+            name: {
+                "version": dataset.version,
+                "columns": [f"{c.name}: {c.type}{' or null' * c.nullable}" for c in dataset.columns],
+            }
+            for name, dataset in DATASETS.items()
+        },
+    }
+
+
+def close(old: Any, new: Any) -> bool:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(close(old[name], new[name]) for name in old)
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(close, old, new))
+    return bool(new == pytest.approx(old, rel=1e-12, abs=1e-12)) if isinstance(old, float) else old == new
+
+
+def test_no_number_changes_unseen(request: pytest.FixtureRequest) -> None:
+    now = found()
+    if request.config.getoption("--regenerate-golden"):
+        GOLDEN.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    parts = [(part, name) for part in now for name in sorted({*golden.get(part, {}), *now[part]})]
+    changed = [f"{part}: {name}" for part, name in parts if not close(golden[part].get(name), now[part].get(name))]
+    assert not changed, (
+        f"changed: {', '.join(changed)}. If that is meant: raise the version of the stages that use it (tasks/*.py) or "
+        "of the dataset (schemas/datasets.py), then pytest tests/golden --regenerate-golden, and review values.json"
+    )
