@@ -35,7 +35,7 @@ sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: se
 	$(BIN)/ragen train $@
 
 test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians (minutes)
 	$(BIN)/python -m pytest -m "benchmark and not slow" tests/benchmarks -s

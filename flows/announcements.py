@@ -1,16 +1,12 @@
 """What a run shows in Prefect: its name, its progress, a summary an iteration, and where its files are.
 
-Sent by a thread of its own, in order, so that the run never waits for the server; what cannot be sent is said in the
-log, since a page that is out of date is no reason to stop training.
+What cannot be sent is said in the log: a page that is out of date is no reason to stop training.
 """
 
 import logging
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from types import TracebackType
 from typing import Any
 from uuid import UUID
 
@@ -23,11 +19,11 @@ from prefect.artifacts import (
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
-_PAUSE_S = 0.1
-"""An iteration is announced once the next one is on its way, whose beginning would wait for it."""
-
 _PROGRESS_EVERY_S = 5.0
 """How often a percentage is sent that somebody may be looking at."""
+
+_SILENT_S = 60.0
+"""How long nothing is sent after something could not be: a server that is gone costs each attempt its timeout."""
 
 
 class Announcements:
@@ -47,17 +43,12 @@ class Announcements:
         self._key = _artifact_key(run)
         self._progress: UUID | None = None
         self._progress_at = -math.inf
-        self._sender = ThreadPoolExecutor(1, thread_name_prefix="announcements")
+        self._silent_until = -math.inf
 
-    def __enter__(self) -> "Announcements":
+    def begin(self) -> None:
+        """Announce the run."""
         self._send(self._take_name)
         self._send(self._begin)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._sender.shutdown(wait=True)
 
     def iteration(self, done: int, total: int, summary: str | None) -> None:
         """Announce that an iteration is complete.
@@ -67,7 +58,6 @@ class Announcements:
             total: Updates when the run ends.
             summary: Markdown about the iteration; None: none.
         """
-        self._sender.submit(time.sleep, _PAUSE_S)
         if summary is not None:
             self._send(create_markdown_artifact, summary, key=self._key, description=f"{self._run}, iteration {done}")
         if done == total or time.monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
@@ -90,15 +80,13 @@ class Announcements:
             update_progress_artifact(self._progress, percent)
 
     def _send(self, call: Callable[..., object], *args: object, **kwargs: object) -> None:
-        context = copy_context()  # which holds the flow run that artifacts belong to
-
-        def attempt() -> None:
-            try:
-                context.run(call, *args, **kwargs)
-            except Exception as error:
-                self._log.warning("an artifact of run %s could not be sent to Prefect: %s", self._run, error)
-
-        self._sender.submit(attempt)
+        if time.monotonic() < self._silent_until:
+            return
+        try:
+            call(*args, **kwargs)
+        except Exception as error:
+            self._silent_until = time.monotonic() + _SILENT_S
+            self._log.warning("an artifact of run %s could not be sent to Prefect: %s", self._run, error)
 
 
 def _artifact_key(name: str) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
-from prefect.utilities.annotations import quote
 
 from flows.announcements import Announcements
 from flows.iteration_summary import iteration_line, iteration_markdown
@@ -59,7 +58,7 @@ class RunRecorder:
         self._log = get_run_logger()
         self.metrics: dict[str, float] = {}
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
-        self._announcements: Announcements  # likewise
+        self._announcements = Announcements(name, self._address, self._log)
 
     @classmethod
     def open(
@@ -103,8 +102,7 @@ class RunRecorder:
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
             opened.callback(self._tracker.close)
             self.progress.say("starting", iteration=self._start, iterations=self._stop)
-            self._announcements = opened.enter_context(Announcements(self.name, self._address, self._log))
-            opened.enter_context(self._store.writing_behind())
+            self._announcements.begin()
             self._log.info("run %s in store %s", self.name, self._store.url)
             self._opened = opened.pop_all()
         return self
@@ -119,11 +117,6 @@ class RunRecorder:
             if error is not None:
                 self._failed(error)
                 return
-            try:
-                self._store.finish_writing()
-            except StarPOError as unwritten:
-                self._failed(unwritten)
-                raise
             self.progress.end("completed", "completed")
 
     def _failed(self, error: BaseException) -> None:
@@ -141,7 +134,7 @@ class RunRecorder:
 
     def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
         """Run one stage and leave it to others to write down what it made."""
-        return task(*map(quote, args), **_quoted(kwargs))
+        return task(*args, **kwargs)
 
     @contextmanager
     def beside(
@@ -153,7 +146,7 @@ class RunRecorder:
         """
         from tasks.warm_processes import stop_playing
 
-        future = task.submit(*map(quote, args), **_quoted(kwargs))  # type: ignore[attr-defined]  # a Prefect task
+        future = task.submit(*args, **kwargs)  # type: ignore[attr-defined]  # a Prefect task
         keys: Keys = {}
         try:
             yield keys
@@ -229,15 +222,9 @@ class RunRecorder:
 
     def _record(self, iteration: int, name: str, keys: Keys) -> None:
         """Put names on keys, once what they name is stored."""
-        made = dict(keys)  # as they are now: callers go on to add to theirs
-
-        def write() -> None:
-            self._lease.check()
-            self._store.runs.record_stage(self.name, iteration, name, made)
-
         self._lease.check()
-        self._stages[iteration][name] = made
-        self._store.when_written(write)
+        self._store.runs.record_stage(self.name, iteration, name, keys)
+        self._stages[iteration][name] = dict(keys)  # as they are now: callers go on to add to theirs
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
         table = self._store.read_table("metrics", metrics_key)
@@ -253,8 +240,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, TerminationSignal):
         return "ended from outside (`ragen cancel`, `ragen down`, or another SIGTERM); the same settings again go on"
     return f"{type(error).__name__}: {error}"
-
-
-def _quoted(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """As they are: Prefect would search all settings, three times, for futures, which stages are never given."""
-    return {name: quote(value) for name, value in arguments.items()}

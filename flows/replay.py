@@ -22,6 +22,7 @@ from ragen.replay.plan import ReplayPlan, plan_replay
 from ragen.store import Store
 from ragen.store.runs import StageKeys
 from tasks.compare import Side, compare
+from tasks.diagnose import diagnose
 from tasks.evaluate import evaluate
 from tasks.reward import reward
 from tasks.stage import Keys
@@ -93,6 +94,7 @@ def _replay(record: Recorder, plan: ReplayPlan, should_update: bool) -> str:
         record.reuse(iteration, "rollout", data)
         data |= record.stage(iteration, "reward", reward, store, iteration, config.reward, **data)
         data |= record.stage(iteration, "variance_filter", variance_filter, store, iteration, config.filter, **data)
+        record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
         made: Keys | None = None
         if should_update and record.metrics["filter/num_kept"]:
             made = learn(record, config, iteration, checkpoints[-1], plan.reference, data)

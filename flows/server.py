@@ -1,9 +1,7 @@
 """A local Prefect server and the process that serves the deployments: start, look after, stop.
 
 Both listen on or talk to loopback, run in the background, log into the state folder, and leave a process id there, so
-that `ragen down` stops exactly what `ragen up` started. They are started by `python -m flows.server STATE_DIR`, which
-begins the session that they, and the runs, then share: Linux divides the cores among sessions before it looks at what
-is in them, so the server can step back for a run only within the run's own session.
+that `ragen down` stops exactly what `ragen up` started.
 """
 
 import os
@@ -13,7 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,21 +26,6 @@ START_TIMEOUT_S = 120.0
 _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    # What runs report is written in batches, at most two seconds old: one by one it takes a tenth of a core.
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "2",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
-    # Late and paused runs, lost workers and expired leases, which are rare here, are looked for once a minute.
-    **{
-        f"PREFECT_SERVER_SERVICES_{service}_LOOP_SECONDS": "60"
-        for service in (
-            "CLEANUP_RECONCILER",
-            "FOREMAN",
-            "LATE_RUNS",
-            "PAUSE_EXPIRATIONS",
-            "REPOSSESSOR",
-        )
-    },
 }
 
 
@@ -96,8 +78,8 @@ class Process:
         except psutil.Error:
             return None
 
-    def start(self, *command: str, env: dict[str, str] | None = None, is_background: bool = False) -> None:
-        """Start it in this session; in the background, it takes only what others of the session leave of the cores.
+    def start(self, *command: str, env: dict[str, str]) -> None:
+        """Start it in a session of its own, which outlives the terminal's.
 
         Raises:
             ServerError: If its log cannot be written.
@@ -115,10 +97,9 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **env},
+                start_new_session=True,
             )
-        if is_background:
-            _step_back(psutil.Process(child.pid))
         self._pid_file.write_text(f"{child.pid} {process_start(child.pid)}")
 
     def num_children(self) -> int:
@@ -139,14 +120,6 @@ class Process:
         for member in alive:
             _signal(member.kill)
         return True
-
-
-def _step_back(process: psutil.Process) -> None:
-    """Have a process, and all that it starts, take only what others of its session leave of the cores."""
-    if os.name == "posix":
-        process.nice(19)
-    with suppress(AttributeError, OSError):  # where the system has, and allows, a class below every priority
-        os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _signal(send: object) -> None:
@@ -223,18 +196,29 @@ def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
     if is_healthy(url) and has_lost_its_database(url):
         _stop_failing(url, state_dir)
         say(f"the Prefect server at {url} had lost its database, and is started anew")
-    if not is_healthy(url) or processes(state_dir)[1].running() is None:
-        launcher = subprocess.run(
-            [sys.executable, "-m", "flows.server", state_dir],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "PREFECT_API_URL": url},
-        )
-        if launcher.returncode != 0:
-            raise ServerError(launcher.stderr.strip())
+    server, serve = processes(state_dir)
+    if not is_healthy(url):
+        if server.running() is None:  # else it comes up, or runs leave it no core at the moment
+            address = urlsplit(url)
+            if address.hostname not in ("127.0.0.1", "localhost", "::1"):
+                raise ServerError(f"no Prefect server answers at {url}, and only a local one can be started from here")
+            server.start(
+                sys.executable, "-m", "prefect", "server", "start",
+                "--host", address.hostname, "--port", str(address.port or 4200),
+                env={**_SERVER_ENV, "PREFECT_API_URL": url},
+            )  # fmt: skip
+        elif urlsplit(other := (server.environment() or {}).get("PREFECT_API_URL", url)).port != urlsplit(url).port:
+            raise ServerError(
+                f"no Prefect server answers at {url}: the one that was started here listens at {other}. Set "
+                "PREFECT_API_URL to that, or stop it with `ragen down` and run the same command again"
+            )
+        _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
+    if serve.running() is None:
+        ready = Path(state_dir) / "serve.ready"
+        ready.unlink(missing_ok=True)
+        env = {**keeping_freed_memory(), "PREFECT_API_URL": url}  # which runs inherit
+        serve.start(sys.executable, "-m", "flows.serve", str(ready), env=env)
+        _wait(ready.exists, serve, "the process that serves the deployments did not come up")
     return url
 
 
@@ -268,39 +252,6 @@ def serve_again(state_dir: str) -> None:
     start(state_dir)
 
 
-def start_in_this_session(state_dir: str) -> None:
-    """What `start` does, for processes that live no longer than the session of this one.
-
-    Raises:
-        ServerError: As `start`.
-    """
-    url = api_url()
-    server, serve = processes(state_dir)
-    if not is_healthy(url):
-        if server.running() is None:  # else it comes up, or runs leave it no core at the moment
-            address = urlsplit(url)
-            if address.hostname not in ("127.0.0.1", "localhost", "::1"):
-                raise ServerError(f"no Prefect server answers at {url}, and only a local one can be started from here")
-            server.start(
-                sys.executable, "-m", "prefect", "server", "start",
-                "--host", address.hostname, "--port", str(address.port or 4200),
-                env={**_SERVER_ENV, "PREFECT_API_URL": url},
-                is_background=True,
-            )  # fmt: skip
-        elif urlsplit(other := (server.environment() or {}).get("PREFECT_API_URL", url)).port != urlsplit(url).port:
-            raise ServerError(
-                f"no Prefect server answers at {url}: the one that was started here listens at {other}. Set "
-                "PREFECT_API_URL to that, or stop it with `ragen down` and run the same command again"
-            )
-        _wait(lambda: is_healthy(url), server, f"the Prefect server did not answer at {url}")
-    if serve.running() is None:
-        ready = Path(state_dir) / "serve.ready"
-        ready.unlink(missing_ok=True)
-        env = {**keeping_freed_memory(), "PREFECT_API_URL": url}  # which runs inherit
-        serve.start(sys.executable, "-m", "flows.serve", str(ready), env=env)
-        _wait(ready.exists, serve, "the process that serves the deployments did not come up")
-
-
 def stop(state_dir: str) -> list[str]:
     """Stop what `start` started. Returns the names of what was stopped."""
     server, serve = processes(state_dir)
@@ -321,10 +272,3 @@ def _wait(is_ready: object, process: Process, complaint: str) -> None:
 
 def _tail(path: Path, lines: int = 8) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
-
-
-if __name__ == "__main__":
-    try:
-        start_in_this_session(sys.argv[1])
-    except ServerError as error:
-        sys.exit(str(error))

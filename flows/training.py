@@ -1,7 +1,7 @@
 """The training loop: plain Python over stages. Resuming a run is running it again.
 
-checkpoint -> rollout -> reward -> variance_filter -> update -> checkpoint
-     `-> evaluate                                         beside it, with rollout.staleness = 1: the next rollout
+checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> checkpoint
+     `-> evaluate                                     beside it, with rollout.staleness = 1: the next rollout
 
 Whoever carries out its stages is a `Recorder`: one does them, one plans them, one holds a record against them.
 """
@@ -14,6 +14,7 @@ from ragen.config.starpo import StarPOConfig
 from ragen.diagnostics.online import RolloutUse
 from ragen.errors import NothingKeptError
 from ragen.seeding import derive_seed
+from tasks.diagnose import diagnose
 from tasks.evaluate import evaluate
 from tasks.progress import RunProgress
 from tasks.reward import reward
@@ -99,6 +100,7 @@ def train(record: Recorder, config: StarPOConfig) -> None:
         data = dict(turns)
         data |= record.stage(iteration, "reward", reward, store, iteration, config.reward, **data)
         data |= record.stage(iteration, "variance_filter", variance_filter, store, iteration, config.filter, **data)
+        record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
         if record.metrics["filter/num_kept"] == 0:
             num_empty += 1
             ahead = {}

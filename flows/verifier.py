@@ -32,7 +32,7 @@ from tasks.stage import Keys
 LONG_WARM_START_S = 30.0
 """A warm start that took longer is done again only on demand."""
 
-_ARITHMETIC = ("reward", "variance_filter")
+_ARITHMETIC = ("reward", "variance_filter", "diagnose")
 """Stages that are a function of stored rows alone: no machine and no version excuses another result."""
 
 

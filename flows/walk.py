@@ -29,6 +29,7 @@ from ragen.verify.finding import Finding, Verdict, first_line
 from ragen.verify.origin import misfit
 from ragen.verify.plan import Visit, Work
 from ragen.visible import quoted
+from tasks.diagnose import diagnose
 from tasks.evaluate import evaluate
 from tasks.progress import RunProgress
 from tasks.reward import reward
@@ -103,9 +104,10 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
 
 def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
     for iteration in range(len(run.parameters.get("files", walk.recorded))):
-        data = walk.given(iteration, "rollout")
-        data |= walk.stage(iteration, "reward", reward, walk.store_url, iteration, config.reward, **data)
-        walk.stage(iteration, "variance_filter", variance_filter, walk.store_url, iteration, config.filter, **data)
+        data, url = walk.given(iteration, "rollout"), walk.store_url
+        data |= walk.stage(iteration, "reward", reward, url, iteration, config.reward, **data)
+        data |= walk.stage(iteration, "variance_filter", variance_filter, url, iteration, config.filter, **data)
+        walk.stage(iteration, "diagnose", diagnose, url, iteration, **data)
 
 
 @dataclass(frozen=True)

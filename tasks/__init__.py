@@ -5,7 +5,8 @@ warm_processes   engines and learners kept loaded between stages of one process
 warm_start       (configuration) -> checkpoint
 rollout          checkpoint -> turns
 reward           turns -> rewards
-variance_filter  turns, rewards -> selection, metrics
+variance_filter  turns, rewards -> selection
+diagnose         turns, rewards, selection -> metrics
 update           checkpoint, turns, rewards, selection -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 """

@@ -103,12 +103,12 @@ class StageWork:
         return all(self.store.was_made(kind, self.key) for kind in kinds)
 
     def put_table(self, kind: str, table: pa.Table, **extra: Any) -> None:
-        """Store a dataset, beside what comes next if the run writes behind; see `Store.put_table_soon`."""
-        self.store.put_table_soon(kind, table, **self._identity(extra))
+        """Validate a dataset and store it."""
+        self.store.put_table(kind, table, **self._identity(extra))
 
     def put_folder(self, kind: str, folder: Path, **extra: Any) -> None:
-        """Store a folder of files, made by `Store.new_folder`; see `Store.put_folder_soon`."""
-        self.store.put_folder_soon(kind, folder, **self._identity(extra))
+        """Store a folder of files, made by `Store.new_folder`."""
+        self.store.take_folder(kind, folder, **self._identity(extra))
 
     @cached_property
     def _identities(self) -> dict[str, str]:

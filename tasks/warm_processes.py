@@ -75,11 +75,11 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     if rollout.engine == "vllm":
         python, num_engines = vllm_python(), rollout.vllm.num_engines
         if python != sys.executable or num_engines > 1 or is_apart or not torch.cuda.is_available():
-            return _workers(spec, num_engines, python, is_apart)
+            return _workers(spec, num_engines, python)
         return LocalPlayer(_engine(spec))
     num_workers = 1 if spec.is_continuous or torch.cuda.is_available() else min(num_threads, num_shards)
     if num_workers > 1 or is_apart:
-        return _workers(spec, num_threads if num_workers > 1 else 1, sys.executable, is_apart)
+        return _workers(spec, num_threads if num_workers > 1 else 1, sys.executable)
     return LocalPlayer(_engine(spec))
 
 
@@ -116,8 +116,6 @@ def checkpoint_folder(store: Store, checkpoint: str) -> str:
         ArtifactMissingError: If there is no such checkpoint, and it cannot be derived.
         DerivationError: If what was derived is not the original, or cannot be proved to be.
     """
-    if Runtime.current().pool == "ray":
-        store.finish_writing()  # actors on other nodes have it from the store
     try:
         return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
     except ArtifactMissingError:
@@ -136,8 +134,8 @@ def learner_for(config: UpdateConfig) -> Learner:
 
 
 @cache
-def _workers(spec: EngineSpec, num_workers: int, python: str, is_background: bool) -> WorkerPool:
-    pool = WorkerPool(spec, num_workers, python, is_background=is_background)
+def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
+    pool = WorkerPool(spec, num_workers, python)
     _pools.append(pool)
     return pool
 

@@ -11,6 +11,7 @@ from ragen.imports import read_turns
 from ragen.store import Store
 from schemas.digest import content_digest
 from schemas.manifest import Stage
+from tasks.diagnose import diagnose
 from tasks.reward import reward
 from tasks.stage import Keys, StageWork
 from tasks.variance_filter import variance_filter
@@ -44,6 +45,8 @@ def import_trajectories(
         stages["reward"] = reward.fn(store.url, iteration, config.reward, **data)
         data |= stages["reward"]
         stages["variance_filter"] = variance_filter.fn(store.url, iteration, config.filter, **data)
+        data |= stages["variance_filter"]
+        stages["diagnose"] = diagnose.fn(store.url, iteration, **data)
         iterations.append(stages)
     parameters = {"files": [file.name for file in files]}
     store.runs.create(run, flow="import", preset=preset, config=config.model_dump(mode="json"), parameters=parameters)

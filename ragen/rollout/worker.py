@@ -7,7 +7,6 @@ Messages are frames (`ragen.frames`) on standard input and output. The process e
 worker outlives the process that asked.
 """
 
-import gc
 import json
 import os
 import sys
@@ -48,7 +47,6 @@ def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
     from ragen.rollout.local_player import LocalPlayer
 
     player = LocalPlayer(spec.make(num_threads=1))
-    is_first = True
     while True:
         try:
             _, payload = read_frame(requests)
@@ -60,10 +58,6 @@ def serve(spec: EngineSpec, requests: IO[bytes], answers: IO[bytes]) -> None:
             write_frame(answers, FAILURE, failure(error))
         else:
             write_frame(answers, ROWS, _as_stream(rows))
-        if is_first:  # modules and tokenizer stay: nobody need walk through them again, not even to count them
-            gc.collect()
-            gc.freeze()
-            is_first = False
 
 
 def _as_stream(rows: pa.Table) -> pa.Buffer:

@@ -4,7 +4,6 @@ interpreter may be another environment's.
 Pool -> a worker process (`ragen.rollout.worker`) -> rows
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,33 +25,27 @@ _BACKGROUND_NICENESS = 19
 class WorkerPool(Pool):
     """Implements `ragen.rollout.shards.ShardPlayer`. Workers end with this process."""
 
-    def __init__(
-        self, engine: EngineSpec | str, num_workers: int, python: str | None = None, *, is_background: bool = False
-    ) -> None:
+    def __init__(self, engine: EngineSpec | str, num_workers: int, python: str | None = None) -> None:
         """Start nothing yet.
 
         Args:
             engine: What workers generate with; a name in `ragen.registry.ENGINES` stands for one without options.
             num_workers: Processes at most.
             python: Interpreter of the workers, of an environment that has this package too. None: this one.
-            is_background: Take what a learner leaves of the cores. Its threads are joined at every step and share
-                Python's lock, so a worker that takes a core from one of them holds up all.
         """
         spec = EngineSpec(engine) if isinstance(engine, str) else engine
         command = [python or sys.executable, "-m", "ragen.rollout.worker", spec.name, spec.options]
         advice = "is there enough memory? Lower rollout.shard_groups, or RAGEN_THREADS, the number of workers"
-        super().__init__(lambda: _Worker(command, is_background), num_workers, spec.is_continuous, advice)
+        super().__init__(lambda: _Worker(command), num_workers, spec.is_continuous, advice)
 
 
 class _Worker:
     """A process that runs `ragen.rollout.worker`; implements `ragen.rollout.pool.Worker`."""
 
-    def __init__(self, command: Sequence[str], is_background: bool) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**keeping_freed_memory(), **_ONE_THREAD}
         )
-        if is_background:
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, _BACKGROUND_NICENESS)
 
     @property
     def is_alive(self) -> bool:

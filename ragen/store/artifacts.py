@@ -176,13 +176,12 @@ class Artifacts:
             entries = [entry.model_copy(update={"path": f"{attempt}/{entry.name}"}) for entry in entries]
         return manifest.model_copy(update={"files": tuple(entries)}).sealed()
 
-    def commit(self, folder: Path, manifest: Manifest, *, is_kept: bool = False) -> Manifest:
+    def commit(self, folder: Path, manifest: Manifest) -> Manifest:
         """Make a staged folder an artifact.
 
         Args:
-            folder: From `stage`, or from `keep`; every file in it belongs to the artifact.
+            folder: From `stage`; every file in it belongs to the artifact.
             manifest: From `sealed`.
-            is_kept: It is from `keep`, and stays where it is.
 
         Returns:
             The manifest that is in the store now: ours, or that of a writer who was earlier.
@@ -190,11 +189,11 @@ class Artifacts:
         if self._location.local is not None:
             return self._commit_local(folder, self._location.local, manifest)
         stored = self._commit_remote(folder, manifest)
-        if not is_kept and digests_of(stored.files) == digests_of(manifest.files):  # else it has another content
-            self.keep(folder, stored)
+        if digests_of(stored.files) == digests_of(manifest.files):  # else it has another content
+            self._keep(folder, stored)
         return stored
 
-    def keep(self, folder: Path, manifest: Manifest) -> Path:
+    def _keep(self, folder: Path, manifest: Manifest) -> Path:
         """Make a staged folder this machine's copy of a remote artifact; returns where it is now."""
         copy = local_cache.adopt(folder, manifest.manifest_digest)
         _VERIFIED.add((manifest.manifest_digest, states_of(copy, manifest.files)))

@@ -33,9 +33,7 @@ class WrittenDataset:
     violation: ContractViolation | None
 
 
-def write_dataset(
-    data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Path, *, is_validated: bool = False
-) -> WrittenDataset:
+def write_dataset(data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Path) -> WrittenDataset:
     """Write all rows, valid or not, to one Parquet file.
 
     Invalid data are written too, whole and in the columns they came in, so that they can be looked at.
@@ -46,7 +44,6 @@ def write_dataset(
         data: The rows.
         kind: Dataset kind.
         file: Where to.
-        is_validated: They were found valid before, and are not looked at again.
     """
     expected = DATASETS[kind].schema
     batches = bounded(data.to_batches() if isinstance(data, pa.Table) else data)
@@ -63,8 +60,7 @@ def write_dataset(
                     f"the batches of a dataset '{kind}' have different columns or types; the first has "
                     f"{', '.join(schema.names)}. Give all of them the schema schemas.datasets.DATASETS['{kind}'].schema"
                 )
-            if not is_validated:
-                validator.check(batch)
+            validator.check(batch)
             digest.update(batch)
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
     try:

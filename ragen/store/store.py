@@ -7,10 +7,8 @@
 <store>/tmp/                 artifacts in the making (a local store); may be emptied when nothing runs
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,25 +25,16 @@ from ragen.store.location import Location
 from ragen.store.names import checked_name
 from ragen.store.quarantine import quarantine
 from ragen.store.ranges import RangeFile
-from ragen.store.recent import Content, RecentTables, content_of
 from ragen.store.runs import Runs
-from ragen.store.write_behind import Write, WriteBehind, current, writing_behind
 from schemas.datasets import DATASETS
 from schemas.manifest import FileEntry, Manifest, Stage
-from schemas.validate import ContractViolation, Validator, validate
-
-_VALIDATED: set[Content] = set()
-"""Datasets whose content this process has validated, on the way in or out."""
-
-_RECENT = RecentTables()
+from schemas.validate import ContractViolation, Validator
 
 
 class Store:
     """A store at an fsspec address: a folder, or such as `s3://bucket/prefix`.
 
-    Cheap to make; nothing is touched before the first call. May be used by many threads and processes at once. What is
-    being written behind (`writing_behind`) counts as stored for the run that writes it: it reads a table, or a folder,
-    as it is in memory, or on this machine; whatever else is asked of an artifact waits until it is in the store.
+    Cheap to make; nothing is touched before the first call. May be used by many threads and processes at once.
 
     Attributes:
         url: Its address, as it may be shown.
@@ -82,7 +71,7 @@ class Store:
 
     def has(self, kind: str, key: str) -> bool:
         """Is this artifact there? Damage is noticed on reading, not here."""
-        return self._being_written(kind, key) is not None or self._artifacts.has(kind, key)
+        return self._artifacts.has(kind, key)
 
     def manifest(self, kind: str, key: str) -> Manifest:
         """The manifest of an artifact.
@@ -91,8 +80,6 @@ class Store:
             ArtifactMissingError: If there is no such artifact.
             ArtifactDamagedError: If the manifest is not what was written.
         """
-        if (behind := self._behind) is not None:
-            behind.wait_for(kind, key)
         return self._artifacts.manifest(kind, key)
 
     def dropped(self, kind: str, key: str) -> Manifest | None:
@@ -101,11 +88,11 @@ class Store:
         Raises:
             ArtifactDamagedError: If that manifest is not what was written.
         """
-        return None if self._being_written(kind, key) is not None else self._artifacts.dropped(kind, key)
+        return self._artifacts.dropped(kind, key)
 
     def was_made(self, kind: str, key: str) -> bool:
         """Is this artifact there, or was it and has been dropped? Either way its work need not be done again."""
-        return self._being_written(kind, key) is not None or self._artifacts.was_made(kind, key)
+        return self._artifacts.was_made(kind, key)
 
     def drop(self, kind: str, key: str) -> Manifest:
         """Delete an artifact that can be made again, and keep its manifest (`dropped.json`).
@@ -116,7 +103,6 @@ class Store:
         Raises:
             ArtifactMissingError: If it is not there, and was not dropped either.
         """
-        self.finish_writing()
         return self._artifacts.drop(kind, key)
 
     def put_table(
@@ -156,54 +142,19 @@ class Store:
             DataError: If the data break their contract; they are in quarantine then.
             StoreError: If the store cannot be written.
         """
-        self.finish_writing()
-        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code)
-        return self._put_table(kind, data, facts)
-
-    def put_table_soon(self, kind: str, table: pa.Table, **facts: Any) -> None:
-        """Validate a dataset and store it, if the run writes behind without waiting for either.
-
-        Whoever reads it waits until it is validated. The arguments are those of `put_table`. What another try would not
-        give again is waited for: another writer's may be there first, and then what comes next has to be made from
-        that.
-
-        Raises:
-            DataError: If the data, or those of an earlier call, break their contract; they are in quarantine then. If
-                they are not waited for, this is raised where they are read, where the next ones are put, or at the end.
-            StoreError: If the store cannot be written, now or at an earlier call.
-        """
-        behind = self._behind
-        if behind is None or not facts.get("is_deterministic", True):
-            self.put_table(kind, table, **facts)
-        elif behind.find(kind, facts["key"]) is None:
-            valid = behind.validate(partial(_valid, table, _known_dataset(kind)))
-            write = partial(self._put_validated, kind, table, valid, Facts(**facts))
-            behind.submit(Write(write, (kind, facts["key"]), table=valid))
-
-    def _put_validated(self, kind: str, table: pa.Table, valid: Future[pa.Table | None], facts: Facts) -> Manifest:
-        rows = valid.result()
-        return self._put_table(kind, table if rows is None else rows, facts, is_validated=rows is not None)
-
-    def _put_table(
-        self, kind: str, data: pa.Table | Iterable[pa.RecordBatch], facts: Facts, *, is_validated: bool = False
-    ) -> Manifest:
         _known_dataset(kind)
-        if self._has_now(kind, facts.key):
-            return self._artifacts.manifest(kind, facts.key)
+        if self._has_now(kind, key):
+            return self._artifacts.manifest(kind, key)
+        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code)
         with self._artifacts.stage() as folder:
             file = folder / datasets.PART_NAME
-            written = datasets.write_dataset(data, kind, file, is_validated=is_validated)
+            written = datasets.write_dataset(data, kind, file)
             if written.violation is not None:
-                raise quarantine(self._location, [file], folder, facts.key, written.violation) from written.violation
+                raise quarantine(self._location, [file], folder, key, written.violation) from written.violation
             manifest = facts.manifest(
                 kind, written.content_digest, dataset_version=DATASETS[kind].version, num_rows=written.num_rows
             )
-            stored = self._artifacts.commit(folder, self._artifacts.sealed(manifest, entries_of(folder)))
-        if stored.content_digest == written.content_digest:  # else another writer's, which is yet to be validated
-            _VALIDATED.add(content_of(stored))
-            if isinstance(data, pa.Table):
-                _RECENT.put(content_of(stored), data.cast(datasets.columns_schema(kind)))
-        return stored
+            return self._artifacts.commit(folder, self._artifacts.sealed(manifest, entries_of(folder)))
 
     def put_folder(
         self,
@@ -227,7 +178,6 @@ class Store:
         Raises:
             StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written.
         """
-        self.finish_writing()
         _check_no_dataset(kind)
         if self._has_now(kind, key):
             return self._artifacts.manifest(kind, key)
@@ -243,59 +193,20 @@ class Store:
         """
         return self._artifacts.stage()
 
-    def put_folder_soon(self, kind: str, folder: Path, **facts: Any) -> None:
-        """Store a folder of `new_folder`; on remote storage without waiting for that, if the run writes behind.
-
-        The arguments are those of `put_folder`; the files are moved, not copied. This machine's copy of a remote
-        artifact is what `local_folder` gives meanwhile. In a local store the artifact's own folder is, so it has to be
-        there first. See `put_table_soon` on what is waited for.
+    def take_folder(self, kind: str, folder: Path, **facts: Any) -> Manifest:
+        """Store a folder of `new_folder`: its files are moved, not copied. The arguments are those of `put_folder`.
 
         Raises:
-            StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written, now or at an
-                earlier call.
+            StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written.
         """
-        behind = self._behind
         _check_no_dataset(kind)
-        if behind is None or self._location.local is not None or not facts.get("is_deterministic", True):
-            self.finish_writing()
-            if not self._has_now(kind, facts["key"]):
-                self._artifacts.commit(folder, self._sealed(hashed_files(folder), kind, Facts(**facts)))
-        elif behind.find(kind, facts["key"]) is None:
-            manifest = self._sealed(hashed_files(folder), kind, Facts(**facts))
-            copy = self._artifacts.keep(folder, manifest)
-            behind.submit(Write(partial(self._send, copy, manifest), (kind, manifest.key), folder=str(copy)))
-
-    def when_written(self, call: Callable[[], object]) -> None:
-        """Call this when all that was put before is stored: now, or in the thread that writes behind.
-
-        Raises:
-            StoreError: If something cannot be stored.
-        """
-        if (behind := self._behind) is not None:
-            behind.submit(Write(call))
-        else:
-            call()
-
-    def finish_writing(self) -> None:
-        """Wait until all that was put is stored.
-
-        Raises:
-            StoreError: If something cannot be.
-        """
-        if (behind := self._behind) is not None:
-            behind.drain()
-
-    def writing_behind(self) -> AbstractContextManager[WriteBehind]:
-        """Inside, what is put soon is written by a thread, in order; see `ragen.store.write_behind`."""
-        return writing_behind(self.url)
+        if self._has_now(kind, facts["key"]):
+            return self._artifacts.manifest(kind, facts["key"])
+        return self._artifacts.commit(folder, self._sealed(hashed_files(folder), kind, Facts(**facts)))
 
     def _sealed(self, entries: Sequence[FileEntry], kind: str, facts: Facts) -> Manifest:
         """The manifest of a folder of files."""
         return self._artifacts.sealed(facts.manifest(kind, digest_of(entries)), entries)
-
-    def _send(self, copy: Path, manifest: Manifest) -> None:
-        if not self._has_now(manifest.kind, manifest.key):
-            self._artifacts.commit(copy, manifest, is_kept=True)
 
     def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A dataset, verified and validated.
@@ -312,17 +223,8 @@ class Store:
             DataError: If the data break their contract.
         """
         schema = datasets.columns_schema(_known_dataset(kind), columns)
-        waiting = self._being_written(kind, key)
-        if waiting is not None and waiting.table is not None and (rows := waiting.table.result()) is not None:
-            return rows.select(schema.names)
-        manifest = self.manifest(kind, key)
-        files = self._verified_files(manifest)
-        table = _RECENT.get(content_of(manifest))
-        if table is None:
-            table = pa.Table.from_batches(datasets.read_batches(files, kind, columns), schema=schema)
-            if columns is None:
-                _RECENT.put(content_of(manifest), table)
-        return table.select(schema.names)
+        files = self._verified_files(self.manifest(kind, key))
+        return pa.Table.from_batches(datasets.read_batches(files, kind, columns), schema=schema)
 
     def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same as `read_table`, in batches of at most 131,072 rows and in bounded memory."""
@@ -379,33 +281,18 @@ class Store:
             ArtifactMissingError: If there is no such artifact.
             ArtifactDamagedError: If its files or its manifest are not what was written.
         """
-        waiting = self._being_written(kind, key)
-        if waiting is not None and waiting.folder is not None:
-            return waiting.folder
         return str(self._artifacts.local_folder(self.manifest(kind, key)))
-
-    @property
-    def _behind(self) -> WriteBehind | None:
-        """The queue of the run that is asking, where it writes to this store."""
-        behind = current()
-        return behind if behind is not None and behind.url == self.url else None
-
-    def _being_written(self, kind: str, key: str) -> Write | None:
-        behind = self._behind
-        return None if behind is None else behind.find(kind, key)
 
     def _has_now(self, kind: str, key: str) -> bool:
         """Is it there? What this object has just found missing is not asked for again: two writers find out later."""
         return not self._artifacts.was_missed(kind, key) and self._artifacts.has(kind, key)
 
     def _verified_files(self, manifest: Manifest) -> list[Path]:
-        """The dataset's files on this machine; bytes, schema version, rows and rules checked once a process."""
+        """The dataset's files on this machine, after a check of bytes, schema version, rows and rules."""
         kind, key = manifest.kind, manifest.key
         _check_version(manifest)
         folder = self._artifacts.local_folder(manifest)
         files = [folder / entry.name for entry in manifest.files]
-        if content_of(manifest) in _VALIDATED:
-            return files
         try:
             num_rows = datasets.num_rows(files)
         except pa.ArrowInvalid as error:
@@ -413,7 +300,6 @@ class Store:
         if num_rows != manifest.num_rows:
             raise self._artifacts.damaged(kind, key, f"it has {num_rows} rows, its manifest says {manifest.num_rows}")
         self._validate(files, manifest)
-        _VALIDATED.add(content_of(manifest))
         return files
 
     def _validate(self, files: list[Path], manifest: Manifest) -> None:
@@ -431,15 +317,6 @@ def _check_no_dataset(kind: str) -> None:
     checked_name(kind, "kind")
     if kind in DATASETS:
         raise StoreError(f"'{kind}' is a dataset: store it as a table, so that it is validated")
-
-
-def _valid(table: pa.Table, kind: str) -> pa.Table | None:
-    """The rows, with the dataset's own schema; None: they break their contract."""
-    try:
-        validate(table, kind)
-    except ContractViolation:
-        return None
-    return table.cast(datasets.columns_schema(kind))
 
 
 def _check_version(manifest: Manifest) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from ragen.errors import ConfigError
 from schemas.manifest import Stage
 
-STAGES = ("warm_start", "evaluate", "rollout", "reward", "variance_filter", "update", "compare")
+STAGES = ("warm_start", "evaluate", "rollout", "reward", "variance_filter", "diagnose", "update", "compare")
 """Those that can be asked for, in the order of the work."""
 
 

@@ -3,9 +3,8 @@
     original store --links--> Scratch.store --stage--> outputs, to be compared with Scratch.read(...)
 
 The store under verification is only read, and only from here, so that not even a quarantine is written into it. What is
-read is linked, not copied; files of the same bytes as an output's are not decoded a second time. Where an original
-cannot be read, what was computed here under the same key may stand in for it, so that one lost artifact does not hide
-all that follows.
+read is linked, not copied. Where an original cannot be read, what was computed here under the same key may stand in for
+it, so that one lost artifact does not hide all that follows.
 """
 
 import shutil
@@ -20,7 +19,6 @@ from ragen.errors import StarPOError
 from ragen.policy.adapter import base_of
 from ragen.store import Store
 from ragen.store.keys import stage_key
-from ragen.store.recent import content_of
 from ragen.verify.finding import first_line
 from schemas.datasets import DATASETS
 from schemas.digest import content_digest
@@ -86,7 +84,7 @@ class Scratch:
                 self._link(self._originals, manifest)
                 if kind in DATASETS:
                     stored.table = self._originals.read_table(kind, key)
-                    if self._digest(manifest, stored.table) != manifest.content_digest:
+                    if content_digest(stored.table) != manifest.content_digest:
                         stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
                 for contradiction in self._original.contradictions(manifest):
                     stored.fault = f"{kind}/{key} contradicts its manifest: {contradiction}"
@@ -128,14 +126,6 @@ class Scratch:
         """Forget an artifact here, computed or linked, unless it stands in for a lost one."""
         if (kind, key) not in self._stand_ins:
             _remove(self.store, kind, key)
-
-    def _digest(self, manifest: Manifest, table: pa.Table) -> str:
-        """The content digest of rows; that of an output which has the same bytes is known."""
-        if self.store.has(manifest.kind, manifest.key):
-            computed = self.store.manifest(manifest.kind, manifest.key)
-            if content_of(computed) == content_of(manifest):
-                return computed.content_digest
-        return content_digest(table)
 
     def _link(self, store: Store, manifest: Manifest) -> None:
         files = Path(self._original.local_folder(manifest.kind, manifest.key))

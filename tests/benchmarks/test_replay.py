@@ -53,8 +53,7 @@ def long_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 
 
 def test_reward_and_filter_of_200_iterations(long_run: tuple[Store, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragen.store.store._VALIDATED", set())  # as in a process of its own, which replays are
-    monkeypatch.setattr("ragen.store.artifacts._VERIFIED", set())
+    monkeypatch.setattr("ragen.store.artifacts._VERIFIED", set())  # as in a process of its own, which replays are
     store, num_turns = long_run
     changes = {"reward.format_penalty": -0.25, "filter.keep": 0.75}
     seconds = {}

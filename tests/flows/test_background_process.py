@@ -1,4 +1,4 @@
-"""Background processes: who gives way to whom, and that one that is slow to answer is not started twice."""
+"""Background processes: they outlive the terminal, and one that is slow to answer is not started twice."""
 
 import os
 import sys
@@ -22,29 +22,14 @@ def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
         while not begun.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         assert server.served_environment(str(tmp_path))["RAGEN_STORE"] == "s3://mine"
-    finally:
-        assert process.stop()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="niceness is of POSIX")
-@pytest.mark.parametrize("is_background", [True, False])
-def test_background_steps_back_within_the_session_of_whoever_starts_it(tmp_path, is_background):
-    process = Process("sleep", tmp_path)
-    process.start(*SLEEP, is_background=is_background)
-    try:
-        running = process.running()
-        assert os.getsid(running.pid) == os.getsid(0)
-        assert running.nice() == (19 if is_background else os.nice(0))
-        if hasattr(os, "SCHED_IDLE"):
-            idle = os.sched_getscheduler(running.pid) == os.SCHED_IDLE
-            assert idle is is_background
+        assert os.getsid(process.running().pid) != os.getsid(0), "it would end with the terminal"
     finally:
         assert process.stop()
 
 
 def test_one_that_has_ended_is_not_running(tmp_path):
     process = Process("short", tmp_path)
-    process.start(sys.executable, "-c", "")
+    process.start(sys.executable, "-c", "", env={})
     deadline = time.monotonic() + 30
     while process.running() is not None:  # ended, though nobody has asked for its exit code
         assert time.monotonic() < deadline
@@ -54,7 +39,7 @@ def test_one_that_has_ended_is_not_running(tmp_path):
 def test_a_folder_that_cannot_be_is_one_message(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match="RAGEN_STATE_DIR"):
-        Process("sleep", tmp_path / "file" / "state").start(*SLEEP)
+        Process("sleep", tmp_path / "file" / "state").start(*SLEEP, env={})
 
 
 def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
@@ -67,7 +52,7 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
         process.start(*SLEEP, env={"PREFECT_API_URL": "http://localhost:1/api"})
     pids = [process.running().pid for process in both]
     try:
-        server.start_in_this_session(str(tmp_path))
+        server.start(str(tmp_path))
         assert [process.running().pid for process in both] == pids
     finally:
         server.stop(str(tmp_path))
@@ -86,6 +71,6 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
         while not begun.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         with pytest.raises(ServerError, match=f"answers at {here}: .* listens at {there}.*ragen down"):
-            server.start_in_this_session(str(tmp_path))
+            server.start(str(tmp_path))
     finally:
         assert process.stop()

@@ -2,7 +2,8 @@
 
 A stage that gives something else at the same version would pass its old results off as its new ones.
 
-    checkpoint/ -> rollout -> reward -> variance_filter -> update, update with a critic        checkpoint/ -> evaluate
+    checkpoint/ -> rollout -> reward -> variance_filter -> diagnose, update, update with a critic
+    checkpoint/ -> evaluate
 
 `pytest tests/golden --regenerate-golden` writes `stages.json` anew; review what changes in it. Whole numbers, text and
 tokens must be the same to the last bit, real numbers to one in a thousand: other processors round otherwise.
@@ -21,7 +22,7 @@ from ragen.store import Store
 from schemas.datasets import DATASETS
 from schemas.digest import content_digest
 from schemas.manifest import Stage
-from tasks import evaluate, reward, rollout, update, variance_filter, warm_start
+from tasks import diagnose, evaluate, reward, rollout, update, variance_filter, warm_start
 
 CHECKPOINT = Path(__file__).parent / "checkpoint"
 GOLDEN = Path(__file__).parent / "stages.json"
@@ -68,6 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     data = note(rollout, rollout.rollout.fn(store.url, 0, CONFIG, first))
     data |= note(reward, reward.reward.fn(store.url, 0, CONFIG.reward, **data))
     data |= note(variance_filter, variance_filter.variance_filter.fn(store.url, 0, CONFIG.filter, **data))
+    note(diagnose, diagnose.diagnose.fn(store.url, 0, **data))
     inputs = {name: data[name] for name in ("turns", "rewards", "selection")} | {
         "checkpoint": first,
         "reference": first,

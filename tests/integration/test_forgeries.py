@@ -225,6 +225,7 @@ UPDATE = {"stages": ["update"], "last": 0}
 WARM_START = {"stages": ["warm_start"], "with_warm_start": True}
 REWARD = {"stages": ["reward"], "last": 0}
 FILTER = {"stages": ["variance_filter"], "last": 0}
+DIAGNOSE = {"stages": ["diagnose"], "last": 0}
 ROLLOUT = {"stages": ["rollout"], "last": 0}
 LAST = {"stages": ["evaluate"], "first": 2}
 
@@ -294,9 +295,8 @@ FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
     "a selection of another polars": (
         old_torch(rows(0, "variance_filter", "selection", all_values("kept", True)), 0, "variance_filter", "polars"),
         FILTER),
-    "metrics of a filter of another torch": (
-        old_torch(rows(0, "variance_filter", "metrics", value_of("rollout/success_rate", 1.0)), 0, "variance_filter"),
-        FILTER),
+    "metrics of a rollout of another torch": (
+        old_torch(rows(0, "diagnose", "metrics", value_of("rollout/success_rate", 1.0)), 0, "diagnose"), DIAGNOSE),
     "a state of another torch": (
         old_torch(rows(0, "rollout", "turns", first_row(state_digest="f" * 16)), 0, "rollout"), ROLLOUT),
     "a response of another torch": (old_torch(rows(0, "rollout", "turns", other_response), 0, "rollout"), ROLLOUT),

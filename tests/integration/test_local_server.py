@@ -68,14 +68,6 @@ def run(shell: Shell) -> str:
     return "by-hand"
 
 
-def test_the_server_gives_way_to_the_runs_in_one_session(shell: Shell) -> None:
-    pids = [int((shell.folder / "state" / f"{name}.pid").read_text().split()[0]) for name in ("server", "serve")]
-    server, serve = (os.getsid(pid) for pid in pids)
-    assert server == serve != os.getsid(0)
-    if hasattr(os, "SCHED_IDLE"):
-        assert [os.sched_getscheduler(pid) for pid in pids] == [os.SCHED_IDLE, os.SCHED_OTHER]
-
-
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 def test_runs_keep_freed_memory(shell: Shell) -> None:
     environment = served_environment(str(shell.folder / "state"))

@@ -34,7 +34,7 @@ def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
     folder, run = finished
     store = Store(str(folder))
     stages = [set(stages) for stages in store.runs.iterations(run).values()]
-    every = {"rollout", "reward", "variance_filter", "update", "evaluate:sokoban"}
+    every = {"rollout", "reward", "variance_filter", "diagnose", "update", "evaluate:sokoban"}
     assert stages == [every | {"warm_start"}, every, {"evaluate:sokoban"}]
     assert store.runs.state(run).status == "completed"
 
@@ -100,7 +100,8 @@ def test_runs_that_differ_in_the_filter_share_the_first_rollout(finished: tuple[
 def test_online_k_reuses_one_rollout_for_k_updates(tmp_path: Path) -> None:
     run = starpo(preset("smoke", {"online_k": 2}), preset="smoke", store=str(tmp_path))
     records = Store(str(tmp_path)).runs.iterations(run)
-    assert records[0]["rollout"] == records[1]["rollout"]
+    for stage in ("rollout", "reward", "variance_filter"):
+        assert records[0][stage] == records[1][stage]
     assert records[0]["update"] != records[1]["update"]
     samples = [Store(str(tmp_path)).manifest("samples", records[i]["update"]["samples"]).num_rows for i in (0, 1)]
     assert samples[0] == samples[1]

@@ -32,7 +32,8 @@ CHECKS = {
     "evaluate:sokoban": {"episodes", "metrics", "actions", "numbers"},
     "rollout": {"turns", "actions", "texts", "numbers"},
     "reward": {"rewards"},
-    "variance_filter": {"selection", "metrics"},
+    "variance_filter": {"selection"},
+    "diagnose": {"metrics"},
     "update": {"checkpoint", "samples", "metrics", "tokens", "numbers"},
 }
 
@@ -117,7 +118,7 @@ def test_what_is_looked_at_beside_an_update_is_found_the_same_as_in_order(
     folder: Path, looked_at_ahead: list[tuple[int, str, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = verify(folder)
-    second = ["evaluate:sokoban", "rollout", "reward", "variance_filter"]
+    second = ["evaluate:sokoban", "rollout", "reward", "variance_filter", "diagnose"]
     assert [(1, name, True) for name in second] == [entry for entry in looked_at_ahead if entry[0] == 1]
     assert (2, "evaluate:sokoban", True) in looked_at_ahead
     assert ahead.findings == in_order(folder, monkeypatch).findings
@@ -341,7 +342,7 @@ def test_the_command_prints_a_table_and_ends_with_0(
     facts = json.loads(capsys.readouterr().out)
     assert facts["is_faultless"] is True
     found = {(f["check"], f["verdict"]) for f in facts["findings"]}
-    assert found == {(check, "same") for check in ("seals", "place", "rewards", "selection", "metrics")}
+    assert found == {(check, "same") for check in ("seals", "place", "rewards", "selection")}
     assert (facts["outcome"], facts["exit_code"]) == ("verified", 0)
 
 

@@ -171,15 +171,6 @@ def test_stop_ends_shards_at_work(job, pool):
     assert play_shards(pool, job, SHARDS).num_rows > 12
 
 
-def test_workers_in_the_background_give_the_same_rows_at_the_lowest_priority(job, pool):
-    others = {worker.pid for worker in workers()}
-    background = WorkerPool("torch", 1, is_background=True)
-    assert play_shards(background, job, SHARDS).equals(play_shards(pool, job, SHARDS))
-    own = [worker for worker in workers() if worker.pid not in others]
-    assert 19 in {worker.nice() for worker in own}
-    background.stop()
-
-
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
 @pytest.mark.parametrize("asked", [None, "glibc.malloc.hugetlb=0"])
 def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypatch, asked):

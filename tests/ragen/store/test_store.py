@@ -14,7 +14,6 @@ import pytest
 
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
 from ragen.store import Store, artifacts
-from ragen.store import store as store_module
 from schemas.datasets import DATASETS
 from schemas.digest import content_digest
 from schemas.examples import example, example_turns
@@ -25,13 +24,11 @@ KEY = "k" * 32
 @pytest.fixture(autouse=True)
 def _nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "_VERIFIED", set())
-    monkeypatch.setattr(store_module, "_VALIDATED", set())
 
 
 def forget() -> None:
     """Be as a new process."""
     artifacts._VERIFIED.clear()
-    store_module._VALIDATED.clear()
 
 
 @pytest.mark.parametrize("kind", DATASETS)
