@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed
 
-from flows.console.audit import shown_rows
+from flows.console.audit import serious_first, shown_rows, verdict
 from flows.markdown import Verbatim, code, seen, table, text
 from ragen.audit.audits import chosen_audits, run_audits
 from ragen.audit.finding import Finding
@@ -66,8 +66,8 @@ def due_runs(store: Store) -> list[str]:
 
 def findings_markdown(run: str, findings: dict[str, Finding], store_url: str) -> str:
     """Findings as Markdown, the serious ones first and with their rows."""
-    order = sorted(findings.items(), key=lambda item: ("fault", "warning", "note").index(item[1].severity))
-    lines = [f"# Audit of {text(run)}", "", f"in {code(store_url)}", ""]
+    order = serious_first(findings)
+    lines = [f"# Audit of {text(run)}", "", text(verdict(findings)), "", f"in {code(store_url)}", ""]
     found = [(name, finding.severity, Verbatim(text(finding.summary))) for name, finding in order]
     lines += table(("audit", "", "found"), found)
     for _, finding in order:

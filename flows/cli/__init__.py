@@ -18,19 +18,20 @@ _MAX_MESSAGE = 4_000
 
 for _module in (
     "training",
+    "plan",
+    "catalogue",
     "inspection",
+    "audit",
+    "online_k",
     "verify",
-    "evaluate",
     "replay",
     "checkpoint",
-    "online_k",
-    "ablation",
+    "evaluate",
     "eval_sweep",
-    "plan",
-    "store",
-    "audit",
+    "ablation",
     "imports",
-    "catalogue",
+    "store",
+    "serving",
 ):  # in the order of `ragen --help`
     importlib.import_module(f"flows.cli.{_module}")
 

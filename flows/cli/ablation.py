@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, StoreOption, app, open_store
+from flows.cli.common import STUDY, JsonOption, StoreOption, app, open_store
 
 
-@app.command()
+@app.command(rich_help_panel=STUDY)
 def ablate(
     grid: Annotated[str | None, typer.Argument(help="A grid of `ragen ablate --list`, or a TOML file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many stages are stored and new.")] = False,

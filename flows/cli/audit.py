@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+from flows.cli.common import LOOK, JsonOption, RunArgument, StoreOption, app, open_store
 
 
 def _print_views(context: typer.Context, wanted: bool) -> None:
@@ -24,7 +24,7 @@ def _print_audits(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def sql(
     runs: Annotated[list[str], typer.Argument(help="Names of runs; 'sokoban-*' stands for all that match.")],
     query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL.")],
@@ -43,7 +43,7 @@ def sql(
     answer(open_store(store), runs, query, as_json=as_json, csv=csv, parquet=parquet, should_verify=verify)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def audit(
     run: RunArgument,
     names: Annotated[list[str] | None, typer.Argument(help="Audits; none: all. --list shows them.")] = None,
@@ -60,7 +60,7 @@ def audit(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def lineage(
     artifact: Annotated[str, typer.Argument(help="kind/key, the beginning of a key, or RUN:ITERATION:STAGE.")],
     depth: Annotated[int, typer.Option(min=0, help="Steps to show; 0: all.")] = 2,

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, SetOption, app, parse_overrides
+from flows.cli.common import BEFORE, JsonOption, SetOption, app, parse_overrides
 
 
-@app.command()
+@app.command(rich_help_panel=BEFORE)
 def validate(
     file: Annotated[str, typer.Argument(help="A TOML file of settings, or the name of a preset.")],
     set_: SetOption = None,
@@ -26,7 +26,7 @@ def validate(
         write(f"{file}: valid; {config.iterations} iterations of {config.environment.type}. --json shows it all.")
 
 
-@app.command()
+@app.command(rich_help_panel=BEFORE)
 def presets(as_json: JsonOption = False) -> None:
     """List the presets."""
     from flows.console import listing
@@ -34,7 +34,7 @@ def presets(as_json: JsonOption = False) -> None:
     listing.print_presets(as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=BEFORE)
 def envs(
     check: Annotated[bool, typer.Option("--check", help="Run the environment checker over all of them.")] = False,
     as_json: JsonOption = False,
@@ -45,7 +45,7 @@ def envs(
     listing.print_environments(check, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=BEFORE)
 def play(
     env: Annotated[str, typer.Argument(help="A variant of `ragen envs`.")],
     seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+from flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
 
 
-@app.command()
+@app.command(rich_help_panel=AGAIN)
 def checkpoint(
     run: RunArgument,
     iteration: Annotated[

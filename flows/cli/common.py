@@ -7,6 +7,17 @@ import typer
 if TYPE_CHECKING:
     from ragen.store import Store
 
+TRAIN, BEFORE, LOOK, AGAIN, STUDY, KEEP, SERVE = (
+    "Train",
+    "Before a run",
+    "Look at runs",
+    "Do it again",
+    "Studies",
+    "Stores and files",
+    "Server",
+)
+"""Panels of `ragen --help`, in this order."""
+
 app = typer.Typer(
     name="ragen",
     help="Train language-model agents with StarPO; every stage is stored, validated and replayable.",

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, StoreOption, app, open_store
+from flows.cli.common import STUDY, JsonOption, StoreOption, app, open_store
 
 
-@app.command(name="eval-sweep")
+@app.command(name="eval-sweep", rich_help_panel=STUDY)
 def eval_sweep(
     runs: Annotated[list[str] | None, typer.Argument(help="Runs whose checkpoints are evaluated.")] = None,
     grid: Annotated[str | None, typer.Option(help="A sweep of --list, or a TOML file, to start from.")] = None,

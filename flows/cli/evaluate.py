@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, RunArgument, SetOption, StoreOption, app, open_store, parse_overrides
+from flows.cli.common import STUDY, JsonOption, RunArgument, SetOption, StoreOption, app, open_store, parse_overrides
 
 
-@app.command()
+@app.command(rich_help_panel=STUDY)
 def evaluate(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="Number of the checkpoint. Default: the last one.")] = None,

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
+from flows.cli.common import KEEP, JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
 
 
-@app.command("import")
+@app.command("import", rich_help_panel=KEEP)
 def import_(
     run: Annotated[str, typer.Argument(help="What the run will be called.")],
     files: Annotated[

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+from flows.cli.common import LOOK, JsonOption, RunArgument, StoreOption, app, open_store
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the runs of a store, newest first."""
     from flows.console import listing
@@ -19,7 +19,7 @@ def runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
     listing.print_runs(opened, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def show(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="One iteration: its stages, metrics and groups.")] = None,
@@ -44,7 +44,7 @@ def show(
         listing.print_run(opened, run, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def report(
     run: RunArgument,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: var/reports/RUN.html")] = None,
@@ -61,7 +61,7 @@ def report(
     write(write_report(open_store(store), run, output, embed or ()))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Names of runs; `ragen runs` lists them.")],
     output: Annotated[

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, StoreOption, app, open_store
+from flows.cli.common import LOOK, JsonOption, StoreOption, app, open_store
 
 
-@app.command(name="online-k")
+@app.command(name="online-k", rich_help_panel=LOOK)
 def online_k(
     runs: Annotated[
         list[str], typer.Argument(help="Names of runs, or patterns such as 'online-k-*'; several are compared.")

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, SetOption, app, parse_overrides
+from flows.cli.common import BEFORE, JsonOption, SetOption, app, parse_overrides
 
 
-@app.command()
+@app.command(rich_help_panel=BEFORE)
 def plan(
     preset: Annotated[str, typer.Argument(help="Preset, or a TOML file of settings.")],
     set_: SetOption = None,

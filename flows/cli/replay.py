@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
+from flows.cli.common import AGAIN, JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
 
 
-@app.command()
+@app.command(rich_help_panel=AGAIN)
 def replay(
     run: Annotated[str, typer.Argument(help="The run whose rollouts are replayed; `ragen runs` lists them.")],
     start: Annotated[int, typer.Option("--from", help="Checkpoint to start from: updates done before it.")] = 0,

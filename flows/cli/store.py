@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+from flows.cli.common import KEEP, JsonOption, RunArgument, StoreOption, app, open_store
 
 store_app = typer.Typer(
     help="See what is in a store, delete what no run needs, check it, copy runs.", no_args_is_help=True
 )
-app.add_typer(store_app, name="store")
+app.add_typer(store_app, name="store", rich_help_panel=KEEP)
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import JsonOption, RunArgument, StoreOption, app, open_store
+from flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
 
 
-@app.command()
+@app.command(rich_help_panel=AGAIN)
 def verify(
     run: RunArgument,
     first: Annotated[int | None, typer.Option("--from", help="First iteration. Default: the run's first.")] = None,

@@ -1,6 +1,7 @@
 """What the commands `sql`, `audit` and `lineage` do: ask the library, and print what it says."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from ragen.errors import ConfigError
 from ragen.registry import AUDITS
 from ragen.store import Store
 
-_STYLES = {"note": "green", "warning": "yellow", "fault": "bold red"}
+_STYLES = {"fault": "bold red", "warning": "yellow", "note": "green"}
+_SEVERITIES = tuple(_STYLES)
 _LONG_TEXT = 24
 _MAX_ROWS = 100
 """Rows of an answer that a terminal shows."""
@@ -66,7 +68,7 @@ def answer(
 
 
 def audit_run(store: Store, run: str, names: list[str], *, rows: int, as_json: bool, should_verify: bool) -> bool:
-    """Audit a run and print what was found, as it is found.
+    """Audit a run and print what was found: the verdict first, then faults, warnings, notes.
 
     Returns:
         Is there a fault?
@@ -83,12 +85,30 @@ def audit_run(store: Store, run: str, names: list[str], *, rows: int, as_json: b
             with _ERRORS.status(f"{name}: {about(name)}"):
                 ((_, finding),) = run_audits(database, [name])
             found[name] = finding
-            if not as_json:
-                _print_finding(name, finding, console, rows)
     if as_json:
         facts = [{"audit": name, **finding_json(finding)} for name, finding in found.items()]
         print_json(facts)
+    else:
+        console.print(verdict(found), style="bold")
+        for name, finding in serious_first(found):
+            _print_finding(name, finding, console, rows)
     return any(finding.severity == "fault" for finding in found.values())
+
+
+def serious_first(found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
+    """Findings by severity: faults, warnings, notes; among equals as they were asked for."""
+    return sorted(found.items(), key=lambda item: _SEVERITIES.index(item[1].severity))
+
+
+def verdict(found: Mapping[str, Finding]) -> str:
+    """What the findings come to, in one line."""
+    named = {severity: [name for name, f in found.items() if f.severity == severity] for severity in _SEVERITIES}
+    faults, warnings = named["fault"], named["warning"]
+    if faults:
+        line = f"what is stored contradicts itself ({', '.join(faults)})"
+    else:
+        line = "what is stored does not contradict itself"
+    return f"{line}; to look at: {', '.join(warnings)}" if warnings else line
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:

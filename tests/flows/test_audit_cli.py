@@ -183,6 +183,7 @@ class TestAudit:
     def test_chosen_audits_as_text_and_json(self, ragen: Ragen) -> None:
         code, out, _ = ragen("audit", "mine", "formats", "errors")
         assert code == 0
+        assert out.startswith("what is stored does not contradict itself\n"), "the verdict comes first"
         assert "Invalid formats" in out
         assert "No turn ended in an error." in out
         assert "Rewards" not in out
@@ -202,6 +203,9 @@ class TestAudit:
         code, out, _ = ragen("audit", "mine", "groups", "--json")
         (finding,) = json.loads(out)
         assert (code, finding["severity"]) == (1, "fault")
+        _, out, _ = ragen("audit", "mine", "formats", "groups")
+        assert out.startswith("what is stored contradicts itself (groups)\n")
+        assert out.index("(groups)") < out.index("(formats)"), "faults come before notes"
 
     def test_an_unknown_audit_and_run(self, ragen: Ragen) -> None:
         assert "did you mean formats" in refused(ragen("audit", "mine", "format"))
