@@ -10,7 +10,7 @@ from ragen.envs.initial_states import fresh_env_seed
 from ragen.errors import ConfigError, StarPOError
 from ragen.evaluate.panel import make_panel
 from ragen.faults import describe_fault
-from ragen.registry import DEMONSTRATORS, ENVIRONMENTS, load
+from ragen.registry import ADVANTAGES, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS, load
 
 
 def check_ready(config: StarPOConfig, name: str, *, should_download: bool = False) -> None:
@@ -33,17 +33,26 @@ def check_ready(config: StarPOConfig, name: str, *, should_download: bool = Fals
 def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
     """What stands in the way of a run: sentences, each about one thing.
 
-    Looked for are the policy's folder with its tokenizer and a template to which turns can be appended (a model that is
-    the hub's is passed over, unless it is to be downloaded), the embedded policy's demonstrator, and enough
-    initial states for every panel and for training beside them.
+    Looked for are names that stand for two things, the policy's folder with its tokenizer and a template to which turns
+    can be appended (a model that is the hub's is passed over, unless it is to be downloaded), the embedded policy's
+    demonstrator, and enough initial states for every panel and for training beside them.
     """
     policy = config.policy
-    found = _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, should_download)
+    found = _of_names(config)
+    found += _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, should_download)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
         found += _of_environment(place, settings, config)
     return found
+
+
+def _of_names(config: StarPOConfig) -> list[str]:
+    """Built-in names that an installed package declares too."""
+    used = [(REWARDS, name) for name in config.reward.components]
+    used += [(FILTERS, config.filter.strategy), (ADVANTAGES, config.update.advantage)]
+    used += [(ENVIRONMENTS, settings.type) for settings in config.panels.values()]
+    return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
 
 
 def _of_demonstrator(config: StarPOConfig) -> list[str]:

@@ -1,12 +1,15 @@
 """Registries: a name in a setting -> the one place that implements it, imported only when used.
 
-A registry is a plain dictionary `name -> "module:attribute"`. Listing the names costs no import, so settings can be
-validated and shown without torch; `load` imports the implementation. Adding an environment, reward, filter,
-advantage estimator, engine or learner is one new file and one line in its registry.
+    built-in lines + entry points of installed packages -> Registry: name -> "module:attribute" -> load -> the thing
+
+Listing the names costs no import, so settings can be validated and shown without torch. Adding something to this
+package is one new file and one line here. A package of one's own declares entry points in the group `starpo.<kind>`,
+such as `starpo.rewards` (docs/extend.md). Rewards, filters and estimators may also be named as `module:attribute`.
 """
 
+import re
 from collections.abc import Mapping
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any
 
 from pydantic import AfterValidator, WithJsonSchema
@@ -14,53 +17,122 @@ from pydantic import AfterValidator, WithJsonSchema
 from ragen.errors import ConfigError, RegistryError, StarPOError
 from ragen.faults import describe_fault
 
-ENVIRONMENTS: dict[str, str] = {
-    "bandit": "ragen.envs.bandit:Bandit",
-    "sokoban": "ragen.envs.sokoban:Sokoban",
-    "frozen_lake": "ragen.envs.frozen_lake:FrozenLake",
-}
+_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""`module:attribute`."""
+
+
+_INSTALLED = metadata.entry_points()
+
+
+class Registry(dict[str, str]):
+    """`name -> "module:attribute"`: built-in names, and those of installed packages.
+
+    Attributes:
+        group: Entry points of this group are in it.
+        packages: Name -> the package that declares it, for those that are not built in.
+        faults: Name -> why nobody can use it: two packages declare it.
+        shadowed: Built-in name -> which package declares it too. The built-in one stays, but no run should begin with
+            a name that somebody may take for the other (`ragen.readiness`).
+        takes_targets: May a setting name `module:attribute` itself?
+    """
+
+    def __init__(self, group: str, built_in: Mapping[str, str], *, takes_targets: bool = False) -> None:
+        super().__init__(built_in)
+        self.group, self.takes_targets = group, takes_targets
+        self.packages: dict[str, str] = {}
+        self.faults: dict[str, str] = {}
+        self.shadowed: dict[str, str] = {}
+        for point in sorted(_INSTALLED.select(group=group), key=lambda point: (point.name, point.value)):
+            self._add(point)
+
+    def __missing__(self, name: str) -> str:
+        """A target stands for itself."""
+        if self.takes_targets and _TARGET.fullmatch(name):
+            return name
+        raise KeyError(name)
+
+    def _add(self, point: metadata.EntryPoint) -> None:
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+        owner = self.packages.get(point.name)
+        if point.name in self and owner != package:
+            (self.faults if owner else self.shadowed)[point.name] = (
+                f"'{point.name}' is {f'a name of {owner}' if owner else 'a built-in name'} and one of {package} (entry "
+                f"points of group {self.group}): rename or uninstall one, since a name must stand for one thing"
+            )
+            return
+        self[point.name] = point.value
+        self.packages[point.name] = package
+
+
+ENVIRONMENTS = Registry(
+    "starpo.environments",
+    {
+        "bandit": "ragen.envs.bandit:Bandit",
+        "sokoban": "ragen.envs.sokoban:Sokoban",
+        "frozen_lake": "ragen.envs.frozen_lake:FrozenLake",
+    },
+)
 """Classes derived from `ragen.envs.base.Environment`."""
 
-DEMONSTRATORS: dict[str, str] = {
-    "bandit": "ragen.policy.demonstrations.bandit:demonstrate",
-    "sokoban": "ragen.policy.demonstrations.sokoban:demonstrate",
-    "frozen_lake": "ragen.policy.demonstrations.frozen_lake:demonstrate",
-}
+DEMONSTRATORS = Registry(
+    "starpo.demonstrators",
+    {
+        "bandit": "ragen.policy.demonstrations.bandit:demonstrate",
+        "sokoban": "ragen.policy.demonstrations.sokoban:demonstrate",
+        "frozen_lake": "ragen.policy.demonstrations.frozen_lake:demonstrate",
+    },
+)
 """By environment type, functions `(environment, skill, rng) -> Demonstration` of one mediocre decision."""
 
-LESSONS: dict[str, str] = {
-    "bandit": "ragen.policy.demonstrations.bandit:lessons",
-}
+LESSONS = Registry(
+    "starpo.lessons",
+    {
+        "bandit": "ragen.policy.demonstrations.bandit:lessons",
+    },
+)
 """By environment type, functions `settings -> tuple of settings` to be demonstrated in turn before training on
 `settings`; an environment that is not here is demonstrated as it is."""
 
-REWARDS: dict[str, str] = {
-    "environment": "ragen.reward.components:environment_reward",
-    "format": "ragen.reward.components:format_penalty",
-    "forfeit": "ragen.reward.components:forfeited_actions",
-}
+REWARDS = Registry(
+    "starpo.rewards",
+    {
+        "environment": "ragen.reward.components:environment_reward",
+        "format": "ragen.reward.components:format_penalty",
+        "forfeit": "ragen.reward.components:forfeited_actions",
+    },
+    takes_targets=True,
+)
 """Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total is the sum of those that
 `reward.components` names."""
 
-FILTERS: dict[str, str] = {
-    "none": "ragen.filter.strategies:keep_all",
-    "top_fraction": "ragen.filter.strategies:top_fraction",
-    "top_k": "ragen.filter.strategies:top_k",
-    "top_p_linear": "ragen.filter.strategies:top_p_linear",
-    "top_p_softmax": "ragen.filter.strategies:top_p_softmax",
-    "min_p": "ragen.filter.strategies:min_p",
-}
+FILTERS = Registry(
+    "starpo.filters",
+    {
+        "none": "ragen.filter.strategies:keep_all",
+        "top_fraction": "ragen.filter.strategies:top_fraction",
+        "top_k": "ragen.filter.strategies:top_k",
+        "top_p_linear": "ragen.filter.strategies:top_p_linear",
+        "top_p_softmax": "ragen.filter.strategies:top_p_softmax",
+        "min_p": "ragen.filter.strategies:min_p",
+    },
+    takes_targets=True,
+)
 """Functions `(scores: float64 [groups], FilterConfig) -> bool [groups]`; a larger score is better."""
 
-ADVANTAGES: dict[str, str] = {
-    "gae": "ragen.objectives.advantages:gae",
-    "bi_level_gae": "ragen.objectives.advantages:bi_level_gae",
-    "grpo": "ragen.objectives.advantages:group_relative",
-    "grpo_batch": "ragen.objectives.advantages:batch_relative",
-    "rloo": "ragen.objectives.advantages:leave_one_out",
-    "reinforce": "ragen.objectives.advantages:raw_return",
-}
-"""Pure functions that estimate advantages."""
+ADVANTAGES = Registry(
+    "starpo.advantages",
+    {
+        "gae": "ragen.objectives.advantages:gae",
+        "bi_level_gae": "ragen.objectives.advantages:bi_level_gae",
+        "grpo": "ragen.objectives.advantages:group_relative",
+        "grpo_batch": "ragen.objectives.advantages:batch_relative",
+        "rloo": "ragen.objectives.advantages:leave_one_out",
+        "reinforce": "ragen.objectives.advantages:raw_return",
+    },
+    takes_targets=True,
+)
+"""Pure functions `ragen.objectives.advantages.AdvantageInputs -> AdvantageEstimate`."""
+
 
 AGENT: dict[str, str] = {
     "prompt": "ragen.agent.prompt",
@@ -88,24 +160,34 @@ LEARNERS: dict[str, str] = {
 }
 """Classes that implement `ragen.learn.learner.Learner`."""
 
-AUDITS: dict[str, str] = {
-    "duplicates": "ragen.audit.responses:duplicate_responses",
-    "formats": "ragen.audit.responses:invalid_formats",
-    "actions": "ragen.audit.actions:actions_without_effect",
-    "rewards": "ragen.audit.rewards:rewards_add_up",
-    "reasoning": "ragen.audit.reasoning:reasoning_against_board",
-    "groups": "ragen.audit.groups:groups_by_reason",
-    "outliers": "ragen.audit.outliers:longest_and_oddest",
-    "errors": "ragen.audit.errors:error_rows",
-}
+AUDITS = Registry(
+    "starpo.audits",
+    {
+        "duplicates": "ragen.audit.responses:duplicate_responses",
+        "formats": "ragen.audit.responses:invalid_formats",
+        "actions": "ragen.audit.actions:actions_without_effect",
+        "rewards": "ragen.audit.rewards:rewards_add_up",
+        "reasoning": "ragen.audit.reasoning:reasoning_against_board",
+        "groups": "ragen.audit.groups:groups_by_reason",
+        "outliers": "ragen.audit.outliers:longest_and_oddest",
+        "errors": "ragen.audit.errors:error_rows",
+    },
+)
 """Functions `ragen.audit.database.Database -> ragen.audit.finding.Finding`: questions to what a run has stored."""
 
-CLAIMS: dict[str, str] = {
-    "bandit": "ragen.audit.claims.bandit:claims",
-    "sokoban": "ragen.audit.claims.sokoban:claims",
-    "frozen_lake": "ragen.audit.claims.frozen_lake:claims",
-}
+CLAIMS = Registry(
+    "starpo.claims",
+    {
+        "bandit": "ragen.audit.claims.bandit:claims",
+        "sokoban": "ragen.audit.claims.sokoban:claims",
+        "frozen_lake": "ragen.audit.claims.frozen_lake:claims",
+    },
+)
 """By environment type, functions `(observation, reasoning) -> list[Claim]`: what the reasoning says of the board."""
+
+
+PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, LESSONS, REWARDS, FILTERS, ADVANTAGES, AUDITS, CLAIMS)
+"""Registries to which installed packages may add names."""
 
 
 def load(registry: Mapping[str, str], name: str) -> Any:
@@ -118,23 +200,61 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     return _resolve(name, registry[known(registry, name)])
 
 
+_ADVANTAGE_NEEDS = {
+    "gae": "critic",
+    "bi_level_gae": "critic",
+    "grpo": "groups",
+    "rloo": "groups",
+    "grpo_batch": "",
+    "reinforce": "",
+}
+"""Of the built-in estimators, so that nobody has to import them to check settings."""
+_NEEDS = ("", "groups", "critic")
+
+
+def advantage_needs(name: str) -> str:
+    """What an estimator cannot do without: 'critic', 'groups' of at least two, or '' for nothing.
+
+    One of another package says so by an attribute of the function, `mine.needs = "critic"`.
+
+    Raises:
+        RegistryError: If it cannot be loaded, or says something else.
+    """
+    if name in _ADVANTAGE_NEEDS:
+        return _ADVANTAGE_NEEDS[name]
+    needs = getattr(load(ADVANTAGES, name), "needs", "")
+    if needs not in _NEEDS:
+        raise RegistryError(f"estimator '{name}' has needs = {needs!r}; expected one of {', '.join(map(repr, _NEEDS))}")
+    return str(needs)
+
+
 def known(registry: Mapping[str, str], name: str) -> str:
-    """Return `name` if the registry has it.
+    """Return `name` if the registry has it, or if it is a target that can be loaded.
 
     Raises:
         ConfigError: Otherwise; the message lists the names there are.
+        RegistryError: If it is a target that cannot be imported.
     """
-    if name not in registry:
-        raise ConfigError(f"'{name}' is not known here; known: {', '.join(sorted(registry))}")
-    return name
+    fault = registry.faults.get(name) if isinstance(registry, Registry) else None
+    if fault:
+        raise ConfigError(fault)
+    if name in registry:
+        return name
+    if isinstance(registry, Registry) and registry.takes_targets and ":" in name:
+        if not _TARGET.fullmatch(name):
+            raise ConfigError(f"'{name}' is no module:attribute, such as my_rewards:bonus")
+        _resolve(name, name)
+        return name
+    hint = " (or module:attribute)" if isinstance(registry, Registry) and registry.takes_targets else ""
+    raise ConfigError(f"'{name}' is not known here; known: {', '.join(sorted(registry))}{hint}")
 
 
 def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSchema]:
     """Annotations for a string setting that must name an entry: `Annotated[str, *registered(FILTERS)]`."""
-    return (
-        AfterValidator(lambda name: known(registry, name)),
-        WithJsonSchema({"type": "string", "enum": sorted(registry)}),
-    )
+    schema: dict[str, Any] = {"type": "string", "enum": sorted(registry)}
+    if isinstance(registry, Registry) and registry.takes_targets:
+        schema = {"anyOf": [schema, {"type": "string", "pattern": f"^{_TARGET.pattern}$", "title": "module:attribute"}]}
+    return AfterValidator(lambda name: known(registry, name)), WithJsonSchema(schema)
 
 
 def _resolve(name: str, target: str) -> Any:
@@ -144,7 +264,8 @@ def _resolve(name: str, target: str) -> Any:
     except StarPOError:
         raise
     except Exception as error:
+        place = "named as module:attribute" if name == target else f"registered as {target}"
         raise RegistryError(
-            f"'{name}' (registered as {target}) cannot be loaded: {describe_fault(error, module)}. Mend that file, or "
-            "take its line out of ragen/registry.py"
+            f"'{name}' ({place}) cannot be loaded: {describe_fault(error, module)}. Mend that file, or "
+            + ("name another" if name == target else "take its line out of ragen/registry.py, or uninstall its package")
         ) from error

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ragen.registry import ADVANTAGES, LEARNERS, registered
+from ragen.registry import ADVANTAGES, LEARNERS, advantage_needs, registered
 from ragen.settings import Settings
 
 
@@ -204,9 +204,9 @@ class UpdateConfig(Settings):
     @property
     def needs_critic(self) -> bool:
         """Does the estimator need a value function?"""
-        return self.advantage in ("gae", "bi_level_gae")
+        return advantage_needs(self.advantage) == "critic"
 
     @property
     def has_groups(self) -> bool:
         """Does the estimator compare a trajectory with others of its group?"""
-        return not self.needs_critic and self.advantage not in ("grpo_batch", "reinforce")
+        return advantage_needs(self.advantage) == "groups"

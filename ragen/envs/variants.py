@@ -46,5 +46,7 @@ VARIANTS: dict[str, Variant] = {
     "FrozenLake": Variant("walk over ice to the goal; 4x4, one step in three goes as intended", "frozen_lake"),
     "FrozenLakeNoSlip": Variant("the lake without slips: steps go as intended", "frozen_lake", {"slip": 0.0}),
     "FrozenLakeCoord": Variant("the slippery lake with coordinates below", "frozen_lake", {"observation": "coord"}),
+    **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
-"""By name, the variants of PAPER section 4; everything not named is as in the paper."""
+"""By name, the variants of PAPER section 4, where everything not named is as in the paper; and every environment of an
+installed package as it is by default."""

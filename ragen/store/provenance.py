@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ragen.registry import PLUGGABLE
+
 _PACKAGES = ("starpo", "torch", "transformers", "numpy", "pyarrow", "pandera", "polars", "prefect", "vllm", "deepspeed")
 
 
@@ -36,13 +38,16 @@ def collect() -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of those packages that change numbers; absent ones are left out."""
+    """Versions of Python, of those packages that change numbers, and of those that add names to registries; absent ones
+    are left out."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
+    for registry in PLUGGABLE:
+        found |= dict(package.rsplit(" ", 1) for package in registry.packages.values())
     return found
 
 
