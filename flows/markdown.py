@@ -61,8 +61,12 @@ class Verbatim(str):
 
 
 def seen(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """Rows for a table of Prefect's, whose cells it takes for text."""
-    return [{name: visible(shortened(value, MAX_CELL)) for name, value in row.items()} for row in rows]
+    """Rows for a table of Prefect's, whose cells and names of columns it takes for text."""
+    return [{_seen(name): _seen(value) for name, value in row.items()} for row in rows]
+
+
+def _seen(value: str) -> str:
+    return visible(shortened(value, MAX_CELL))
 
 
 def _row(cells: Iterable[str]) -> str:

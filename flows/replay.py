@@ -63,10 +63,7 @@ def replay(
         parameters=plan.parameters, stop=plan.stop, start=plan.start,
     ) as record:  # fmt: skip
         carry_out(record, plan, should_update, should_evaluate)
-        name = "replay-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in record.name.lower())
-        create_markdown_artifact(
-            comparison_markdown(Store(url), record.name), key=name, description=f"{base} beside {record.name}"
-        )
+        _publish(Store(url), base, record.name)
     return record.name
 
 
@@ -127,3 +124,9 @@ def _evaluate_ends(record: Recorder, plan: ReplayPlan, checkpoint: str) -> None:
     of_base = record.unrecorded(evaluate, record.store_url, plan.stop, *settings, plan.checkpoints[plan.stop])
     record.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": of_base["episodes"]})
     record.stage(plan.stop, f"evaluate:{cell}", evaluate, record.store_url, plan.stop, *settings, checkpoint)
+
+
+def _publish(store: Store, base: str, run: str) -> None:
+    """The comparison in Prefect."""
+    key = "replay-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in run.lower())
+    create_markdown_artifact(comparison_markdown(store, run), key=key, description=f"{base} beside {run}")

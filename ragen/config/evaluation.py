@@ -1,9 +1,15 @@
 """Fixed evaluation panels (PAPER section 3)."""
 
-from pydantic import Field
+import re
+
+from pydantic import Field, field_validator
 
 from ragen.config.environment import EnvironmentConfig
 from ragen.settings import Settings
+from ragen.visible import quoted
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
+"""Of a variant: it becomes part of the names of stages and metrics, which a slash would divide."""
 
 
 class EvaluationConfig(Settings):
@@ -24,3 +30,15 @@ class EvaluationConfig(Settings):
     variants: dict[str, EnvironmentConfig] = Field(default_factory=dict)
     """Further environments, by the name under which they are reported; evaluated at the first and last checkpoint.
     Training never begins in a state of their panels, so with other variants a run starts over."""
+
+    @field_validator("variants")
+    @classmethod
+    def _names_are_plain(cls, variants: dict[str, EnvironmentConfig]) -> dict[str, EnvironmentConfig]:
+        wrong = [quoted(name) for name in variants if not _NAME.fullmatch(name)]
+        if wrong:
+            raise ValueError(
+                f"a variant is called {', '.join(wrong[:3])}{f' ({len(wrong)} in all)' if len(wrong) > 3 else ''}: "
+                "expected a name of 1 to 64 letters of a to z, digits, spaces, dots, dashes and underscores, which "
+                "begins with a letter or a digit, such as 'SokobanNewVocab'"
+            )
+        return variants

@@ -63,6 +63,12 @@ class StarPOConfig(Settings):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> "StarPOConfig":
+        own = self.environment.type
+        if own in self.evaluation.variants:
+            raise ValueError(
+                f"evaluation.variants.{own}: the panel of the training environment is called '{own}' already, after "
+                "its type; give the variant another name"
+            )
         if self.filter.strategy == "top_k" and self.filter.keep_count is None:
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
         if self.filter.strategy != "top_k" and self.filter.keep_count is not None:

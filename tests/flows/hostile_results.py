@@ -1,0 +1,60 @@
+"""Results of an ablation and of a sweep with hostile text in every place that a stored result has for it."""
+
+from ragen.ablation.grid import Grid
+from ragen.ablation.summary import AblationResult, PanelResult
+from ragen.ablation.summary import CellResult as AblationCell
+from ragen.sweep.result import CellResult, Score, Standing, SweepResult
+from ragen.sweep.sweep import Sweep
+from tests.flows.hostile import HOSTILE
+
+PANEL = PanelResult(
+    first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=2, peak_cross_fitted=0.5, difference=None,
+    curve={0: 0.25, 4: 0.5}, seed_curves={0: {0: 0.25, 4: 0.5}},
+)  # fmt: skip
+
+
+def hostile_ablation(name: str) -> AblationResult:
+    """A cell for each text; all name it their label, run, panel and error."""
+    return AblationResult(
+        name=name,
+        grid=Grid(name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2]),
+        panel="sokoban",
+        cells=[
+            AblationCell(
+                label=evil, values={evil: evil}, is_base=evil == HOSTILE[0], runs={0: "mine", 1: evil, 2: f"{evil}2"},
+                errors={1: evil, 2: f"ConfigError: {evil}"}, panels={"sokoban": PANEL, evil: PANEL},
+            )
+            for evil in HOSTILE
+        ],
+    )  # fmt: skip
+
+
+def hostile_sweep(name: str) -> SweepResult:
+    """The same of a sweep."""
+    where = {"iteration": 1, "temperature": 0.5}
+    return SweepResult(
+        name=name,
+        sweep=Sweep(name=name, runs=list(HOSTILE), environments=list(HOSTILE)),
+        runs=list(HOSTILE),
+        environments=list(HOSTILE),
+        temperatures=[0.5],
+        waiting={evil: evil for evil in HOSTILE},
+        cells=[
+            CellResult(run=evil, environment=evil, seed=0, checkpoint=evil, key=evil, error=evil, **where)
+            for evil in HOSTILE
+        ],
+        scores=[
+            Score(
+                run=evil, environment=evil, seeds=[0], success=0.5, low=0.25, high=0.75, num_prompts=8, num_episodes=8,
+                num_seen_prompts=1, seen_success=0.5, **where,
+            )
+            for evil in HOSTILE
+        ],
+        leaderboard=[
+            Standing(
+                rank=1, run=evil, success=0.5, low=0.25, high=0.75, difference=None, by_environment={evil: 0.5},
+                missing=[evil], **where,
+            )
+            for evil in HOSTILE
+        ],
+    )  # fmt: skip

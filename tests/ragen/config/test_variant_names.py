@@ -1,0 +1,69 @@
+"""Names of evaluation variants are part of the names of stages and metrics: what cannot be one is refused."""
+
+import pytest
+
+from flows.presets import names as preset_names
+from flows.presets import preset
+from ragen.config.load import apply_overrides
+from ragen.config.starpo import StarPOConfig
+from ragen.errors import ConfigError
+
+BANDIT = {"type": "bandit"}
+
+
+def with_variant(name: str) -> StarPOConfig:
+    return apply_overrides(preset("smoke"), {"evaluation.variants": {name: BANDIT}})
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        with_variant(name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "[/b]",
+        "x/seen",
+        "a\x1b[8m",
+        "a\n",
+        "a\u202eb",
+        "gr\u00fcn",
+        "\u0661",
+        " a",
+        "-a",
+        ".a",
+        "a" * 65,
+        "x" * 100_000,
+    ],
+)
+def test_what_cannot_be_part_of_a_name_is_refused(name: str) -> None:
+    message = refusal(name)
+    assert f"evaluation.variants (override): a variant is called {repr(name)[:60]}" in message
+    assert "1 to 64 letters of a to z, digits, spaces, dots, dashes and underscores" in message
+    assert len(message) < 600
+    assert message.isprintable()
+
+
+def test_many_are_one_short_message() -> None:
+    with pytest.raises(ConfigError, match=r"is called '/0', '/1', '/2' \(100 in all\): expected a name") as caught:
+        apply_overrides(preset("smoke"), {"evaluation.variants": {f"/{number}": BANDIT for number in range(100)}})
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["a", "7", "SokobanNewVocab", "6x6 rooms", "v1.2-b_c", "a" * 64])
+def test_what_can_is_a_panel(name: str) -> None:
+    assert list(with_variant(name).panels) == ["sokoban", name]
+
+
+def test_the_training_environments_own_name_is_taken() -> None:
+    message = refusal("sokoban")
+    assert "evaluation.variants.sokoban: the panel of the training environment is called 'sokoban' already" in message
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_variants_of_every_preset_are_called_rightly(name: str) -> None:
+    config = preset(name)
+    assert len(config.panels) == 1 + len(config.evaluation.variants)
