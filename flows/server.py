@@ -78,8 +78,8 @@ class Process:
         except psutil.Error:
             return None
 
-    def start(self, *command: str, env: dict[str, str]) -> None:
-        """Start it in a session of its own, which outlives the terminal's.
+    def start(self, *command: str, env: dict[str, str] | None = None) -> None:
+        """Start it in a session of its own, which outlives the terminal's; `env` is added to the environment here.
 
         Raises:
             ServerError: If its log cannot be written.
@@ -97,7 +97,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **env},
+                env={**os.environ, **(env or {})},
                 start_new_session=True,
             )
         self._pid_file.write_text(f"{child.pid} {process_start(child.pid)}")

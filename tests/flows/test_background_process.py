@@ -29,7 +29,7 @@ def test_what_runs_inherit_from_the_serving_process_is_known(tmp_path):
 
 def test_one_that_has_ended_is_not_running(tmp_path):
     process = Process("short", tmp_path)
-    process.start(sys.executable, "-c", "", env={})
+    process.start(sys.executable, "-c", "")
     deadline = time.monotonic() + 30
     while process.running() is not None:  # ended, though nobody has asked for its exit code
         assert time.monotonic() < deadline
@@ -39,7 +39,7 @@ def test_one_that_has_ended_is_not_running(tmp_path):
 def test_a_folder_that_cannot_be_is_one_message(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ServerError, match="RAGEN_STATE_DIR"):
-        Process("sleep", tmp_path / "file" / "state").start(*SLEEP, env={})
+        Process("sleep", tmp_path / "file" / "state").start(*SLEEP)
 
 
 def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ from flows.plan import plan_run
 from flows.presets import preset
 from ragen.store import Store
 from schemas.examples import example
+from tasks.diagnose import STAGE as DIAGNOSE
 from tasks.stage import PlannedStage, StageWork, planning
-from tasks.variance_filter import STAGE as FILTER
 
 
 def names(plan) -> dict[str, int]:
@@ -18,20 +18,19 @@ def names(plan) -> dict[str, int]:
     return {name: found.count(name) for name in dict.fromkeys(found)}
 
 
-def put_filter(store: Store, stage: PlannedStage, num_kept: float) -> None:
-    """Store what a filter makes under its planned key, as though it had been made."""
+def put_metrics(store: Store, stage: PlannedStage, num_kept: float) -> None:
+    """Store metrics under their planned key, as though they had been measured."""
     table = example("metrics").slice(0, 1)
     for name, value in {"name": "filter/num_kept", "value": num_kept}.items():
         at = table.schema.get_field_index(name)
         table = table.set_column(at, table.schema.field(at), pa.array([value], table.schema.field(at).type))
-    for kind, rows in {"selection": example("selection"), "metrics": table}.items():
-        store.put_table(kind, rows, key=stage.key, stage=FILTER, settings={}, inputs={}, seed=None)
+    store.put_table("metrics", table, key=stage.key, stage=DIAGNOSE, settings={}, inputs={}, seed=None)
 
 
 def test_a_plan_has_every_stage_and_writes_nothing(tmp_path: Path) -> None:
     plan = plan_run(Store(str(tmp_path / "store")), "mine", preset("smoke"))
     assert names(plan) == {
-        "warm_start": 1, "evaluate": 3, "rollout": 2, "reward": 2, "variance_filter": 2, "update": 2,
+        "warm_start": 1, "evaluate": 3, "rollout": 2, "reward": 2, "variance_filter": 2, "diagnose": 2, "update": 2,
     }  # fmt: skip
     assert plan.new == plan.stages
     assert plan.assumed == {"filter/num_kept": 0}
@@ -45,10 +44,10 @@ def test_online_k_reuses_rollouts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "shared"),
-    [({"filter.keep": 1.0}, 4), ({"update.clip_high": 0.3}, 5), ({"seed": 1}, 2), ({"evaluation.every": 2}, 11)],
+    [({"filter.keep": 1.0}, 4), ({"update.clip_high": 0.3}, 6), ({"seed": 1}, 2), ({"evaluation.every": 2}, 13)],
 )
 def test_runs_share_the_stages_before_their_first_difference(tmp_path: Path, overrides, shared: int) -> None:
-    """warm start, first evaluation, rollout, reward | filter | update; a seed changes the rollout."""
+    """warm start, first evaluation, rollout, reward | filter, diagnose | update; a seed changes the rollout."""
     store = Store(str(tmp_path))
     one, other = plan_run(store, "a", preset("smoke")), plan_run(store, "b", preset("smoke", overrides))
     assert len(set(one.stages) & set(other.stages)) == shared
@@ -56,8 +55,8 @@ def test_runs_share_the_stages_before_their_first_difference(tmp_path: Path, ove
 
 def test_stored_data_decide_what_is_planned(tmp_path: Path) -> None:
     store, config = Store(str(tmp_path)), preset("smoke", {"filter.max_empty_iterations": 2})
-    first = next(stage for stage in plan_run(store, "mine", config).stages if stage.name == "variance_filter")
-    put_filter(store, first, num_kept=0.0)
+    first = next(stage for stage in plan_run(store, "mine", config).stages if stage.name == "diagnose")
+    put_metrics(store, first, num_kept=0.0)
     plan = plan_run(store, "mine", config)
     assert names(plan)["update"] == 1  # the first iteration kept nothing
     assert plan.assumed == {"filter/num_kept": 1}
@@ -66,8 +65,8 @@ def test_stored_data_decide_what_is_planned(tmp_path: Path) -> None:
 
 def test_a_run_that_stops_says_why(tmp_path: Path) -> None:
     store, config = Store(str(tmp_path)), preset("smoke", {"filter.max_empty_iterations": 1})
-    first = next(stage for stage in plan_run(store, "mine", config).stages if stage.name == "variance_filter")
-    put_filter(store, first, num_kept=0.0)
+    first = next(stage for stage in plan_run(store, "mine", config).stages if stage.name == "diagnose")
+    put_metrics(store, first, num_kept=0.0)
     plan = plan_run(store, "mine", config)
     assert plan.stops is not None
     assert "kept no group" in plan.stops
@@ -76,17 +75,17 @@ def test_a_run_that_stops_says_why(tmp_path: Path) -> None:
 
 def test_damaged_data_decide_nothing(tmp_path: Path) -> None:
     store, config = Store(str(tmp_path)), preset("smoke")
-    first = next(stage for stage in plan_run(store, "mine", config).stages if stage.name == "variance_filter")
-    put_filter(store, first, num_kept=0.0)
+    first = next(stage for stage in plan_run(store, "mine", config).stages if stage.name == "diagnose")
+    put_metrics(store, first, num_kept=0.0)
     manifest = tmp_path / "metrics" / first.key / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"num_rows": 1', '"num_rows": 2'))
     assert plan_run(store, "mine", config).assumed == {"filter/num_kept": 0}
 
 
 def test_planning_ends_with_its_block(tmp_path: Path) -> None:
-    work = StageWork(Store(str(tmp_path)), FILTER, {}, {})
+    work = StageWork(Store(str(tmp_path)), DIAGNOSE, {}, {})
     with planning() as noted:
         assert work.is_stored("metrics", "checkpoint")
-    assert noted == [PlannedStage("variance_filter", work.key, ("checkpoint", "metrics"))]
+    assert noted == [PlannedStage("diagnose", work.key, ("checkpoint", "metrics"))]
     assert not work.is_stored("metrics")
     assert len(noted) == 1

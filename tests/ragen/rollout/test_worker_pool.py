@@ -1,6 +1,5 @@
 """Worker processes: the same rows as in this process, errors of their own type, deaths that cost nothing."""
 
-import io
 import os
 import platform
 import signal
@@ -17,14 +16,12 @@ from ragen.config.policy import TinyPolicy
 from ragen.config.rollout import SamplingConfig
 from ragen.envs.frozen_lake import FrozenLakeSettings
 from ragen.errors import ConfigError, EngineError, PolicyError
-from ragen.frames import read_frame, write_frame
 from ragen.policy.tiny import make_model
 from ragen.policy.tokenizer import make_tokenizer
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.local_player import LocalPlayer
 from ragen.rollout.shards import make_episodes, play_shards
 from ragen.rollout.torch_engine import TorchEngine
-from ragen.rollout.worker import REQUEST, ROWS, pack_request, serve
 from ragen.rollout.worker_pool import WorkerPool
 from schemas.validate import validate
 
@@ -45,38 +42,6 @@ def job(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pool():
     return WorkerPool("torch", 2)
-
-
-class Collector:
-    """Stands in for `gc`: whatever else were asked of it would be asked after every shard."""
-
-    def __init__(self):
-        self.asked = []
-
-    def collect(self):
-        self.asked.append("collect")
-
-    def freeze(self):
-        self.asked.append("freeze")
-
-
-class LoadedEngine:
-    """An engine's specification whose engine is at hand."""
-
-    def make(self, num_threads):
-        return TorchEngine(num_threads=num_threads)
-
-
-def test_what_is_loaded_is_walked_through_once_not_after_every_shard(job, monkeypatch):
-    collector, requests, answers = Collector(), io.BytesIO(), io.BytesIO()
-    monkeypatch.setattr("ragen.rollout.worker.gc", collector)
-    for episodes in SHARDS:
-        write_frame(requests, REQUEST, pack_request(job, episodes))
-    requests.seek(0)
-    serve(LoadedEngine(), requests, answers)
-    answers.seek(0)
-    assert [read_frame(answers)[0] for _ in SHARDS] == [ROWS] * len(SHARDS)
-    assert collector.asked == ["collect", "freeze"]
 
 
 def changed(job, **values):

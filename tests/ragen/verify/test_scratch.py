@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import ragen.verify.scratch as scratch_module
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError
 from ragen.store import Store
 from ragen.store.keys import stage_key
@@ -46,19 +45,6 @@ def test_an_artifact_is_read_and_provided_and_the_original_is_untouched(store, t
         assert not scratch.has("turns", key)
     assert files(tmp_path) == before
     assert not place.exists()
-
-
-def test_the_bytes_of_an_output_are_not_decoded_a_second_time(store, monkeypatch):
-    key, decoded = put(store, {"a": 1}), []
-    digest = scratch_module.content_digest
-    monkeypatch.setattr(scratch_module, "content_digest", lambda table: decoded.append(1) or digest(table))
-    with Scratch(store) as scratch:
-        assert scratch.read("turns", key).fault == ""
-        assert decoded == [1]
-        put(scratch.store, {"a": 1})
-        assert scratch.read("turns", key).fault == ""
-        assert decoded == [1]
-        assert scratch.has("turns", key)  # the output stays
 
 
 def test_a_content_digest_that_is_not_that_of_the_rows_is_a_fault_beside_an_output_too(store, tmp_path):
