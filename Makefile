@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm sokoban bandit frozen-lake test bench check lint types imports stop clean
+.PHONY: help install vllm sokoban bandit frozen-lake test test-all bench check lint types imports stop clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,9 @@ sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: se
 
 test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-all: $(VENV)/.installed-test  ## Those, and the second tier: faults of Ray and of ranks, S3 with a critic
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow and not benchmark"
 
 bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians (minutes)
 	$(BIN)/python -m pytest -m "benchmark and not slow" tests/benchmarks -s

@@ -22,5 +22,7 @@ def test_the_form_knows_types_bounds_and_meaning_of_settings() -> None:
     keep = definitions["FilterConfig"]["properties"]["keep"]
     assert (keep["type"], keep["exclusiveMinimum"], keep["maximum"]) == ("number", 0.0, 1.0)
     assert "share" in keep["description"]
-    assert definitions["FilterConfig"]["properties"]["strategy"]["enum"]
+    by_name_or_target = definitions["FilterConfig"]["properties"]["strategy"]["anyOf"]
+    assert "top_fraction" in by_name_or_target[0]["enum"]
+    assert "torch" in definitions["RolloutConfig"]["properties"]["engine"]["enum"]
     assert definitions["FilterConfig"]["additionalProperties"] is False

@@ -21,7 +21,12 @@ from ragen.sweep.records import Sweeps
 from ragen.sweep.sweep import Sweep
 from ragen.verify.finding import Verdict
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.integration,
+    pytest.mark.usefixtures("prefect_server"),
+    pytest.mark.timeout(600),
+]
 
 CRITIC = {"update.advantage": "gae", "update.gae_lambda": 0.9}
 

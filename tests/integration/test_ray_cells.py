@@ -68,6 +68,7 @@ def test_what_no_node_has_is_said_before_anything_waits(monkeypatch: pytest.Monk
         pytest.fail("it should not start")
 
 
+@pytest.mark.thorough
 def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One good cell, and one without a warm start in which nothing is kept: it is named, the other comes to its end."""
     grid = Grid(

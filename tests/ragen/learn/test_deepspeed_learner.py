@@ -195,6 +195,7 @@ def test_the_same_update_gives_the_same_bytes(policy_folder, make_trajectories, 
         assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
 
 
+@pytest.mark.thorough
 def test_what_is_wrong_is_said_and_ends_the_ranks(policy_folder, make_trajectories, context, tmp_path, ranks):
     """The last test with the shared ranks; others are started, and one is killed in the middle of an update."""
     learner = DeepSpeedLearner(spread(change(GRPO, advantage="reinforce", advantage_scale="none")), ranks=ranks)
@@ -241,6 +242,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.thorough
 def test_ranks_end_with_the_process_that_asks_them():
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -153,6 +153,7 @@ def test_rows_are_read_where_the_actor_wrote_them(job, pool):
     assert not any(buffer.is_mutable for buffer in buffers)
 
 
+@pytest.mark.thorough
 def test_an_idle_actor_that_died_is_replaced(job, pool, reference):
     play_shards(pool, job, SHARDS)
     victims = actors()
@@ -176,6 +177,7 @@ def test_a_lost_actors_shard_is_played_again(job, pool, reference, caplog):
     assert "a new one plays its shard again" in caplog.text
 
 
+@pytest.mark.thorough
 def test_a_hung_actor_is_replaced_after_its_deadline(ray, job, reference, tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(ENGINES, "sleeper", "sleeper_engine:Sleeper")
     (tmp_path / "sleep").touch()
@@ -188,6 +190,7 @@ def test_a_hung_actor_is_replaced_after_its_deadline(ray, job, reference, tmp_pa
     assert "no answer after the 6 s that it had for its shard" in caplog.text
 
 
+@pytest.mark.thorough
 def test_a_second_loss_over_the_same_shard_is_an_error(ray, job, tmp_path, monkeypatch):
     from ragen.rollout import ray_pool
 
@@ -201,6 +204,7 @@ def test_a_second_loss_over_the_same_shard_is_an_error(ray, job, tmp_path, monke
         play_shards(pool_of(1), job, SHARDS)
 
 
+@pytest.mark.thorough
 def test_errors_keep_their_type(job, pool, tmp_path):
     with pytest.raises(ConfigError, match=r"raise rollout.max_context_tokens"):
         play_shards(pool, changed(job, max_context_tokens=16), SHARDS)
@@ -210,6 +214,7 @@ def test_errors_keep_their_type(job, pool, tmp_path):
     assert play_shards(pool, job, SHARDS).num_rows > 12
 
 
+@pytest.mark.thorough
 def test_stop_ends_shards_at_work(job, pool, reference):
     play_shards(pool, job, SHARDS)
     for actor in actors():
@@ -269,6 +274,7 @@ def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
     assert b"need a store that all of them reach" in said
 
 
+@pytest.mark.thorough
 def test_nothing_at_work_outlives_the_process_that_asked(job):
     """Not the actors, not Ray; only its two idle agents take a minute to notice that all others are gone."""
     code = (
