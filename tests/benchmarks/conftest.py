@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[psutil.Process]]:
-    """The server and the serving process, as `ragen up` starts them, and their children, in the session of the runs."""
+    """The server and the serving process, as `ragen up` starts them, and their children."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
     from flows import server
@@ -21,7 +21,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ps
         url = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
     os.environ["PREFECT_HOME"] = str(home / "prefect")
     with temporary_settings({PREFECT_API_URL: url, PREFECT_HOME: home / "prefect"}):
-        server.start_in_this_session(str(home))
+        server.start(str(home))
         try:
             started = [process.running() for process in server.processes(str(home))]
             yield [member for p in started if p for member in (p, *p.children(recursive=True))]
