@@ -42,7 +42,8 @@ from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import StarPOError
 from ragen.store import Store
-from tasks.warm_start import warm_start
+from tasks.stage import stage_task
+from tasks.warm_start import STAGE as WARM_START
 
 _PREFECT_PREFIX = "Flow run encountered an exception: "
 
@@ -114,12 +115,10 @@ def _run_all(store: Store, study: Study, concurrency: int) -> dict[str, str]:
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
     """Make every warm start once, before runs that need the same one start side by side and all make it."""
-    first: dict[str, CellRun] = {}
-    for run in runs:
-        first |= {stage.key: run for stage in plans[run.name].new if stage.name == "warm_start"}
-    for run in first.values():
+    first = {work: run for run in runs for work in plans[run.name].new if work.stage == WARM_START}
+    for work, run in first.items():
         try:
-            warm_start(store.url, run.config)
+            stage_task(work, "warm start")(store.url, work)
         except Exception as error:  # the runs that need it will meet the same, and be named
             get_run_logger().warning("the warm start of run %s failed: %s", run.name, error)
 

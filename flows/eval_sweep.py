@@ -23,7 +23,7 @@ from prefect.states import State
 from flows.eval_sweep_summary import leaderboard_rows, markdown
 from flows.markdown import seen
 from flows.runners import cell_runner
-from flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep, stage_parameters
+from flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
 from ragen.config.runtime import Runtime
 from ragen.errors import StarPOError
 from ragen.store import Store
@@ -31,7 +31,7 @@ from ragen.sweep.heat_map import draw_sweep
 from ragen.sweep.records import Sweeps
 from ragen.sweep.result import SweepResult
 from ragen.sweep.sweep import Sweep
-from tasks.evaluate import evaluate
+from tasks.stage import stage_task
 
 CELL_TAG = "gpu"
 """Of every cell's task; a Prefect concurrency limit of this name bounds how many are at work."""
@@ -79,7 +79,7 @@ def _evaluate_missing(store: Store, plan: SweepPlan, records: Sweeps, concurrenc
         log.info("run %s does not have %s yet; a later sweep will find it", run, what)
     missing, total = plan.missing, len(plan.cells)
     log.info("sweep %s: %d cells, %d of them stored", plan.sweep.name, total, total - len(missing))
-    measured = {planned.cell.label: planned.keys for planned in plan.cells if planned.is_stored}
+    measured = {planned.cell.label: planned.work.keys for planned in plan.cells if planned.is_stored}
     records.name_cells(plan.sweep.name, measured)
     progress: Any = create_progress_artifact(_percent(len(measured), total), description=f"sweep {plan.sweep.name}")
     errors: dict[str, str] = {}
@@ -88,7 +88,7 @@ def _evaluate_missing(store: Store, plan: SweepPlan, records: Sweeps, concurrenc
         for number, (planned, state) in enumerate(_ended(store.url, missing, dropped, concurrency), start=1):
             label = planned.cell.label
             if state.is_completed():
-                measured[label] = planned.keys
+                measured[label] = planned.work.keys
                 records.name_cells(plan.sweep.name, measured)
                 log.info("%d of %d: %s", number, len(missing), label)
             else:
@@ -111,9 +111,8 @@ def _ended(
         for wave in _waves(missing, dropped):
             futures = {}
             for planned in wave:
-                label = planned.cell.label.replace("{", "{{").replace("}", "}}")  # Prefect fills in what is in braces
-                task = evaluate.with_options(tags={CELL_TAG}, task_run_name=label)
-                futures[runner.submit(task, stage_parameters(store_url, planned.cell))] = planned
+                task = stage_task(planned.work, planned.cell.label, tags={CELL_TAG})
+                futures[runner.submit(task, {"store_url": store_url, "work": planned.work})] = planned
             for future in as_completed(list(futures)):
                 future.wait()  # takes its final state over
                 yield futures[future], future.state

@@ -2,24 +2,21 @@
 
     configuration --Planner in place of RunRecorder--> train loop --> RunPlan: every stage's key, and is it stored?
 
-The loop and the tasks are the real ones; only the work is left out (`tasks.stage.planning`). Keys follow from settings
-and earlier keys, so the plan is exact as long as no data decide what comes next. Where they do (did the filter keep any
-group?) the planner looks them up if they are stored. If not, it goes on as if nothing out of the ordinary were
-measured, and says so.
+The loop is the real one, and so are its stages' keys; only the work is not done. Keys follow from settings and earlier
+keys, so the plan is exact as long as no data decide what comes next. Where they do (did the filter keep any group?) the
+planner looks them up if they are stored. If not, it goes on as if nothing out of the ordinary were measured, and says
+so.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from flows.training import train
+from flows.training import Runner, train
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ArtifactDamagedError, DataError, NothingKeptError
 from ragen.store import Store
-from tasks.progress import RunProgress
-from tasks.stage import Keys, PlannedStage, planning
+from ragen.work import Keys, Work
 
 
 @dataclass
@@ -33,18 +30,18 @@ class RunPlan:
         stops: Why the run ends early, as its stored data say; None: it does not.
     """
 
-    stages: list[PlannedStage] = field(default_factory=list)
-    stored: set[PlannedStage] = field(default_factory=set)
+    stages: list[Work] = field(default_factory=list)
+    stored: set[Work] = field(default_factory=set)
     assumed: dict[str, int] = field(default_factory=dict)
     stops: str | None = None
 
     @property
-    def new(self) -> list[PlannedStage]:
+    def new(self) -> list[Work]:
         """Those that are to be done."""
         return [stage for stage in self.stages if stage not in self.stored]
 
 
-def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[PlannedStage, bool] | None = None) -> RunPlan:
+def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[Work, bool] | None = None) -> RunPlan:
     """Plan a run.
 
     Args:
@@ -61,73 +58,41 @@ def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[PlannedS
     return planner.plan
 
 
-class Planner:
-    """Stands in for a `RunRecorder`: derives the keys of stages instead of running them."""
+class Planner(Runner):
+    """Stands in for a `RunRecorder`: gives the keys of stages instead of having them done."""
 
-    def __init__(self, store: Store, name: str, known: dict[PlannedStage, bool]) -> None:
+    def __init__(self, store: Store, name: str, known: dict[Work, bool]) -> None:
         self.name = name
         self.store_url = store.url
-        self.progress: RunProgress | None = None
         self.plan = RunPlan()
         self._store = store
         self._known = known
         self._iteration = 0
-        self._seen: set[PlannedStage] = set()
+        self._seen: set[str] = set()
         self._measured: list[str | None] = []
         self.metrics: Mapping[str, float] = LookedUp(self._value)
 
-    def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
-        """Derive the keys of one stage."""
+    def stage(self, iteration: int, work: Work) -> Keys:
+        """Note one stage."""
         self._iteration = iteration
-        with planning() as noted:
-            keys: Keys = task.fn(*args, **kwargs)  # type: ignore[attr-defined]
-        for stage in noted:
-            if stage not in self._seen:
-                self._seen.add(stage)
-                self.plan.stages.append(stage)
-            if self._is_stored(stage):
-                self.plan.stored.add(stage)
-            self.noted(stage)
-        if "metrics" in keys:
-            self._measured.append(keys["metrics"] if all(map(self._is_stored, noted)) else None)
-        return keys
+        if work.key not in self._seen:
+            self._seen.add(work.key)
+            self.plan.stages.append(work)
+        is_stored = self._is_stored(work)
+        if is_stored:
+            self.plan.stored.add(work)
+        if "metrics" in work.outputs:
+            self._measured.append(work.key if is_stored else None)
+        return work.keys
 
-    @contextmanager
-    def beside(
-        self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any
-    ) -> Iterator[Keys]:
-        """Derive the keys of one stage; there is nothing that could take its time."""
-        yield self.stage(iteration, name, task, *args, **kwargs)
+    def unrecorded(self, iteration: int, work: Work) -> Keys:
+        """Note one stage that no record names."""
+        return self.stage(iteration, work)
 
-    def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
-        """Derive the keys of one stage that no record names."""
-        return self.stage(self._iteration, "", task, *args, **kwargs)
-
-    def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """An iteration that uses an earlier one's artifacts has none of its own to plan."""
-
-    def warn(self, message: str) -> None:
-        """A warning is for whoever watches the run."""
-
-    def note(self, iteration: int, values: Mapping[str, float]) -> None:
-        """Nothing is measured."""
-
-    def retain(self, checkpoints: Sequence[str]) -> None:
-        """Nothing is dropped."""
-
-    def training_begins(self) -> None:
-        """Time is not planned."""
-
-    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """There is nothing to tell yet."""
-
-    def noted(self, stage: PlannedStage) -> None:
-        """A stage is planned: for those who plan not all."""
-
-    def _is_stored(self, stage: PlannedStage) -> bool:
-        if stage not in self._known:
-            self._known[stage] = all(self._store.was_made(kind, stage.key) for kind in stage.kinds)
-        return self._known[stage]
+    def _is_stored(self, work: Work) -> bool:
+        if work not in self._known:
+            self._known[work] = work.is_stored(self._store)
+        return self._known[work]
 
     def _value(self, name: str) -> float:
         """The newest stored value; NaN, of which no comparison holds, where it is yet to be measured or is damaged."""

@@ -6,7 +6,7 @@ Stages do not know of runs; this is the only place that puts names on keys.
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -18,28 +18,25 @@ from prefect.logging import get_run_logger
 
 from flows.announcements import Announcements
 from flows.iteration_summary import iteration_line, iteration_markdown
+from flows.training import Runner
 from ragen.checkpoints.retention import Retention
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import StarPOError
 from ragen.report.tracking import Tracker
 from ragen.store import Store
 from ragen.store.runs import StageKeys
+from ragen.work import Keys, Work
 from tasks.progress import RunProgress
-from tasks.stage import Keys
+from tasks.stage import stage_task
 
 _TIMED_ITERATIONS = 10
 """The time left is judged by this many iterations before."""
 
 
-class RunRecorder:
-    """Runs stages in the name of a run.
+class RunRecorder(Runner):
+    """Has stages done by Prefect's tasks, in the name of a run."""
 
-    Attributes:
-        name: The run's name.
-        store_url: The store.
-        progress: Where stages say how far they are.
-        metrics: The newest value of every metric.
-    """
+    progress: RunProgress
 
     def __init__(
         self, store_url: str, name: str, config: StarPOConfig, stop: int | None = None, start: int = 0
@@ -125,37 +122,35 @@ class RunRecorder:
         except StarPOError as unwritten:  # such as a store that is gone, which is why the run failed
             self._log.warning("that run %s failed could not be written down: %s", self.name, unwritten)
 
-    def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
-        """Run one stage and write down what it made."""
-        self.progress.say(name, fraction=None)
-        keys = self.unrecorded(task, *args, **kwargs)
-        self._made(iteration, name, keys)
+    def stage(self, iteration: int, work: Work) -> Keys:
+        """Have one stage done and write down what it made."""
+        self.progress.say(work.name, fraction=None)
+        keys = self.unrecorded(iteration, work)
+        self._made(iteration, work.name, keys)
         return keys
 
-    def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
-        """Run one stage and leave it to others to write down what it made."""
-        return task(*args, **kwargs)
+    def unrecorded(self, iteration: int, work: Work) -> Keys:
+        """Have one stage done and leave it to others to write down what it made."""
+        return stage_task(work, _title(iteration, work))(self.store_url, work)
 
     @contextmanager
-    def beside(
-        self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any
-    ) -> Iterator[Keys]:
-        """Run one stage in a thread while the block runs; write down what it made, and fill it in, after the block.
+    def beside(self, iteration: int, work: Work) -> Iterator[Keys]:
+        """Have one stage done in a thread while the block runs; write it down, and fill it in, after the block.
 
         A block that fails stops what is in play, so that the run ends without waiting for it.
         """
         from tasks.warm_processes import stop_playing
 
-        future = task.submit(*args, **kwargs)  # type: ignore[attr-defined]  # a Prefect task
+        future = stage_task(work, _title(iteration, work)).submit(self.store_url, work)
         keys: Keys = {}
         try:
             yield keys
-            self.progress.say(name, fraction=None)
+            self.progress.say(work.name, fraction=None)
             keys |= future.result()
         except BaseException:
             stop_playing()
             raise
-        self._made(iteration, name, keys)
+        self._made(iteration, work.name, keys)
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Write down that this iteration uses what an earlier one (Online-k) or another run (replay) made."""
@@ -234,6 +229,10 @@ class RunRecorder:
         panel_success = values.get(f"evaluation/{self._config.environment.type}/success")
         if panel_success is not None:
             self.progress.say("evaluated", evaluation=panel_success, evaluated_at=iteration)
+
+
+def _title(iteration: int, work: Work) -> str:
+    return f"{iteration:03d} {work.stage.name} {work.part}".rstrip()
 
 
 def _reason(error: BaseException) -> str:

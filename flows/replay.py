@@ -15,18 +15,16 @@ from prefect.artifacts import create_markdown_artifact
 from flows.record import RunRecorder
 from flows.replay_summary import comparison_markdown
 from flows.run_code import replay_code
-from flows.training import Recorder, learn
+from flows.training import Runner, reward_and_filter
 from ragen.config.runtime import Runtime
 from ragen.learn.learner import UpdateContext
 from ragen.replay.plan import ReplayPlan, plan_replay
 from ragen.store import Store
 from ragen.store.runs import StageKeys
+from ragen.work import Keys
 from tasks.compare import Side, compare
-from tasks.diagnose import diagnose
 from tasks.evaluate import evaluate
-from tasks.reward import reward
-from tasks.stage import Keys
-from tasks.variance_filter import variance_filter
+from tasks.update import update
 
 
 @flow(name="replay", log_prints=False, validate_parameters=True)
@@ -67,63 +65,62 @@ def replay(
     return record.name
 
 
-def carry_out(record: Recorder, plan: ReplayPlan, should_update: bool, should_evaluate: bool) -> None:
+def carry_out(runner: Runner, plan: ReplayPlan, should_update: bool, should_evaluate: bool) -> None:
     """The loop.
 
     Args:
-        record: Carries out the stages, or says what they are (`flows.walk`).
+        runner: Carries out the stages, or says what they are (`flows.walk`).
         plan: What is replayed.
         should_update: False: reward and filter only.
         should_evaluate: Meet the panel with both checkpoints `stop`.
     """
-    checkpoint = _replay(record, plan, should_update)
+    checkpoint = _replay(runner, plan, should_update)
     if should_evaluate and should_update:
-        _evaluate_ends(record, plan, checkpoint)
+        _evaluate_ends(runner, plan, checkpoint)
 
 
-def _replay(record: Recorder, plan: ReplayPlan, should_update: bool) -> str:
+def _replay(runner: Runner, plan: ReplayPlan, should_update: bool) -> str:
     """Replay all iterations; returns the key of the branch's last checkpoint."""
-    store, config = record.store_url, plan.config
+    config = plan.config
     checkpoints = [plan.checkpoints[number] for number in range(plan.start + 1)]
-    record.training_begins()
+    runner.training_begins()
     for iteration, recorded in plan.iterations.items():
-        data = dict(recorded["rollout"])
-        record.reuse(iteration, "rollout", data)
-        data |= record.stage(iteration, "reward", reward, store, iteration, config.reward, **data)
-        data |= record.stage(iteration, "variance_filter", variance_filter, store, iteration, config.filter, **data)
-        record.stage(iteration, "diagnose", diagnose, store, iteration, **data)
+        runner.reuse(iteration, "rollout", recorded["rollout"])
+        data = reward_and_filter(runner, config, iteration, recorded["rollout"])
         made: Keys | None = None
-        if should_update and record.metrics["filter/num_kept"]:
-            made = learn(record, config, iteration, checkpoints[-1], plan.reference, data)
+        if should_update and runner.metrics["filter/num_kept"]:
+            made = runner.stage(iteration, update(config, iteration, checkpoints[-1], plan.reference, **data))
         elif should_update:
-            record.warn(f"iteration {iteration}: the filter kept no group, so there is no update")
+            runner.warn(f"iteration {iteration}: the filter kept no group, so there is no update")
         branch = Side(config.update, data, checkpoints[-1], made)
-        _compare(record, plan, iteration, recorded, branch, should_update)
+        _compare(runner, plan, iteration, recorded, branch, should_update)
         checkpoints.append(made["checkpoint"] if made else checkpoints[-1])
-        record.retain(checkpoints)
-        record.iteration_done(iteration, should_summarise=False)
+        runner.retain(checkpoints)
+        runner.iteration_done(iteration, should_summarise=False)
     return checkpoints[-1]
 
 
 def _compare(
-    record: Recorder, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side, should_update: bool
+    runner: Runner, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side, should_update: bool
 ) -> None:
     data: Keys = {**recorded["rollout"], **recorded["reward"], **recorded["variance_filter"]}
     update = recorded.get("update") if should_update else None
     base = Side(plan.base_config.update, data, plan.checkpoints[iteration], update)
     rollout = plan.base_config.rollout
     context = UpdateContext(iteration, plan.config.iterations, 0, rollout.temperature, rollout.max_response_tokens)
-    record.stage(iteration, "compare", compare, record.store_url, context, base, branch, plan.reference)
+    runner.stage(iteration, compare(Store(runner.store_url), context, base, branch, plan.reference))
 
 
-def _evaluate_ends(record: Recorder, plan: ReplayPlan, checkpoint: str) -> None:
+def _evaluate_ends(runner: Runner, plan: ReplayPlan, checkpoint: str) -> None:
     """Both ends on the training environment's panel, as the base run evaluates: what it has measured is found."""
     config = plan.config
     cell = config.environment.type
-    settings = (cell, config.environment, config.agent, config.rollout, config.evaluation)
-    of_base = record.unrecorded(evaluate, record.store_url, plan.stop, *settings, plan.checkpoints[plan.stop])
-    record.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": of_base["episodes"]})
-    record.stage(plan.stop, f"evaluate:{cell}", evaluate, record.store_url, plan.stop, *settings, checkpoint)
+    settings = cell, config.environment, config.agent, config.rollout, config.evaluation
+    ends = plan.checkpoints[plan.stop], checkpoint
+    of_base, of_branch = (evaluate(plan.stop, *settings, key, lineage=runner.store_url) for key in ends)
+    made = runner.unrecorded(plan.stop, of_base)
+    runner.reuse(plan.stop, f"evaluate_base:{cell}", {"episodes": made["episodes"]})
+    runner.stage(plan.stop, of_branch)
 
 
 def _publish(store: Store, base: str, run: str) -> None:

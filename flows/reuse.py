@@ -14,7 +14,7 @@ from ragen.config.starpo import StarPOConfig
 from ragen.errors import NothingKeptError, StoreError
 from ragen.store import Store
 from ragen.store.provenance import code_revision, versions
-from tasks.stage import PlannedStage
+from ragen.work import Keys, Work
 
 _PASSED_ON = ("warm_start", "rollout", "update")
 """All later stages are made from what these make: where one of them is missing, so is what follows."""
@@ -78,15 +78,17 @@ class _UntilMissing(Planner):
     def __init__(self, store: Store, name: str) -> None:
         super().__init__(store, name, {})
 
-    def noted(self, stage: PlannedStage) -> None:
+    def stage(self, iteration: int, work: Work) -> Keys:
         """Stop where a stage is missing on which all others depend."""
-        if stage.name in _PASSED_ON and stage not in self.plan.stored:
+        keys = super().stage(iteration, work)
+        if work.name in _PASSED_ON and work not in self.plan.stored:
             raise _NothingFollowsError
+        return keys
 
 
-def _made_by(store: Store, stage: PlannedStage) -> str:
+def _made_by(store: Store, stage: Work) -> str:
     try:
-        kind = stage.kinds[0]
+        kind = stage.outputs[0]
         manifest = store.dropped(kind, stage.key) or store.manifest(kind, stage.key)
     except StoreError:
         return "what cannot be read"

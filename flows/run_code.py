@@ -9,11 +9,11 @@ from contextlib import suppress
 from flows.plan import Planner
 from flows.training import train
 from ragen.config.starpo import StarPOConfig
-from ragen.identity import UNREADABLE, code_identity, is_reusable
+from ragen.identity import UNREADABLE, is_reusable
 from ragen.store import Store
 from ragen.store.keys import canonical_json
+from ragen.work import Work
 from tasks import reward, update, variance_filter
-from tasks.stage import PlannedStage
 
 _DIGITS = 8
 
@@ -29,13 +29,10 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
     with suppress(_IterationDoneError):
         train(planner, config)
     code: dict[str, set[str]] = {}
-    for stage in planner.plan.stages:
-        work = stage.work
-        if work is None:
-            continue
-        code.setdefault(stage.name, set()).add(str(work.stage.version))
-        for role, target in work.code.items():
-            identity = code_identity(target)
+    for work in planner.plan.stages:
+        stage = work.stage
+        code.setdefault(stage.name, set()).add(str(stage.version))
+        for role, identity in work.identities.items():
             known = identity if is_reusable(identity) else UNREADABLE.rstrip(":")  # else no process would agree
             code.setdefault(f"{stage.name}.{role}", set()).add(known)
     return {name: " ".join(sorted(found)) for name, found in sorted(code.items())}
@@ -63,7 +60,7 @@ class _FirstIteration(Planner):
     def __init__(self) -> None:
         super().__init__(Store("never-opened"), "", {})
 
-    def _is_stored(self, stage: PlannedStage) -> bool:
+    def _is_stored(self, work: Work) -> bool:
         return False
 
     def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:

@@ -18,7 +18,7 @@ from ragen.ablation.summary import AblationResult, RunOutcome, summarise
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import StoreError
 from ragen.store import Store
-from tasks.stage import PlannedStage
+from ragen.work import Work
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Study:
 
     def plans(self, store: Store) -> dict[str, RunPlan]:
         """What each run has done and is yet to do, by its name; every stage is looked up in the store once."""
-        known: dict[PlannedStage, bool] = {}
+        known: dict[Work, bool] = {}
         return {run.name: plan_run(store, run.name, run.config, known) for run in self.runs}
 
     def result(self, store: Store, errors: Mapping[str, str]) -> AblationResult:

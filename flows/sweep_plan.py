@@ -14,31 +14,23 @@ from ragen.sweep.cells import SweepCell, expand
 from ragen.sweep.outcomes import read_outcome
 from ragen.sweep.result import SweepResult, summarise
 from ragen.sweep.sweep import Sweep
+from ragen.work import Work
 from tasks.evaluate import evaluate
-from tasks.stage import Keys, planning
-
-KINDS = ("episodes", "metrics")
-"""Of a cell's artifacts."""
 
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell, its work named.
+    """A cell with its work.
 
     Attributes:
         cell: The cell.
-        key: Of its artifacts.
+        work: Evaluates it.
         is_stored: Has it been evaluated before, by whatever run or sweep?
     """
 
     cell: SweepCell
-    key: str
+    work: Work
     is_stored: bool
-
-    @property
-    def keys(self) -> Keys:
-        """Kind -> key, as the stage returns them."""
-        return dict.fromkeys(KINDS, self.key)
 
 
 @dataclass(frozen=True)
@@ -82,10 +74,10 @@ class SweepPlan:
             label = planned.cell.label
             if label not in errors:
                 try:
-                    outcomes[label] = read_outcome(store, planned.key, planned.cell.environment)
+                    outcomes[label] = read_outcome(store, planned.work.key, planned.cell.environment)
                 except StoreError as error:
                     unread[label] = f"what it measured cannot be read: {error}"
-        cells, keys = [planned.cell for planned in self.cells], [planned.key for planned in self.cells]
+        cells, keys = [planned.cell for planned in self.cells], [planned.work.key for planned in self.cells]
         return summarise(self.sweep, cells, keys, outcomes, unread, self.waiting)
 
 
@@ -103,22 +95,9 @@ def plan_sweep(store: Store, sweep: Sweep) -> SweepPlan:
     return SweepPlan(sweep, [_planned(store, cell) for cell in expansion.cells], expansion.waiting)
 
 
-def stage_parameters(store_url: str, cell: SweepCell) -> dict[str, object]:
-    """What the stage `evaluate` takes, for this cell."""
-    return {
-        "store_url": store_url,
-        "iteration": cell.iteration,
-        "cell": cell.environment,
-        "environment": cell.settings,
-        "agent": cell.agent,
-        "rollout": cell.rollout,
-        "evaluation": cell.evaluation,
-        "checkpoint": cell.checkpoint,
-        "seed": cell.seed,
-    }
-
-
 def _planned(store: Store, cell: SweepCell) -> PlannedCell:
-    with planning():
-        key = evaluate.fn(**stage_parameters(store.url, cell))["episodes"]
-    return PlannedCell(cell, key, all(store.was_made(kind, key) for kind in KINDS))
+    settings = cell.settings, cell.agent, cell.rollout, cell.evaluation
+    work = evaluate(
+        cell.iteration, cell.environment, *settings, cell.checkpoint, lineage=store.url, seed=cell.seed
+    )  # fmt: skip
+    return PlannedCell(cell, work, work.is_stored(store))

@@ -25,9 +25,9 @@ from ragen.verify.origin import different_origin
 from ragen.verify.plan import Visit
 from ragen.verify.scratch import Scratch, Stored
 from ragen.visible import quoted
+from ragen.work import Keys
 from schemas.datasets import DATASETS
 from schemas.manifest import Manifest
-from tasks.stage import Keys
 
 LONG_WARM_START_S = 30.0
 """A warm start that took longer is done again only on demand."""
@@ -150,7 +150,6 @@ class Verifier:
         manifest = next((manifest for manifest in manifests if manifest is not None), None)
         self._check_repeatable(visit, manifest)
         assert visit.work is not None
-        assert visit.repeat is not None
         for role, key in visit.inputs.items():
             kind = _kind_of(role)
             if kind == "checkpoint" and not visit.work.settings.get("has_weights", True):
@@ -163,7 +162,7 @@ class Verifier:
             self._check_lineage(visit.inputs["checkpoint"], manifest)
         for kind, key in visit.outputs.items():
             self.scratch.discard(kind, key)
-        return visit.repeat(self.scratch.url)
+        return visit.work.carry_out(self.scratch.store)
 
     def _check_lineage(self, checkpoint: str, manifest: Manifest | None) -> None:
         """What a checkpoint was trained on divides its panel: it must be there as it was when that was played."""
@@ -213,7 +212,7 @@ class Verifier:
     def _check_repeatable(self, visit: Visit, manifest: Manifest | None) -> None:
         if visit.is_misplaced:
             raise _NotComputedError(Verdict.NOT_SHOWN, "it is other work than its place in the record asks for")
-        if visit.repeat is None:
+        if visit.work is None:
             raise _NotComputedError(Verdict.NOT_SHOWN, "it came from elsewhere: nothing here can make it again")
         if manifest is None or visit.stage in _ARITHMETIC:
             return

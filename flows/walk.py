@@ -2,39 +2,31 @@
 
     run.json, records --RecordWalk in place of RunRecorder--> loop --> visits, findings
 
-The loop and the tasks are the real ones; only the work is left out (`tasks.stage.planning`). Every stage's key follows
-from the settings, its place and the recorded keys of its inputs, so a key that was put into another place does not fit
-there, an evaluation that was taken out is missed, and one that was put in is left over. What the loop decides by
-measured numbers it decides here by the stored ones.
+The loop is the real one, and so are its stages' keys; only the work is not done. Every key follows from the settings,
+the stage's place and the recorded keys of its inputs, so a key that was put into another place does not fit there, an
+evaluation that was taken out is missed, and one that was put in is left over. What the loop decides by measured numbers
+it decides here by the stored ones.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 from flows.plan import LookedUp
 from flows.replay import carry_out
-from flows.training import train
+from flows.training import Runner, reward_and_filter, train
 from ragen.config.starpo import StarPOConfig
 from ragen.errors import ArtifactDamagedError, ArtifactMissingError, NothingKeptError, StarPOError
 from ragen.replay.plan import plan_replay
 from ragen.store import Store
-from ragen.store.keys import as_json
 from ragen.store.runs import RECORD_ADVICE, Run, StageKeys
 from ragen.store.seals import record_path
 from ragen.verify.finding import Finding, Verdict, first_line
 from ragen.verify.origin import misfit
-from ragen.verify.plan import Visit, Work
+from ragen.verify.plan import Visit
 from ragen.visible import quoted
-from tasks.diagnose import diagnose
-from tasks.evaluate import evaluate
-from tasks.progress import RunProgress
-from tasks.reward import reward
-from tasks.stage import Keys, planning
-from tasks.variance_filter import variance_filter
+from ragen.work import Keys, Work
 
 
 class _RecordEndsError(Exception):
@@ -97,48 +89,29 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
     base = RecordWalk(store, plan.base.name, store.runs.iterations(plan.base.name))
     with suppress(_RecordEndsError, NothingKeptError):
         train(base, plan.base_config)
-    walk.calls |= base.calls
+    walk.works |= base.works
     should_evaluate = any(name.startswith(("evaluate:", "evaluate_base:")) for name in stages)
     carry_out(walk, replace(plan, config=config), should_update, should_evaluate)
 
 
 def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
     for iteration in range(len(run.parameters.get("files", walk.recorded))):
-        data, url = walk.given(iteration, "rollout"), walk.store_url
-        data |= walk.stage(iteration, "reward", reward, url, iteration, config.reward, **data)
-        data |= walk.stage(iteration, "variance_filter", variance_filter, url, iteration, config.filter, **data)
-        walk.stage(iteration, "diagnose", diagnose, url, iteration, **data)
+        reward_and_filter(walk, config, iteration, walk.given(iteration, "rollout"))
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A stage, as the loop asks for it.
-
-    Attributes:
-        work: What it does.
-        outputs: Kind -> key that follows from it.
-        repeat: Does it, in the store of this address.
-    """
-
-    work: Work
-    outputs: Keys
-    repeat: Callable[[str], Keys]
-
-
-class RecordWalk:
+class RecordWalk(Runner):
     """Stands in for a `RunRecorder`: gives the loop what is recorded, and compares that with what the loop asks for.
 
     Attributes:
         name: The run's name.
         store: Where it is.
         store_url: Its address.
-        progress: None: nothing is done.
         metrics: The newest stored value of every metric.
         recorded: Iteration -> stage -> {kind: key}.
         visits: Recorded stages in the order of the work. Work that several iterations recorded (Online-k) is visited
             where it was done.
         findings: Where the record does not fit.
-        calls: Key -> the stage that made it, as the loop asks for it.
+        works: Key -> the stage that made it, as the loop asks for it.
         left: (Iteration, stage) -> {kind: key}: what of the record was not come by yet.
         ends_at: Iteration and stage that were missed last.
     """
@@ -147,11 +120,10 @@ class RecordWalk:
         self.name = name
         self.store = store
         self.store_url = store.url
-        self.progress: RunProgress | None = None
         self.recorded = recorded
         self.visits: list[Visit] = []
         self.findings: list[Finding] = []
-        self.calls: dict[str, _Call] = {}
+        self.works: dict[str, Work] = {}
         self.left = {(n, stage): keys for n, stages in recorded.items() for stage, keys in stages.items()}
         self.ends_at = (0, "record")
         self.metrics: Mapping[str, float] = LookedUp(self._value)
@@ -163,35 +135,24 @@ class RecordWalk:
         """Of all recorded stages."""
         return {name for stages in self.recorded.values() for name in stages}
 
-    def stage(self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
+    def stage(self, iteration: int, work: Work) -> Keys:
         """Compare what is recorded in this place with what the loop asks for; returns the former."""
         self._iteration = iteration
-        call = _implied(task, args, kwargs)
-        recorded = self._taken(iteration, name)
+        recorded = self._taken(iteration, work.name)
         if recorded is None:
-            self._missed(iteration, name)
+            self._missed(iteration, work.name)
         else:
-            self._compare(iteration, name, recorded, call)
-        keys = call.outputs | (recorded or {})
-        self.calls |= dict.fromkeys(keys.values(), call)
+            self._compare(iteration, recorded, work)
+        keys = work.keys | (recorded or {})
+        self.works |= dict.fromkeys(keys.values(), work)
         if "metrics" in keys:
             self._measured.append(keys["metrics"])
         return keys
 
-    @contextmanager
-    def beside(
-        self, iteration: int, name: str, task: Callable[..., Keys], /, *args: Any, **kwargs: Any
-    ) -> Iterator[Keys]:
-        """The same of a stage that is recorded after those of the block."""
-        keys: Keys = {}
-        yield keys
-        keys |= self.stage(iteration, name, task, *args, **kwargs)
-
-    def unrecorded(self, task: Callable[..., Keys], /, *args: Any, **kwargs: Any) -> Keys:
+    def unrecorded(self, iteration: int, work: Work) -> Keys:
         """Keys of a stage that the record does not name in a place of its own."""
-        call = _implied(task, args, kwargs)
-        self.calls |= dict.fromkeys(call.outputs.values(), call)
-        return call.outputs
+        self.works[work.key] = work
+        return work.keys
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """Compare what is recorded in this place with artifacts that were made before, or elsewhere."""
@@ -203,18 +164,9 @@ class RecordWalk:
         if is_misplaced:
             self.fault(iteration, name, f"the record names {_listed(recorded)}; what is used again here is "
                        f"{_listed(keys)}. {RECORD_ADVICE}", recorded)  # fmt: skip
-        call = self.calls.get(next(iter(recorded.values()), ""))
-        self._visit(
-            Visit(
-                iteration,
-                name,
-                call.work.stage.name if call else name.partition(":")[0],
-                recorded,
-                call.work if call else None,
-                call.repeat if call else None,
-                is_misplaced,
-            )
-        )
+        work = self.works.get(next(iter(recorded.values()), ""))
+        stage = work.stage.name if work else name.partition(":")[0]
+        self._visit(Visit(iteration, name, stage, recorded, work, is_misplaced))
 
     def given(self, iteration: int, name: str) -> Keys:
         """What is recorded in this place, whatever it is: it came from elsewhere."""
@@ -224,21 +176,6 @@ class RecordWalk:
             raise _RecordEndsError(f"its record names no {name} in iteration {iteration}")
         self._visit(Visit(iteration, name, name, recorded))
         return dict(recorded)
-
-    def warn(self, message: str) -> None:
-        """A warning is for whoever watches the run."""
-
-    def note(self, *_: Any) -> None:
-        """Numbers that no stage measures are not recorded."""
-
-    def retain(self, checkpoints: Sequence[str]) -> None:
-        """Nothing is dropped."""
-
-    def training_begins(self) -> None:
-        """Time is not told."""
-
-    def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """There is nothing to tell."""
 
     def close(self) -> None:
         """Name what the loop did not come by."""
@@ -269,33 +206,33 @@ class RecordWalk:
             raise _RecordEndsError(missing)
         self.fault(iteration, name, f"{missing}. {RECORD_ADVICE}")
 
-    def _compare(self, iteration: int, name: str, recorded: Keys, call: _Call) -> None:
+    def _compare(self, iteration: int, recorded: Keys, work: Work) -> None:
         verdict, detail = Verdict.SAME, ""
-        if recorded != call.outputs:
-            verdict, detail = self._misfit(recorded, call)
-        if verdict is Verdict.DIFFERENT:
-            self.fault(iteration, name, f"{detail}. {RECORD_ADVICE}", recorded)
+        if recorded != work.keys:
+            verdict, detail = self._misfit(recorded, work)
         is_misplaced = verdict is Verdict.DIFFERENT
-        stage, excuse = call.work.stage.name, "" if is_misplaced else detail
-        self._visit(Visit(iteration, name, stage, recorded, call.work, call.repeat, is_misplaced, excuse))
+        if is_misplaced:
+            self.fault(iteration, work.name, f"{detail}. {RECORD_ADVICE}", recorded)
+        excuse = "" if is_misplaced else detail
+        self._visit(Visit(iteration, work.name, work.stage.name, recorded, work, is_misplaced, excuse))
 
-    def _misfit(self, recorded: Keys, call: _Call) -> tuple[Verdict, str]:
+    def _misfit(self, recorded: Keys, work: Work) -> tuple[Verdict, str]:
         """Say how what is recorded differs from what belongs there, and whether that is a matter of releases."""
-        if recorded.keys() != call.outputs.keys():
-            return Verdict.DIFFERENT, f"it names {_listed(recorded)}, and the stage makes {', '.join(call.outputs)}"
+        if recorded.keys() != work.keys.keys():
+            return Verdict.DIFFERENT, f"it names {_listed(recorded)}, and the stage makes {', '.join(work.keys)}"
         excuses = set()
         for kind, key in recorded.items():
-            if key == call.outputs[kind]:
+            if key == work.keys[kind]:
                 continue
             try:
                 manifest = self.store.dropped(kind, key) or self.store.manifest(kind, key)
             except StarPOError as error:
                 return (
                     Verdict.DIFFERENT,
-                    f"it names {kind}/{key}, its place asks for {kind}/{call.outputs[kind]}, and the former cannot be "
+                    f"it names {kind}/{key}, its place asks for {kind}/{work.keys[kind]}, and the former cannot be "
                     f"read: {first_line(error)}",
                 )
-            verdict, detail = misfit(manifest, call.work)
+            verdict, detail = misfit(manifest, work)
             if verdict is Verdict.DIFFERENT:
                 return verdict, f"it names {kind}/{key}, and {detail}"
             excuses.add(detail)
@@ -320,24 +257,6 @@ class RecordWalk:
         if name == "filter/num_kept":
             return float("update" in self.recorded.get(self._iteration, {}))
         return math.nan
-
-
-def _implied(task: Callable[..., Keys], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-    """A stage as the loop asks for it; its first argument is the store."""
-    with planning() as noted:
-        outputs = task.fn(*args, **kwargs)  # type: ignore[attr-defined]
-    [stage] = noted
-    work = stage.work
-    assert work is not None
-    implied = Work(work.stage, as_json(work.settings), work.inputs, work.seed)
-    if task is evaluate:  # what its checkpoint was trained on is in the store that has the run
-        kwargs = {**kwargs, "lineage": args[0]}
-    return _Call(implied, outputs, partial(_repeat, task, args[1:], kwargs))
-
-
-def _repeat(task: Callable[..., Keys], args: tuple[Any, ...], kwargs: dict[str, Any], store_url: str) -> Keys:
-    keys: Keys = task.fn(store_url, *args, **kwargs)  # type: ignore[attr-defined]
-    return keys
 
 
 def _listed(keys: Mapping[str, str]) -> str:

@@ -8,7 +8,8 @@ from flows.presets import preset as load_preset
 from ragen.config.load import apply_overrides
 from ragen.config.runtime import Runtime
 from ragen.config.starpo import StarPOConfig
-from tasks.warm_start import warm_start as make_checkpoint
+from tasks.stage import stage_task
+from tasks.warm_start import warm_start as first_checkpoint
 
 
 @flow(name="warm-start", validate_parameters=True)
@@ -30,5 +31,5 @@ def warm_start(
         Key of the checkpoint artifact.
     """
     config = apply_overrides(config or load_preset(preset), overrides or {})
-    key: str = make_checkpoint(store or Runtime.current().store, config)["checkpoint"]
-    return key
+    work = first_checkpoint(config)
+    return stage_task(work, "warm start")(store or Runtime.current().store, work)["checkpoint"]

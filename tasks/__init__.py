@@ -1,6 +1,6 @@
-"""Prefect tasks, one a stage: load inputs from the store, call `ragen`, store the output.
+"""The stages, one a file: each builds its work from settings and keys (`ragen.work`), and says how that is done.
 
-stage            what all stages share: the key, skipping what is stored, retries for I/O only
+stage            the one Prefect task, which carries out any of them: retries for I/O only
 warm_processes   engines and learners kept loaded between stages of one process
 warm_start       (configuration) -> checkpoint
 rollout          checkpoint -> turns
@@ -9,4 +9,5 @@ variance_filter  turns, rewards -> selection
 diagnose         turns, rewards, selection -> metrics
 update           checkpoint, turns, rewards, selection -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
+compare          two updates on one rollout -> metrics
 """

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ragen.config.update import UpdateConfig
 from ragen.learn.learner import UpdateContext
 from ragen.store import Store
+from ragen.work import Keys, Made, Work
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="compare", version=1)
 
@@ -31,21 +32,19 @@ class Side:
     update: Keys | None
 
 
-@stage_task(name="compare", task_run_name="{context.iteration:03d} compare")
-def compare(store_url: str, context: UpdateContext, base: Side, branch: Side, reference: str) -> Keys:
+def compare(store: Store, context: UpdateContext, base: Side, branch: Side, reference: str) -> Work:
     """Set the branch's update beside the base's.
 
     Without both updates the metrics are those of the filters alone. Cosines are left out where a checkpoint that they
     need was not kept.
 
     Args:
-        store_url: The store.
+        store: Says which checkpoints there are.
         context: Where in the run both stand.
         base: What the run did.
         branch: What the replay did.
         reference: The run's first checkpoint.
     """
-    store = Store(store_url)
     inputs = {"turns": base.data["turns"]}
     for name, side in (("base", base), ("branch", branch)):
         made = side.update or {}
@@ -54,12 +53,9 @@ def compare(store_url: str, context: UpdateContext, base: Side, branch: Side, re
         inputs |= {f"{name}_before": side.before} if made else {}
     if any(side.update and side.config.kl_coefficient > 0 for side in (base, branch)):
         inputs["reference"] = reference
-    should_weigh = _has_weights(store, base) and _has_weights(store, branch)
-    settings = {"iteration": context.iteration, "has_weights": should_weigh}
-    work = StageWork(store, STAGE, settings, inputs)
-    if not work.is_stored("metrics"):
-        _compare(work, context, base, branch, reference, should_weigh)
-    return {"metrics": work.key}
+    has_weights = _has_weights(store, base) and _has_weights(store, branch)
+    settings = {"iteration": context.iteration, "has_weights": has_weights}
+    return Work(STAGE, ("metrics",), partial(_compare, context, base, branch, reference), settings, inputs)
 
 
 def _has_weights(store: Store, side: Side) -> bool:
@@ -69,23 +65,22 @@ def _has_weights(store: Store, side: Side) -> bool:
 
 
 def _compare(
-    work: StageWork, context: UpdateContext, base: Side, branch: Side, reference: str, should_weigh: bool
-) -> None:
+    context: UpdateContext, base: Side, branch: Side, reference: str, work: Work, store: Store
+) -> Iterator[Made]:
     from ragen.diagnostics.metrics import metrics_table
     from ragen.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
 
-    store = work.store
     values = compare_groups(*(store.read_table("selection", side.data["selection"]) for side in (base, branch)))
     if base.update and branch.update:
         values |= compare_advantages(
             *(store.read_table("samples", side.update["samples"]) for side in (base, branch) if side.update)
         )
         values |= beside(_metrics(store, base.update), _metrics(store, branch.update))
-    if should_weigh:
+    if work.settings["has_weights"]:
         values |= _compare_gradients(store, context, base, branch, reference)
         values |= compare_directions("weight_change", _weight_changes(store, base, branch))
     named = {f"replay/{name}": value for name, value in values.items()}
-    work.put_table("metrics", metrics_table(context.iteration, STAGE.name, named))
+    yield Made("metrics", metrics_table(context.iteration, STAGE.name, named))
 
 
 def _compare_gradients(

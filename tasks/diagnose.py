@@ -1,25 +1,26 @@
 """turns, rewards, selection -> metrics of what was collected, paid and kept."""
 
+from collections.abc import Iterator
+
 from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from ragen.store import Store
+from ragen.work import Made, Work
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="diagnose", version=2)
 
 
-@stage_task(name="diagnose", task_run_name="{iteration:03d} diagnose")
-def diagnose(store_url: str, iteration: int, turns: str, rewards: str, selection: str) -> Keys:
+def diagnose(iteration: int, turns: str, rewards: str, selection: str) -> Work:
     """Measure the data that an iteration learns from."""
-    store = Store(store_url)
     inputs = {"turns": turns, "rewards": rewards, "selection": selection}
-    work = StageWork(store, STAGE, {"iteration": iteration}, inputs)
-    if not work.is_stored("metrics"):
-        turns_table, rewards_table = store.read_table("turns", turns), store.read_table("rewards", rewards)
+
+    def do(work: Work, store: Store) -> Iterator[Made]:
+        tables = {kind: store.read_table(kind, key) for kind, key in inputs.items()}
         values = {
-            **rollout_metrics(turns_table),
-            **reward_metrics(rewards_table, turns_table),
-            **filter_metrics(store.read_table("selection", selection)),
+            **rollout_metrics(tables["turns"]),
+            **reward_metrics(tables["rewards"], tables["turns"]),
+            **filter_metrics(tables["selection"]),
         }
-        work.put_table("metrics", metrics_table(iteration, STAGE.name, values))
-    return {"metrics": work.key}
+        yield Made("metrics", metrics_table(iteration, STAGE.name, values))
+
+    return Work(STAGE, ("metrics",), do, {"iteration": iteration}, inputs)

@@ -1,21 +1,22 @@
 """turns -> rewards."""
 
+from collections.abc import Iterator
+
 from ragen.config.reward import RewardConfig
 from ragen.registry import REWARDS
 from ragen.reward.compute import compute_rewards
 from ragen.store import Store
+from ragen.work import Made, Work
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="reward", version=1)
 
 
-@stage_task(name="reward", task_run_name="{iteration:03d} reward")
-def reward(store_url: str, iteration: int, config: RewardConfig, turns: str) -> Keys:
+def reward(config: RewardConfig, turns: str) -> Work:
     """Pay every turn for what it did."""
-    store = Store(store_url)
+
+    def do(work: Work, store: Store) -> Iterator[Made]:
+        yield Made("rewards", compute_rewards(store.read_table("turns", turns), config))
+
     code = {name: REWARDS[name] for name in config.components}
-    work = StageWork(store, STAGE, config.model_dump(mode="json"), {"turns": turns}, code=code)
-    if not work.is_stored("rewards"):
-        work.put_table("rewards", compute_rewards(store.read_table("turns", turns), config))
-    return {"rewards": work.key}
+    return Work(STAGE, ("rewards",), do, config.model_dump(mode="json"), {"turns": turns}, code=code)

@@ -1,5 +1,8 @@
 """checkpoint -> turns."""
 
+from collections.abc import Iterator
+from functools import partial
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -8,14 +11,17 @@ from ragen.errors import ConfigError
 from ragen.evaluate.panel import Panel, excluded_states, make_panel
 from ragen.registry import AGENT, ENVIRONMENTS
 from ragen.store import Store
+from ragen.work import Made, Work
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="rollout", version=2)
 
 
-@stage_task(name="rollout", task_run_name="{iteration:03d} rollout")
-def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: str) -> Keys:
+_NOT_OF_A_ROLLOUT = {"staleness"}
+"""Settings that say who plays: that is an input."""
+
+
+def rollout(iteration: int, config: StarPOConfig, checkpoint: str) -> Work:
     """Play the iteration's groups with this checkpoint.
 
     Initial states of the run's evaluation panels are never played: their digests are excluded by hash.
@@ -28,19 +34,16 @@ def rollout(store_url: str, iteration: int, config: StarPOConfig, checkpoint: st
             "rollout.engine = 'openai' cannot be trained on: what it says has no log-probs of the policy that said it, "
             "and its model is the server's, not the checkpoint. It can be evaluated: ragen evaluate (docs/vllm.md)"
         )
-    store = Store(store_url)
     settings = {
         "environment": config.environment.model_dump(mode="json"),
         "agent": config.agent.model_dump(mode="json"),
-        "rollout": config.rollout.model_dump(mode="json", exclude={"staleness"}),  # which says who plays: an input
+        "rollout": config.rollout.model_dump(mode="json", exclude=_NOT_OF_A_ROLLOUT),
         "iteration": iteration,
         "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
     }
     code = {"environment": ENVIRONMENTS[config.environment.type], **AGENT}
-    work = StageWork(store, STAGE, settings, {"checkpoint": checkpoint}, config.seed, code)
-    if not work.is_stored("turns"):
-        _play(work, iteration, config)
-    return {"turns": work.key}
+    do = partial(_play, config, iteration)
+    return Work(STAGE, ("turns",), do, settings, {"checkpoint": checkpoint}, config.seed, code)
 
 
 def held_out(config: StarPOConfig) -> list[Panel]:
@@ -51,7 +54,7 @@ def held_out(config: StarPOConfig) -> list[Panel]:
     ]
 
 
-def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
+def _play(config: StarPOConfig, iteration: int, work: Work, store: Store) -> Iterator[Made]:
     from ragen.envs.initial_states import fresh_env_seed
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
@@ -69,27 +72,23 @@ def _play(work: StageWork, iteration: int, config: StarPOConfig) -> None:
     ]
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(
-        folder=checkpoint_folder(work.store, checkpoint),
+        folder=checkpoint_folder(store, checkpoint),
         checkpoint_key=checkpoint,
         environment=config.environment,
         agent=config.agent,
         sampling=settings.sampling,
         max_context_tokens=settings.max_context_tokens,
         deadline_s=settings.deadline_s,
-        store_url=work.store.url,
+        store_url=store.url,
     )
     shards = make_episodes(groups, settings.group_size, settings.shard_groups)
     num_lost = num_lost_workers()
     turns, usage = take_usage(play_shards(shard_player(settings, len(shards)), job, shards))
     told = {"usage": usage, "lost_workers": num_lost_workers() - num_lost}
-    work.put_table(
-        "turns",
-        turns,
-        headline=_headline(turns),
-        provenance={name: value for name, value in told.items() if value},
-        # with a deadline it is the clock that decides what is played
-        is_deterministic=is_deterministic(settings) and settings.deadline_s is None,
-    )
+    # with a deadline it is the clock that decides what is played
+    is_repeatable = is_deterministic(settings) and settings.deadline_s is None
+    provenance = {name: value for name, value in told.items() if value}
+    yield Made("turns", turns, _headline(turns), provenance, is_repeatable)
 
 
 def _headline(turns: pa.Table) -> dict[str, float]:

@@ -1,64 +1,65 @@
 """checkpoint, turns, rewards, selection -> checkpoint, samples, metrics."""
 
+from collections.abc import Iterator
+from functools import partial
+
 from ragen.checkpoints.stored_update import run_update, update_code
+from ragen.config.starpo import StarPOConfig
 from ragen.config.update import UpdateConfig
 from ragen.diagnostics.metrics import metrics_table
+from ragen.seeding import derive_seed
 from ragen.store import Store
+from ragen.work import Made, Work
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="update", version=2)
-OUTPUTS = ("samples", "metrics", "checkpoint")
 
 
-@stage_task(name="update", task_run_name="{iteration:03d} update")
 def update(
-    store_url: str,
-    config: UpdateConfig,
-    *,
-    iteration: int,
-    num_iterations: int,
-    seed: int,
-    temperature: float,
-    max_response_tokens: int,
-    checkpoint: str,
-    reference: str,
-    turns: str,
-    rewards: str,
-    selection: str,
-) -> Keys:
-    """Train the checkpoint on the selected groups.
+    config: StarPOConfig, iteration: int, checkpoint: str, reference: str, *, turns: str, rewards: str, selection: str
+) -> Work:
+    """Train a checkpoint on the selected groups.
+
+    Args:
+        config: Of the run.
+        iteration: Updates done before.
+        checkpoint: Key of the checkpoint to train.
+        reference: Key of the run's first checkpoint, to which a KL penalty refers.
+        turns: Key of what was played.
+        rewards: Key of what was paid for it.
+        selection: Key of the groups that are trained on.
 
     Raises:
-        LearnerError: If the selection is empty, or a loss is not finite.
+        LearnerError: On doing it, if the selection is empty, or a loss is not finite.
     """
-    store = Store(store_url)
-    is_scheduled = config.optimiser.decay != "constant" or config.critic.optimiser.decay != "constant"
+    own = config.update
+    is_scheduled = own.optimiser.decay != "constant" or own.critic.optimiser.decay != "constant"
     settings = {
-        **config.effective(),
+        **own.effective(),
         "iteration": iteration,
-        "num_iterations": num_iterations if is_scheduled else None,
-        "temperature": temperature,
-        "max_response_tokens": max_response_tokens,
+        "num_iterations": config.iterations if is_scheduled else None,
+        "temperature": config.rollout.temperature,
+        "max_response_tokens": config.rollout.max_response_tokens,
     }
     inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection}
-    if config.kl_coefficient > 0:
+    if own.kl_coefficient > 0:
         inputs["reference"] = reference
-    work = StageWork(store, STAGE, settings, inputs, seed, update_code(config))
-    if not work.is_stored(*OUTPUTS):
-        _train(work, config)
-    return dict.fromkeys(OUTPUTS, work.key)
+    seed = derive_seed(config.seed, "update", iteration)
+    outputs = ("samples", "metrics", "checkpoint")
+    return Work(STAGE, outputs, partial(_train, own), settings, inputs, seed, update_code(own))
 
 
-def _train(work: StageWork, config: UpdateConfig) -> None:
+def _train(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
     from tasks.warm_processes import learner_at
 
     assert work.seed is not None
-    learner = learner_at(work.store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
-    result = run_update(work.store, learner, work.settings, work.inputs, work.seed)
-    kept = {"is_deterministic": learner.is_deterministic}
-    with work.store.new_folder() as folder:
+    learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
+    result = run_update(store, learner, work.settings, work.inputs, work.seed)
+    repeats = learner.is_deterministic
+    with store.new_folder() as folder:
         learner.save(str(folder), work.key)
-        work.put_folder("checkpoint", folder, headline=result.metrics, provenance={"timings": result.timings}, **kept)
-    work.put_table("metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), **kept)
-    work.put_table("samples", result.samples, **kept)
+        yield Made("checkpoint", folder, result.metrics, {"timings": result.timings}, repeats)
+    yield Made(
+        "metrics", metrics_table(work.settings["iteration"], STAGE.name, result.metrics), is_deterministic=repeats
+    )
+    yield Made("samples", result.samples, is_deterministic=repeats)

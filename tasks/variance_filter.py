@@ -1,25 +1,28 @@
 """turns, rewards -> selection."""
 
+from collections.abc import Iterator
+
 from ragen.config.filter import FilterConfig
 from ragen.filter.select import select_groups
 from ragen.registry import FILTERS
 from ragen.store import Store
+from ragen.work import Made, Work
 from schemas.manifest import Stage
-from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="variance_filter", version=3)
 
+_OF_THE_RUN = {"max_empty_iterations"}
+"""Settings that say when a run stops, not what is kept."""
 
-@stage_task(name="variance_filter", task_run_name="{iteration:03d} variance_filter")
-def variance_filter(store_url: str, iteration: int, config: FilterConfig, turns: str, rewards: str) -> Keys:
+
+def variance_filter(config: FilterConfig, turns: str, rewards: str) -> Work:
     """Decide which groups are trained on, and say why. Iterations that share a rollout share its selection."""
-    store = Store(store_url)
-    # how many empty iterations a run bears decides when it stops, not what this keeps
-    settings = config.model_dump(mode="json", exclude={"max_empty_iterations"})
-    code = {"strategy": FILTERS[config.strategy]}
-    work = StageWork(store, STAGE, settings, {"turns": turns, "rewards": rewards}, code=code)
-    if not work.is_stored("selection"):
+
+    def do(work: Work, store: Store) -> Iterator[Made]:
         selection = select_groups(store.read_table("turns", turns), store.read_table("rewards", rewards), config)
         num_kept = sum(selection["kept"].to_pylist())
-        work.put_table("selection", selection, headline={"num_kept": num_kept, "num_groups": selection.num_rows})
-    return {"selection": work.key}
+        yield Made("selection", selection, {"num_kept": num_kept, "num_groups": selection.num_rows})
+
+    settings = config.model_dump(mode="json", exclude=_OF_THE_RUN)
+    inputs, code = {"turns": turns, "rewards": rewards}, {"strategy": FILTERS[config.strategy]}
+    return Work(STAGE, ("selection",), do, settings, inputs, code=code)

@@ -1,6 +1,8 @@
 """(configuration) -> checkpoint: the first one of a run."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ragen.config.policy import PretrainedPolicy, TinyPolicy
 from ragen.config.starpo import StarPOConfig
@@ -9,20 +11,18 @@ from ragen.evaluate.training_states import read_states, write_states
 from ragen.policy.place import named_folder
 from ragen.registry import AGENT, DEMONSTRATORS, ENVIRONMENTS, LESSONS
 from ragen.store import Store
+from ragen.work import Made, Work
 from schemas.manifest import Stage
 from tasks.progress import RunProgress
 from tasks.rollout import held_out
-from tasks.stage import Keys, StageWork, stage_task
 
 STAGE = Stage(name="warm_start", version=2)
 
 
-@stage_task(name="warm_start", task_run_name="warm start")
-def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | None = None) -> Keys:
+def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Work:
     """Make the tiny policy and let it imitate demonstrations, or take a pretrained one into the store."""
-    store = Store(store_url)
     policy = config.policy
-    settings: dict[str, object] = {"policy": policy.model_dump(mode="json")}
+    settings: dict[str, Any] = {"policy": policy.model_dump(mode="json")}
     code: dict[str, str] = {}
     if config.fresh:  # all else is made from this checkpoint, so nothing that is stored is found
         settings["fresh"] = config.fresh
@@ -40,12 +40,12 @@ def warm_start(store_url: str, config: StarPOConfig, progress: RunProgress | Non
         played = {"environment": ENVIRONMENTS, "demonstrator": DEMONSTRATORS, "lessons": LESSONS}
         code = {role: registry[name] for role, registry in played.items() if name in registry} | AGENT
     seed = policy.seed if isinstance(policy, TinyPolicy) else None
-    work = StageWork(store, STAGE, settings, {}, seed, code)
-    if not work.is_stored("checkpoint"):
+
+    def do(work: Work, store: Store) -> Iterator[Made]:
         with store.new_folder() as folder:
-            headline = _make(policy, config, folder, progress)
-            work.put_folder("checkpoint", folder, headline=headline)
-    return {"checkpoint": work.key}
+            yield Made("checkpoint", folder, _make(policy, config, folder, progress))
+
+    return Work(STAGE, ("checkpoint",), do, settings, seed=seed, code=code)
 
 
 def _make(

@@ -23,7 +23,7 @@ from ragen.ablation.records import Ablations
 from ragen.ablation.summary import AblationResult
 from ragen.config.runtime import Runtime
 from ragen.store import Store
-from tasks.stage import PlannedStage
+from ragen.work import Work
 
 _DIFFERENCE = "difference [95%], and by seed"
 
@@ -171,7 +171,7 @@ def _study(name: str, store: Store, allow_few_seeds: bool) -> Study:
 
 def _plan_rows(store: Store, study: Study, plans: dict[str, RunPlan]) -> list[dict[str, Any]]:
     """A row a run: how many of its stages are stored, new, and new but shared with a run before it."""
-    seen: set[PlannedStage] = set()
+    seen: set[Work] = set()
     rows = []
     for run in study.runs:
         plan = plans[run.name]

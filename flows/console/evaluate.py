@@ -53,16 +53,8 @@ def evaluate_run(
     console = Console(stderr=True)
     for cell, environment in config.panels.items():
         with console.status(f"checkpoint {number} on {cell}"):
-            keys = evaluate.fn(
-                store.url,
-                number,
-                cell,
-                environment,
-                config.agent,
-                config.rollout,
-                config.evaluation,
-                checkpoints[number],
-            )
+            settings = environment, config.agent, config.rollout, config.evaluation
+            keys = evaluate(number, cell, *settings, checkpoints[number], lineage=store.url).carry_out(store)
         metrics = store.read_table("metrics", keys["metrics"], columns=["name", "value"])
         values |= dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))
     if as_json:

@@ -1,20 +1,20 @@
 """What `ragen import` does: trajectories from elsewhere become a run that can be asked, audited and shown."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from rich.progress import track
 
 from flows.console.terminal import Console, print_json, write
 from flows.presets import preset as load_preset
+from flows.training import Runner, reward_and_filter
 from ragen.imports import read_turns
 from ragen.store import Store
+from ragen.work import Keys, Made, Work
 from schemas.digest import content_digest
 from schemas.manifest import Stage
-from tasks.diagnose import diagnose
-from tasks.reward import reward
-from tasks.stage import Keys, StageWork
-from tasks.variance_filter import variance_filter
 
 STAGE = Stage(name="import", version=1)
 
@@ -33,29 +33,47 @@ def import_trajectories(
     """
     config = load_preset(preset, overrides)
     tables = [read_turns(file) for file in files]
-    iterations: list[dict[str, Keys]] = []
+    importer = _Importer(store, run)
     console = Console(stderr=True)
     for iteration, (file, table) in enumerate(
         track(list(zip(files, tables, strict=True)), "importing", console=console)
     ):
-        work = StageWork(store, STAGE, {"content": content_digest(table)}, {})
-        work.put_table("turns", table, is_deterministic=False, provenance={"file": file.name})
-        stages: dict[str, Keys] = {"rollout": {"turns": work.key}}
-        data = dict(stages["rollout"])
-        stages["reward"] = reward.fn(store.url, iteration, config.reward, **data)
-        data |= stages["reward"]
-        stages["variance_filter"] = variance_filter.fn(store.url, iteration, config.filter, **data)
-        data |= stages["variance_filter"]
-        stages["diagnose"] = diagnose.fn(store.url, iteration, **data)
-        iterations.append(stages)
+        turns = _turns(table, file.name).carry_out(store)
+        importer.reuse(iteration, "rollout", turns)
+        reward_and_filter(importer, config, iteration, turns)
     parameters = {"files": [file.name for file in files]}
     store.runs.create(run, flow="import", preset=preset, config=config.model_dump(mode="json"), parameters=parameters)
-    for iteration, stages in enumerate(iterations):
-        for stage, keys in stages.items():
-            store.runs.record_stage(run, iteration, stage, keys)
+    for iteration, name, keys in importer.made:
+        store.runs.record_stage(run, iteration, name, keys)
     store.runs.set_state(run, "completed", "imported")
     num_turns = sum(table.num_rows for table in tables)
     if as_json:
         print_json({"run": run, "iterations": len(tables), "turns": num_turns})
     else:
         write(f"run {run}: {len(tables)} iterations, {num_turns} turns. Look it through: ragen audit {run}")
+
+
+class _Importer(Runner):
+    """Does stages here, and writes nothing down yet."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.name, self.store_url, self._store = name, store.url, store
+        self.metrics = {}
+        self.made: list[tuple[int, str, Keys]] = []
+
+    def stage(self, iteration: int, work: Work) -> Keys:
+        self.reuse(iteration, work.name, self.unrecorded(iteration, work))
+        return work.keys
+
+    def unrecorded(self, iteration: int, work: Work) -> Keys:
+        return work.carry_out(self._store)
+
+    def reuse(self, iteration: int, name: str, keys: Keys) -> None:
+        self.made.append((iteration, name, keys))
+
+
+def _turns(table: pa.Table, file: str) -> Work:
+    def do(work: Work, store: Store) -> Iterator[Made]:
+        yield Made("turns", table, provenance={"file": file}, is_deterministic=False)
+
+    return Work(STAGE, ("turns",), do, {"content": content_digest(table)})

@@ -6,9 +6,10 @@ stored manifest, manifest of what was computed here -> different_origin        s
 from collections.abc import Iterator
 from typing import Any
 
+from ragen.store.keys import as_json
 from ragen.verify.finding import Verdict
-from ragen.verify.plan import Work
 from ragen.visible import quoted
+from ragen.work import Work
 from schemas.manifest import Manifest
 
 _LIBRARIES = ("torch", "transformers", "numpy", "polars", "pyarrow", "vllm", "deepspeed")
@@ -60,7 +61,8 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
     if stored.stage.name != work.stage.name:
         return Verdict.DIFFERENT, f"{quoted(stored.stage.name)} made it, its place asks for {work.stage.name}"
     old, new = (
-        dict(_leaves({"settings": side.settings, "inputs": side.inputs, "seed": side.seed})) for side in (stored, work)
+        dict(_leaves(as_json({"settings": side.settings, "inputs": side.inputs, "seed": side.seed})))
+        for side in (stored, work)
     )
     compared = (old.keys() & new.keys()) - _OF_THE_MOMENT
     is_same_version = stored.stage.version == work.stage.version

@@ -3,33 +3,15 @@
 visits -> chosen iterations and stages
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
 
 from ragen.errors import ConfigError
-from schemas.manifest import Stage
+from ragen.work import Work
 
 STAGES = ("warm_start", "evaluate", "rollout", "reward", "variance_filter", "diagnose", "update", "compare")
 """Those that can be asked for, in the order of the work."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a key stands for.
-
-    Attributes:
-        stage: Name and version.
-        settings: The stage's own, as JSON.
-        inputs: Role -> key.
-        seed: Its seed, where it has one.
-    """
-
-    stage: Stage
-    settings: Mapping[str, Any]
-    inputs: Mapping[str, str]
-    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -42,8 +24,6 @@ class Visit:
         stage: What it is, such as `evaluate`.
         outputs: Kind -> key, as recorded.
         work: What the run's settings, and the record's stages before, imply. None: nothing tells.
-        repeat: Does that work in the store of this address, where the inputs are, and gives kind -> key. None: nothing
-            can do it.
         is_misplaced: Does the record name other work than its place asks for?
         excuse: Why what is recorded may differ from what comes out now; empty: nothing excuses it.
     """
@@ -53,7 +33,6 @@ class Visit:
     stage: str
     outputs: Mapping[str, str]
     work: Work | None = None
-    repeat: Callable[[str], dict[str, str]] | None = None
     is_misplaced: bool = False
     excuse: str = ""
 

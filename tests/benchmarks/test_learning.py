@@ -53,9 +53,8 @@ def imitation(name: str, store: Path) -> float:
     best = 0.0
     for temperature in (0.5, 0.3, 0.2, 0.1, 0.05, 0.0):
         sharper = EvaluationConfig(**{**config.evaluation.model_dump(), "temperature": temperature, "variants": {}})
-        keys = evaluate.fn(
-            str(store), 0, "imitation", config.environment, config.agent, config.rollout, sharper, checkpoint
-        )
+        settings = config.environment, config.agent, config.rollout, sharper
+        keys = evaluate(0, "imitation", *settings, checkpoint, lineage=opened.url).carry_out(opened)
         success = opened.manifest("episodes", keys["episodes"]).headline["evaluation/imitation/success"]
         print(f"{name}: warm start at temperature {temperature}: {success:.3f}")
         best = max(best, success)

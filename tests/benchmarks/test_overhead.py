@@ -41,6 +41,7 @@ from ragen.rollout.job import RolloutJob
 from ragen.rollout.shards import make_episodes, play_shards
 from ragen.seeding import derive_seed
 from ragen.store import Store
+from ragen.work import Keys, Work
 from tasks.warm_processes import learner_for, shard_player
 
 # By a thread: with an alarm set, Prefect has its time limits watched by threads of their own, which no run does.
@@ -139,10 +140,10 @@ def test_prefect_and_store_cost_little(
         first = store.runs.iteration(self.name, 0)["warm_start"]["checkpoint"]
         loops.append(BareLoop(config, store.local_folder("checkpoint", first), tmp_path))
 
-    def cut(self: RunRecorder, iteration: int, name: str, task: Any, /, *arguments: Any, **settings: Any) -> Any:
+    def cut(self: RunRecorder, iteration: int, work: Work) -> Keys:
         """Before a reward, an iteration ends and the next one begins."""
         nonlocal begun, inside
-        if name == "reward":
+        if work.name == "reward":
             if iteration > 0 and iteration % BLOCK != 1:  # the others come after a pause
                 piped.append(time.perf_counter() - begun)
                 outside.append(piped[-1] - inside)
@@ -155,7 +156,7 @@ def test_prefect_and_store_cost_little(
                     process.resume()
                 time.sleep(SETTLING_S)  # it catches up on the timers that it has missed
             begun, inside = time.perf_counter(), 0.0
-        return stage(self, iteration, name, task, *arguments, **settings)
+        return stage(self, iteration, work)
 
     monkeypatch.setattr(RunRecorder, "training_begins", begin)
     monkeypatch.setattr(RunRecorder, "stage", cut)

@@ -125,7 +125,7 @@ def test_an_iteration_ahead_takes_little_more_than_the_longer_of_rollout_and_upd
     play, ends = rollout_stage._play, []
 
     def play_apart(*args):
-        play(*args)
+        yield from play(*args)
         for pid in actors():
             pin(pid, CORES[0])
 

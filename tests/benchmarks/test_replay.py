@@ -45,8 +45,8 @@ def long_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
         store.runs.record_stage("long", iteration, "rollout", {"turns": key})
         if iteration < ITERATIONS:
             num_turns += table.num_rows
-            rewards = reward.fn(store.url, iteration, config.reward, key)
-            selection = variance_filter.fn(store.url, iteration, config.filter, key, **rewards)
+            rewards = reward(config.reward, key).carry_out(store)
+            selection = variance_filter(config.filter, key, **rewards).carry_out(store)
             store.runs.record_stage("long", iteration, "reward", rewards)
             store.runs.record_stage("long", iteration, "variance_filter", selection)
     return store, num_turns

@@ -36,14 +36,14 @@ store, name, iterations = sys.argv[1], sys.argv[2], int(sys.argv[3])
 stage, call = RunRecorder.stage, ObjectStorage._call
 begun, calls = 0.0, []
 
-def cut(self, iteration, what, task, /, *arguments, **settings):
+def cut(self, iteration, work):
     global begun
-    if what == "reward":
+    if work.name == "reward":
         print(json.dumps({"seconds": time.perf_counter() - begun, "calls": calls}), flush=True)
         calls.clear()
         sys.stdin.readline()
         begun = time.perf_counter()
-    return stage(self, iteration, what, task, *arguments, **settings)
+    return stage(self, iteration, work)
 
 def timed(self, verb, *arguments):
     started = time.perf_counter()

@@ -103,16 +103,13 @@ def test_a_dry_run_says_the_same_to_people(store: Store, capsys: pytest.CaptureF
 def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
     """The stage as the training loop calls it, and as the sweep does."""
     from tasks.evaluate import evaluate
-    from tasks.stage import planning
 
     config = preset("smoke")
-    with planning():
-        keys = evaluate.fn(
-            store.url, 2, "sokoban", config.environment, config.agent, config.rollout, config.evaluation, f"{2:032x}"
-        )
+    settings = config.environment, config.agent, config.rollout, config.evaluation
+    of_training = evaluate(2, "sokoban", *settings, f"{2:032x}", lineage=store.url)
     zero, one = plan_sweep(store, Sweep(name="s", runs=["mine"], seeds=[0, 1])).cells
-    assert zero.keys == keys
-    assert one.key != zero.key
+    assert zero.work == of_training
+    assert one.work != zero.work
 
 
 def test_without_a_run_the_newest_is_swept(store: Store, tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ import pytest
 from flows.plan import plan_run
 from flows.presets import preset
 from ragen.store import Store
+from ragen.work import Work
 from schemas.examples import example
 from tasks.diagnose import STAGE as DIAGNOSE
-from tasks.stage import PlannedStage, StageWork, planning
 
 
 def names(plan) -> dict[str, int]:
-    found = [stage.name for stage in plan.stages]
+    found = [work.stage.name for work in plan.stages]
     return {name: found.count(name) for name in dict.fromkeys(found)}
 
 
-def put_metrics(store: Store, stage: PlannedStage, num_kept: float) -> None:
+def put_metrics(store: Store, stage: Work, num_kept: float) -> None:
     """Store metrics under their planned key, as though they had been measured."""
     table = example("metrics").slice(0, 1)
     for name, value in {"name": "filter/num_kept", "value": num_kept}.items():
@@ -80,12 +80,3 @@ def test_damaged_data_decide_nothing(tmp_path: Path) -> None:
     manifest = tmp_path / "metrics" / first.key / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"num_rows": 1', '"num_rows": 2'))
     assert plan_run(store, "mine", config).assumed == {"filter/num_kept": 0}
-
-
-def test_planning_ends_with_its_block(tmp_path: Path) -> None:
-    work = StageWork(Store(str(tmp_path)), DIAGNOSE, {}, {})
-    with planning() as noted:
-        assert work.is_stored("metrics", "checkpoint")
-    assert noted == [PlannedStage("diagnose", work.key, ("checkpoint", "metrics"))]
-    assert not work.is_stored("metrics")
-    assert len(noted) == 1

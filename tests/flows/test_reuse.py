@@ -23,8 +23,8 @@ OTHER = {"versions": {**versions(), "starpo": "0.0.9"}, "code": "0123456789abcde
 def put(store: Store, num_stages: int, made_by: dict[str, Any]) -> None:
     """Store the first stages of a run, whatever they may hold."""
     for stage in plan_run(store, "x", CONFIG).stages[:num_stages]:
-        facts = {"stage": Stage(name=stage.name, version=1), "settings": {}, "inputs": {}, "seed": None}
-        for kind in stage.kinds:
+        facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
+        for kind in stage.outputs:
             if kind != "checkpoint":
                 store.put_table(kind, example(kind), key=stage.key, **facts, provenance=made_by)
                 continue
@@ -66,9 +66,9 @@ def test_a_stage_on_which_none_depends_may_be_missing(tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     put(store, 4, HERE)
     stages = plan_run(store, "x", CONFIG).stages
-    evaluation = next(stage for stage in stages if stage.name == "evaluate")
+    evaluation = next(stage for stage in stages if stage.stage.name == "evaluate")
     assert stages.index(evaluation) < 4
-    for kind in evaluation.kinds:
+    for kind in evaluation.outputs:
         for file in (tmp_path / kind / evaluation.key).iterdir():
             file.unlink()
         (tmp_path / kind / evaluation.key).rmdir()

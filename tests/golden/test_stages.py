@@ -11,6 +11,7 @@ tokens must be the same to the last bit, real numbers to one in a thousand: othe
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,19 @@ import pyarrow as pa
 import pytest
 
 from flows.presets import preset
+from ragen.config.load import apply_overrides
 from ragen.store import Store
+from ragen.work import Keys, Work
 from schemas.datasets import DATASETS
 from schemas.digest import content_digest
 from schemas.manifest import Stage
-from tasks import diagnose, evaluate, reward, rollout, update, variance_filter, warm_start
+from tasks.diagnose import diagnose
+from tasks.evaluate import evaluate
+from tasks.reward import reward
+from tasks.rollout import rollout
+from tasks.update import update
+from tasks.variance_filter import variance_filter
+from tasks.warm_start import warm_start
 
 CHECKPOINT = Path(__file__).parent / "checkpoint"
 GOLDEN = Path(__file__).parent / "stages.json"
@@ -39,9 +48,9 @@ CONFIG = preset(
         "evaluation.variants": {},
     },
 )
-WITH_CRITIC = preset(
-    "smoke", {"update.advantage": "gae", "update.advantage_scale": "none", "update.should_whiten": True}
-).update
+WITH_CRITIC = apply_overrides(
+    CONFIG, {"update.advantage": "gae", "update.advantage_scale": "none", "update.should_whiten": True}
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,25 +69,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     )
     found: dict[str, dict[str, Any]] = {}
 
-    def note(module: Any, keys: dict[str, str], name: str = "") -> dict[str, str]:
-        outputs = {kind: _summary(store, kind, key) for kind, key in keys.items()}
-        found[name or module.STAGE.name] = {"version": module.STAGE.version, **outputs}
-        return keys
+    def note(work: Work, name: str = "") -> Keys:
+        outputs = {kind: _summary(store, kind, key) for kind, key in work.carry_out(store).items()}
+        found[name or work.stage.name] = {"version": work.stage.version, **outputs}
+        return work.keys
 
-    note(warm_start, warm_start.warm_start.fn(store.url, CONFIG))
-    data = note(rollout, rollout.rollout.fn(store.url, 0, CONFIG, first))
-    data |= note(reward, reward.reward.fn(store.url, 0, CONFIG.reward, **data))
-    data |= note(variance_filter, variance_filter.variance_filter.fn(store.url, 0, CONFIG.filter, **data))
-    note(diagnose, diagnose.diagnose.fn(store.url, 0, **data))
-    inputs = {name: data[name] for name in ("turns", "rewards", "selection")} | {
-        "checkpoint": first,
-        "reference": first,
-    }
-    place = {"iteration": 0, "num_iterations": 2, "seed": 7, "temperature": 1.0, "max_response_tokens": 32}
-    note(update, update.update.fn(store.url, CONFIG.update, **place, **inputs))
-    note(update, update.update.fn(store.url, WITH_CRITIC, **place, **inputs), "update with a critic")
+    note(warm_start(CONFIG))
+    data = note(rollout(0, CONFIG, first))
+    data |= note(reward(CONFIG.reward, **data))
+    data |= note(variance_filter(CONFIG.filter, **data))
+    note(diagnose(0, **data))
+    plain, with_critic = (replace(update(config, 0, first, first, **data), seed=7) for config in (CONFIG, WITH_CRITIC))
+    note(plain)
+    note(with_critic, "update with a critic")
     settings = (CONFIG.environment, CONFIG.agent, CONFIG.rollout, CONFIG.evaluation)
-    note(evaluate, evaluate.evaluate.fn(store.url, 0, "sokoban", *settings, first))
+    note(evaluate(0, "sokoban", *settings, first, lineage=store.url))
     return found
 
 

@@ -106,17 +106,17 @@ class Moments:
 
     def _tell_of_work(self) -> None:
         """Tell when a stage that is not stored yet begins to compute."""
-        from tasks.stage import StageWork
+        from ragen.store import Store
+        from ragen.work import Keys, Work
 
-        is_stored = StageWork.is_stored
+        carry_out = Work.carry_out
 
-        def told(work: StageWork, *kinds: str) -> bool:
-            stored = is_stored(work, *kinds)
-            if not stored and self.is_late_enough:
+        def told(work: Work, store: Store) -> Keys:
+            if not work.is_stored(store) and self.is_late_enough:
                 self._say(begun=work.stage.name, key=work.key)
-            return stored
+            return carry_out(work, store)
 
-        StageWork.is_stored = told  # type: ignore[method-assign]
+        Work.carry_out = told  # type: ignore[method-assign]
 
 
 def serve() -> None:

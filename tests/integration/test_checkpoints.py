@@ -192,11 +192,11 @@ def test_an_exported_policy_brings_what_its_training_began_in(
     assert (found["num_initial_states"], found["training_unknown"]) == (len(states.digests), None)
     policy = PretrainedPolicy(name_or_path=str(tmp_path / "out"))
     config = preset("smoke").model_copy(update={"policy": policy})
-    begun = warm_start.fn(store.url, config)["checkpoint"]
+    begun = warm_start(config).carry_out(store)["checkpoint"]
     assert training_states(store, begun) == states
     (tmp_path / "out" / "initial_states.json").write_text('{"not": "a list"}')
     with pytest.raises(PolicyError, match=r"initial_states.json' is damaged"):
-        warm_start.fn(store.url, config.model_copy(update={"fresh": "again"}))
+        warm_start(config.model_copy(update={"fresh": "again"})).carry_out(store)
 
 
 def test_an_exported_policy_of_a_lineage_that_is_not_whole_says_so(

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from ragen.store import Store
 from ragen.store.copying import copy_run
 from ragen.store.location import Location
 from ragen.verify.finding import Verdict
+from ragen.work import Made, Work
 from schemas.manifest import MANIFEST_NAME, Stage
-from tasks.stage import StageWork
 from tests.integration.forging import (
     RUN,
     Records,
@@ -428,10 +428,10 @@ def test_a_run_that_failed_is_shown_as_far_as_it_went_and_verified_when_it_has_e
     with monkeypatch.context() as patch:
         train = tasks.update._train
 
-        def fail(work: StageWork, config: UpdateConfig) -> None:
+        def fail(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
             if work.settings["iteration"] == 1:
                 raise EngineError("the machine was switched off")
-            train(work, config)
+            return train(config, work, store)
 
         patch.setattr(tasks.update, "_train", fail)
         with pytest.raises(EngineError):

@@ -206,12 +206,16 @@ def test_an_update_replayed_in_another_process_gives_the_same_digests(base: Stor
         shutil.rmtree(Path(own.url) / kind / key)
     # without the samples that a comparison needs, the flow would refuse: the stage itself is what is run again
     script = (
-        "from tasks.update import update; from ragen.config.update import UpdateConfig; import json, sys;"
-        "a = json.loads(sys.argv[1]); c = UpdateConfig.model_validate_json(json.dumps(a.pop('config')));"
-        "print(json.dumps(update.fn(config=c, **a)))"
+        "from tasks.update import update; from ragen.config.starpo import StarPOConfig; import json, sys;"
+        "from ragen.store import Store; url, config, inputs = sys.argv[1:];"
+        "work = update(StarPOConfig.model_validate_json(config), 2, **json.loads(inputs));"
+        "print(json.dumps(work.carry_out(Store(url))))"
     )
+    made = base.manifest("samples", update["samples"]).inputs
+    reference = base.runs.iteration("base", 0)["warm_start"]["checkpoint"]
+    config = json.dumps(base.runs.get("base").config)
     result = subprocess.run(
-        [sys.executable, "-c", script, json.dumps(update_arguments(base, own.url, 2))],
+        [sys.executable, "-c", script, own.url, config, json.dumps({"reference": reference, **made})],
         env={**os.environ, "PREFECT_API_URL": PREFECT_API_URL.value() or ""},
         capture_output=True,
         text=True,
@@ -220,24 +224,6 @@ def test_an_update_replayed_in_another_process_gives_the_same_digests(base: Stor
     assert json.loads(result.stdout.splitlines()[-1]) == update
     for kind, key in update.items():
         assert own.manifest(kind, key).content_digest == base.manifest(kind, key).content_digest
-
-
-def update_arguments(store: Store, url: str, iteration: int) -> dict[str, Any]:
-    """Of the task `update`, as the manifest of what it made says."""
-    stages = store.runs.iteration("base", iteration)
-    made = store.manifest("samples", stages["update"]["samples"])
-    config = store.runs.get("base").config
-    return {
-        "store_url": url,
-        "config": config["update"],
-        "iteration": iteration,
-        "num_iterations": config["iterations"],
-        "seed": made.seed,
-        "temperature": made.settings["temperature"],
-        "max_response_tokens": made.settings["max_response_tokens"],
-        "reference": store.runs.iteration("base", 0)["warm_start"]["checkpoint"],
-        **{role: made.inputs[role] for role in ("checkpoint", "turns", "rewards", "selection")},
-    }
 
 
 def test_one_flipped_byte_of_a_rollout_stops_the_replay_and_says_so(own: Store) -> None:

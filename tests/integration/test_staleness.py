@@ -71,7 +71,7 @@ def test_the_plan_knows_every_stage(finished: tuple[Store, str]) -> None:
     plan = plan_run(store, run, config)
     assert plan.new == []
     assert plan.assumed == {}
-    assert len([stage for stage in plan.stages if stage.name == "rollout"]) == 3
+    assert len([stage for stage in plan.stages if stage.stage.name == "rollout"]) == 3
 
 
 def test_it_can_be_verified(finished: tuple[Store, str]) -> None:

@@ -130,7 +130,8 @@ def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str],
         began |= set(turns["initial_state_digest"].to_pylist())
     evaluation = config.evaluation.model_copy(update=changes)
     settings = (config.environment, config.agent, config.rollout, evaluation)
-    key = evaluate.fn(store.url, 2, "sokoban", *settings, stages[1]["update"]["checkpoint"])["episodes"]
+    work = evaluate(2, "sokoban", *settings, stages[1]["update"]["checkpoint"], lineage=store.url)
+    key = work.carry_out(store)["episodes"]
     rows = store.read_table("episodes", key).to_pylist()
     unseen = [row["success"] for row in rows if row["initial_state_digest"] not in began]
     assert 0 < len(unseen) < len(rows) == 64

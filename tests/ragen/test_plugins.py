@@ -182,8 +182,8 @@ def test_a_target_is_used(here: None, tmp_path: Path) -> None:
     from schemas.manifest import Stage
 
     store.put_table("turns", example("turns"), key="t" * 32, **{**work, "stage": Stage(name="test", version=1)})
-    plain = reward.fn(store.url, 0, CONFIG.reward, "t" * 32)["rewards"]
-    paid = reward.fn(store.url, 0, config.reward, "t" * 32)["rewards"]
+    plain = reward(CONFIG.reward, "t" * 32).carry_out(store)["rewards"]
+    paid = reward(config.reward, "t" * 32).carry_out(store)["rewards"]
     assert set(store.manifest("rewards", paid).code) == {"environment", "mine_here:bonus"}
     assert (
         store.read_table("rewards", paid)["total"].to_pylist()

@@ -21,8 +21,8 @@ def test_only_what_has_no_deadline_is_deterministic(
     facts = {"stage": Stage(name="made", version=1), "settings": {}, "inputs": {}, "seed": None}
     store.put_folder("checkpoint", str(POLICY), key="c" * 32, **facts)
     config = preset("smoke", {"rollout.deadline_s": deadline_s} if deadline_s else {})
-    turns = rollout.fn(store.url, 0, config, "c" * 32)["turns"]
+    turns = rollout(0, config, "c" * 32).carry_out(store)["turns"]
     assert store.manifest("turns", turns).is_deterministic == is_deterministic
     settings = (config.environment, config.agent, config.rollout, config.evaluation)
-    episodes = evaluate.fn(store.url, 0, "sokoban", *settings, "c" * 32)["episodes"]
+    episodes = evaluate(0, "sokoban", *settings, "c" * 32, lineage=store.url).carry_out(store)["episodes"]
     assert store.manifest("episodes", episodes).is_deterministic == is_deterministic

@@ -229,7 +229,7 @@ def test_settings_name_what_is_missing():
         RolloutConfig(engine="openai", openai={"base_url": "http://me:secret@host/v1", "model": "m"})
 
 
-def test_cannot_be_trained_on(tmp_path):
+def test_cannot_be_trained_on():
     from flows.presets import preset
     from ragen.config.load import apply_overrides
     from tasks.rollout import rollout
@@ -237,4 +237,4 @@ def test_cannot_be_trained_on(tmp_path):
     asked = {"engine": "openai", "openai.base_url": "http://127.0.0.1:9/v1", "openai.model": "m"}
     config = apply_overrides(preset("smoke"), {f"rollout.{name}": value for name, value in asked.items()})
     with pytest.raises(ConfigError, match=r"cannot be trained on: .* no log-probs"):
-        rollout.fn(str(tmp_path), 0, config, "c" * 64)
+        rollout(0, config, "c" * 64)

@@ -1,10 +1,12 @@
 """What excuses a difference, and what does not."""
 
+from dataclasses import replace
+
 import pytest
 
 from ragen.verify.finding import Verdict
 from ragen.verify.origin import different_origin, misfit
-from ragen.verify.plan import Work
+from ragen.work import Work
 from schemas.manifest import Manifest, Stage
 
 PROVENANCE = {
@@ -50,7 +52,7 @@ def test_the_processor_excuses_nothing_where_torch_takes_no_part():
 
 def work(version: int = 1, **fields) -> Work:
     content = {"settings": {"keep": 0.5, "deep": {"a": 1}}, "inputs": {"turns": "t"}, "seed": 1} | fields
-    return Work(stage=Stage(name="rollout", version=version), **content)
+    return Work(Stage(name="rollout", version=version), (), lambda *_: iter(()), **content)
 
 
 def test_other_work_is_named_by_what_differs():
@@ -58,7 +60,7 @@ def test_other_work_is_named_by_what_differs():
     assert verdict is Verdict.DIFFERENT
     assert "settings.keep is 1.0, by the run 0.5" in detail
     assert "inputs.turns is 't', by the run 'u'" in detail
-    assert misfit(manifest(), Work(Stage(name="reward", version=1), {}, {}, None))[0] is Verdict.DIFFERENT
+    assert misfit(manifest(), replace(work(), stage=Stage(name="reward", version=1)))[0] is Verdict.DIFFERENT
 
 
 def test_settings_that_one_side_does_not_know_are_a_matter_of_releases():

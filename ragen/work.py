@@ -1,0 +1,144 @@
+"""A stage as a value: all that decides what it makes, so its key, and how it is done.
+
+    Work(stage, outputs, settings, inputs, seed, code).key --stored?--> nothing to do
+                                                           --missing--> do --Made, Made, ...--> stored
+
+Whoever knows a stage's inputs can build its work, key and all, and need not do it: plans, verification, sweeps and
+replays work on the same values as the training loop.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ragen.identity import code_identity, is_reusable
+from ragen.store import Store
+from ragen.store.keys import stage_key
+from schemas.manifest import Stage
+
+_log = logging.getLogger(__name__)
+
+Keys = dict[str, str]
+"""Artifact kind -> key."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a stage made, to be validated and stored.
+
+    Attributes:
+        kind: Of the artifact.
+        content: A dataset, or a folder from `Store.new_folder`.
+        headline: Its most important numbers.
+        provenance: What is to be known of how it was made, beside what is always noted.
+        is_deterministic: Does the same work give the same content?
+    """
+
+    kind: str
+    content: pa.Table | Path
+    headline: Mapping[str, float] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    is_deterministic: bool = True
+
+
+Do = Callable[["Work", Store], Iterator[Made]]
+"""Carries out work on inputs from this store; what it yields is stored before it goes on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """One stage with one set of inputs. Equal keys, equal work.
+
+    Attributes:
+        stage: Which stage, at which version.
+        outputs: Kinds of the artifacts that it makes.
+        do: Makes them.
+        settings: Its own configuration, as JSON: everything but what cannot change a result.
+        inputs: Role -> artifact key.
+        seed: Its seed, where it has one.
+        code: Role -> `module:attribute` of the code that the settings name; a key holds what that code is.
+        part: Which of several it is in an iteration, such as the environment of an evaluation.
+    """
+
+    stage: Stage
+    outputs: tuple[str, ...]
+    do: Do = field(repr=False)
+    settings: dict[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
+    part: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Work) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def name(self) -> str:
+        """As runs record it, such as `update`, or `evaluate:sokoban`."""
+        return f"{self.stage.name}:{self.part}" if self.part else self.stage.name
+
+    @cached_property
+    def key(self) -> str:
+        """Of all its artifacts."""
+        return stage_key(self.stage, self.settings, self.inputs, self.seed, self.identities)
+
+    @property
+    def keys(self) -> Keys:
+        """Kind -> key of what it makes."""
+        return dict.fromkeys(self.outputs, self.key)
+
+    @cached_property
+    def identities(self) -> dict[str, str]:
+        """Role -> identity of the code that its settings name."""
+        identities = {role: code_identity(target) for role, target in self.code.items()}
+        for role, identity in identities.items():
+            if not is_reusable(identity):
+                _warn_of_unknown_code(self.code[role])
+        return identities
+
+    def is_stored(self, store: Store) -> bool:
+        """Was all of it made, whether or not a checkpoint was dropped since?"""
+        return all(store.was_made(kind, self.key) for kind in self.outputs)
+
+    def carry_out(self, store: Store) -> Keys:
+        """Do it, unless it is stored; returns kind -> key."""
+        if not self.is_stored(store):
+            started = time.perf_counter()
+            for made in self.do(self, store):
+                self._put(store, made, time.perf_counter() - started)
+        return self.keys
+
+    def _put(self, store: Store, made: Made, seconds: float) -> None:
+        put = store.take_folder if isinstance(made.content, Path) else store.put_table
+        put(
+            made.kind,
+            made.content,
+            key=self.key,
+            stage=self.stage,
+            settings=self.settings,
+            inputs=self.inputs,
+            seed=self.seed,
+            code=self.identities,
+            headline=made.headline,
+            provenance={"seconds": round(seconds, 3), **made.provenance},
+            is_deterministic=made.is_deterministic,
+        )
+
+
+@cache
+def _warn_of_unknown_code(target: str) -> None:
+    _log.warning(
+        "%s has no source that can be read and belongs to no distribution with a version, so nothing tells whether it "
+        "is the same code the next time: what this run makes with it is stored as not reusable by others. Give it a "
+        "source file, or install it as a package",
+        target,
+    )
