@@ -14,10 +14,14 @@ import pytest
 import typer
 
 from flows import cli
+from flows.console.follow import Outcome, RunFailedError, follow_run
+from flows.console.terminal import Console
 from flows.iteration_summary import iteration_markdown
 from flows.markdown import cell, code, dict_table, link, text
+from ragen.ablation.records import Ablations
 from ragen.store import Store
 from ragen.store.keys import stage_key
+from ragen.sweep.records import Sweeps
 from ragen.visible import quoted, shortened, visible
 from schemas.examples import example
 from schemas.manifest import Stage
@@ -31,12 +35,15 @@ from tests.flows.hostile import (
     assert_nothing_raw,
     write_hostile_store,
 )  # fmt: skip
+from tests.flows.hostile_results import hostile_ablation, hostile_sweep
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("original")
     write_hostile_store(folder)
+    Ablations(str(folder)).save(hostile_ablation("told"), "<svg/>")
+    Sweeps(str(folder)).save(hostile_sweep("told"), "<svg/>")
     return folder
 
 
@@ -88,9 +95,13 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "replay": [[RUN], [RUN, "--set", EVIL], [BROKEN]],
     "checkpoint": [[RUN], [BROKEN], [RUN, "--json"]],
     "online-k": [[RUN], [BROKEN], [EVIL + "*"]],
-    "ablate": [["--list"], ["evil", "--result"], [EVIL, "--dry-run"], ["--list", "--json"]],
+    "ablate": [
+        ["--list"], ["evil", "--result"], [EVIL, "--dry-run"], ["--list", "--json"],
+        ["told", "--result"], ["told", "--result", "--json"],
+    ],
     "eval-sweep": [
         ["--list"], ["--result", "evil"], ["--grid", EVIL, "--dry-run"], [RUN, "--dry-run"], ["--list", "--json"],
+        ["--result", "told"], ["--result", "told", "--json"],
     ],
     "plan": [[EVIL], ["smoke", "--gpu", EVIL], ["smoke", "--json"]],
     "sql": [
@@ -150,6 +161,26 @@ def test_nothing_raw_gets_out(
         assert_nothing_raw(re.sub("long(long)+", "", content)[:2_900_000])
         assert "<script>alert(1)" not in content
         assert "<img src=x" not in content
+
+
+@pytest.mark.parametrize(("command", "asked"), [("ablate", ["told", "--result"]), ("eval-sweep", ["--result", "told"])])
+def test_a_stored_result_is_shown(command: str, asked: list[str], ragen: Ragen) -> None:
+    status, out, err = ragen(command, *asked)
+    assert (status, "hidden" in out) == (0, True), err
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_run_that_is_followed_while_it_works(
+    store: Path, is_terminal: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = Store(str(store))
+    opened.runs.set_state(RUN, "running", f"here {EVIL}", {"iteration": 1, "iterations": 2, EVIL: 1.0})
+    outcomes = iter([None, Outcome("failed", EVIL)])
+    with pytest.raises(RunFailedError):
+        follow_run(opened, RUN, Console(force_terminal=is_terminal), lambda: next(outcomes))
+    out = capsys.readouterr().out
+    assert "iteration 1/2" in out
+    assert_nothing_raw(out)
 
 
 def test_json_says_all(ragen: Ragen) -> None:
