@@ -139,7 +139,7 @@ class RunRecorder(Runner):
 
         A block that fails stops what is in play, so that the run ends without waiting for it.
         """
-        from tasks.warm_processes import stop_playing
+        from ragen.placement import stop_playing
 
         future = stage_task(work, _title(iteration, work)).submit(self.store_url, work)
         keys: Keys = {}

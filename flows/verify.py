@@ -17,7 +17,6 @@ from itertools import takewhile
 from types import TracebackType
 from typing import Literal
 
-from flows.verifier import Verifier
 from flows.walk import walk_record
 from ragen.config.load import recorded_config
 from ragen.store import Store
@@ -25,6 +24,7 @@ from ragen.store.runs import RECORD_ADVICE
 from ragen.verify.finding import Finding, Verdict
 from ragen.verify.plan import Visit, check_stages, chosen_iterations
 from ragen.verify.scratch import Scratch
+from ragen.verify.verifier import Verifier
 
 _LEARNER_STAGES = ("warm_start", "update", "compare")
 """Computed in this process; the others may be looked at beside them."""
@@ -157,7 +157,7 @@ class _Ahead:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            from tasks.warm_processes import stop_playing
+            from ragen.placement import stop_playing
 
             stop_playing()
         self._thread.shutdown(cancel_futures=True)
@@ -178,7 +178,7 @@ class _Ahead:
         return []
 
     def _verify(self, visit: Visit) -> list[Finding]:
-        from tasks.warm_processes import playing_apart
+        from ragen.placement import playing_apart
 
         with playing_apart():
             return self._verifier.verify(visit)

@@ -12,6 +12,9 @@ learn        learners, optimisers, checkpoints
 evaluate     panels, intervals, summaries
 diagnostics  metrics from stored tables, the collapse verdict
 store        artifacts by key, runs by name
+work         a stage as a value: key, inputs, and how it is done
+placement    which engine and learner do it, where, kept loaded between stages
+verify       stored stages computed again and compared
 audit        SQL over what runs have stored, named audits, where an artifact comes from
 report       wandb, and the HTML page of a run
 config       one model a stage

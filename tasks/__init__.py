@@ -1,7 +1,6 @@
 """The stages, one a file: each builds its work from settings and keys (`ragen.work`), and says how that is done.
 
 stage            the one Prefect task, which carries out any of them: retries for I/O only
-warm_processes   engines and learners kept loaded between stages of one process
 warm_start       (configuration) -> checkpoint
 rollout          checkpoint -> turns
 reward           turns -> rewards

@@ -88,8 +88,8 @@ def _compare_gradients(
 ) -> dict[str, float]:
     """Both gradients at the base's checkpoint; they need not be computed where data and settings are the same."""
     from ragen.learn.trajectories import assemble
+    from ragen.placement import learner_at
     from ragen.replay.comparison import compare_directions
-    from tasks.warm_processes import learner_at
 
     if (base.data, base.config) == (branch.data, branch.config):
         return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}

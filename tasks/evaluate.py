@@ -81,10 +81,10 @@ def _play(
     from ragen.evaluate.episodes import fold_episodes
     from ragen.evaluate.summary import summarise
     from ragen.evaluate.training_states import training_states
+    from ragen.placement import checkpoint_folder, is_deterministic, shard_player
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
     from ragen.rollout.usage import take_usage
-    from tasks.warm_processes import checkpoint_folder, is_deterministic, shard_player
 
     cell, iteration = work.part, work.settings["iteration"]
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]

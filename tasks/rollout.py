@@ -56,10 +56,10 @@ def held_out(config: StarPOConfig) -> list[Panel]:
 
 def _play(config: StarPOConfig, iteration: int, work: Work, store: Store) -> Iterator[Made]:
     from ragen.envs.initial_states import fresh_env_seed
+    from ragen.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
     from ragen.rollout.job import RolloutJob
     from ragen.rollout.shards import make_episodes, play_shards
     from ragen.rollout.usage import take_usage
-    from tasks.warm_processes import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 
     settings = config.rollout
     excluded = excluded_states(held_out(config))

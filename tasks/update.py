@@ -50,7 +50,7 @@ def update(
 
 
 def _train(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
-    from tasks.warm_processes import learner_at
+    from ragen.placement import learner_at
 
     assert work.seed is not None
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))

@@ -92,7 +92,7 @@ def print_checkpoint(store: Store, run: str, number: int, output: Path | None, a
 def _derived(
     store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None, should_draw: bool
 ) -> dict[str, Any]:
-    from tasks.warm_processes import learner_for
+    from ragen.placement import learner_for
 
     started = time.monotonic()
     start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)

@@ -62,7 +62,7 @@ def print_table(
             console.print(_table(headers, columns, widths, is_number, gap))
             return
     for place in range(len(rows)):
-        _print_record(console, headers, [column[place] for column in columns])
+        _print_record(console, [" ".join(header.split()) for header in headers], [column[place] for column in columns])
 
 
 def print_record(console: Console, row: Mapping[str, Any]) -> None:

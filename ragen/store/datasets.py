@@ -80,7 +80,12 @@ def read_batches(files: Sequence[Path], kind: str, columns: Sequence[str] | None
     """
     schema = columns_schema(kind, columns)
     for batch in stored_batches(files, schema.names):
-        yield pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
+        yield as_declared(batch, schema)
+
+
+def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a dataset's schema, with its own flags: files say nothing of what may be missing."""
+    return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
 
 
 def stored_batches(files: Sequence[Path], columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -223,13 +223,17 @@ class Store:
             DataError: If the data break their contract.
         """
         schema = datasets.columns_schema(_known_dataset(kind), columns)
-        files = self._verified_files(self.manifest(kind, key))
-        return pa.Table.from_batches(datasets.read_batches(files, kind, columns), schema=schema)
+        manifest = self.manifest(kind, key)
+        batches = list(self._validated(self._verified_files(manifest), manifest, schema.names))
+        return pa.Table.from_batches([datasets.as_declared(batch, schema) for batch in batches], schema=schema)
 
     def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The same as `read_table`, in batches of at most 131,072 rows and in bounded memory."""
         datasets.columns_schema(_known_dataset(kind), columns)
-        files = self._verified_files(self.manifest(kind, key))
+        manifest = self.manifest(kind, key)
+        files = self._verified_files(manifest)
+        for _ in self._validated(files, manifest, []):
+            pass
         return datasets.read_batches(files, kind, columns)
 
     def parts(self, kind: str, key: str, *, should_verify: bool = False) -> list[Path | RangeFile]:
@@ -288,7 +292,7 @@ class Store:
         return not self._artifacts.was_missed(kind, key) and self._artifacts.has(kind, key)
 
     def _verified_files(self, manifest: Manifest) -> list[Path]:
-        """The dataset's files on this machine, after a check of bytes, schema version, rows and rules."""
+        """The dataset's files on this machine, after a check of bytes, schema version and number of rows."""
         kind, key = manifest.kind, manifest.key
         _check_version(manifest)
         folder = self._artifacts.local_folder(manifest)
@@ -299,13 +303,14 @@ class Store:
             raise self._artifacts.damaged(kind, key, f"its Parquet cannot be read ({error})") from error
         if num_rows != manifest.num_rows:
             raise self._artifacts.damaged(kind, key, f"it has {num_rows} rows, its manifest says {manifest.num_rows}")
-        self._validate(files, manifest)
         return files
 
-    def _validate(self, files: list[Path], manifest: Manifest) -> None:
+    def _validated(self, files: list[Path], manifest: Manifest, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some columns of all rows; it ends in an error if the rows break their contract."""
         validator = Validator(manifest.kind)
         for batch in datasets.stored_batches(files):
             validator.check(batch)
+            yield batch.select([name for name in columns if name in batch.schema.names])
         try:
             validator.finish()
         except ContractViolation as violation:

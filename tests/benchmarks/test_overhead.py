@@ -36,13 +36,13 @@ from ragen.evaluate.panel import make_panel
 from ragen.filter.select import select_groups
 from ragen.learn.learner import UpdateContext
 from ragen.learn.trajectories import assemble
+from ragen.placement import learner_for, shard_player
 from ragen.reward.compute import compute_rewards
 from ragen.rollout.job import RolloutJob
 from ragen.rollout.shards import make_episodes, play_shards
 from ragen.seeding import derive_seed
 from ragen.store import Store
 from ragen.work import Keys, Work
-from tasks.warm_processes import learner_for, shard_player
 
 # By a thread: with an alarm set, Prefect has its time limits watched by threads of their own, which no run does.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]

@@ -73,6 +73,14 @@ def test_what_does_not_fit_is_a_record_a_row():
     assert len(rendered(rows, 80, names=names).splitlines()) == 6  # the same as a table, where there is room
 
 
+def test_a_header_of_several_lines_is_one_in_a_record():
+    assert rendered([{"ESS at\nlast\nreuse": "1" * 30, "key": "2" * 30}], 60).splitlines() == [
+        f"ESS at last reuse  {'1' * 30}",
+        f"key                {'2' * 30}",
+        "",
+    ]
+
+
 def test_text_is_folded_between_words_and_intervals_stay_whole():
     rows = [{"cell": "keep=0.25", "success": "0.375 [0.137, 0.694]", "note": "words " * 8}]
     lines = [line.rstrip() for line in rendered(rows, 46).splitlines()]

@@ -23,7 +23,7 @@ from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 IMPORTS = (
-    "flows.starpo", "tasks.warm_processes", "ragen.imitation", "ragen.learn.torch_learner", "ragen.learn.trajectories",
+    "flows.starpo", "ragen.placement", "ragen.imitation", "ragen.learn.torch_learner", "ragen.learn.trajectories",
     "ragen.rollout.torch_engine", "ragen.rollout.shards", "ragen.policy.demonstrations.sokoban",
     "transformers.models.qwen2.modeling_qwen2", "pyarrow.parquet", "polars",
 )  # fmt: skip

@@ -67,7 +67,7 @@ def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
 
 def forget() -> None:
     """Learners stay loaded from test to test; one that was tampered with must not."""
-    from tasks.warm_processes import learner_for
+    from ragen.placement import learner_for
 
     learner_for.cache_clear()
 
@@ -229,7 +229,7 @@ class Honest(Jittery):
 
 @pytest.fixture
 def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
-    import tasks.warm_processes as warm
+    import ragen.placement as warm
 
     return lambda kind: monkeypatch.setattr(warm, "learner_for", lambda config: kind(config, num_threads=1))
 

@@ -35,15 +35,15 @@ class InterruptedRunError(RuntimeError):
 def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
     """A run that was interrupted after two of three iterations, and a sweep over what it had."""
     store = Store(str(tmp_path_factory.mktemp("store")))
-    learn = flows.training.learn
+    update = flows.training.update
 
-    def interrupted(record, config, iteration, *args):
+    def interrupted(config, iteration, *keys, **data):
         if iteration == 2:
             raise InterruptedRunError
-        return learn(record, config, iteration, *args)
+        return update(config, iteration, *keys, **data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flows.training, "learn", interrupted)
+        patch.setattr(flows.training, "update", interrupted)
         with pytest.raises(InterruptedRunError):
             starpo(CONFIG, preset="smoke", store=store.url, run=RUN)
     assert eval_sweep(SWEEP, store=store.url) == "late"

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import flows.cli
-import flows.verifier
 import flows.verify
+import ragen.verify.verifier
 import tasks.reward
 from flows.presets import preset
 from flows.starpo import starpo
@@ -87,7 +87,7 @@ def test_episodes_are_played_on_this_machine_wherever_the_run_played(
         raise AssertionError("Ray was asked for")
 
     monkeypatch.setenv("RAGEN_POOL", "ray")
-    monkeypatch.setattr("tasks.warm_processes._actors", no_actors)
+    monkeypatch.setattr("ragen.placement._actors", no_actors)
     assert faults(verify(folder)) == {}
 
 
@@ -288,7 +288,7 @@ def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
 
 
 def test_a_long_warm_start_is_left_out_unless_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.verifier, "LONG_WARM_START_S", 0.0)
+    monkeypatch.setattr(ragen.verify.verifier, "LONG_WARM_START_S", 0.0)
     verification = verify(folder, stages=["warm_start"])
     assert [finding.verdict for finding in faults(verification).values()] == [Verdict.LEFT_OUT]
     assert (verification.outcome, verification.exit_code) == ("verified", 0)
@@ -375,7 +375,7 @@ def test_the_command_names_what_is_not_shown_and_ends_with_3(
 def test_the_command_names_what_it_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(flows.verifier, "LONG_WARM_START_S", 0.0)
+    monkeypatch.setattr(ragen.verify.verifier, "LONG_WARM_START_S", 0.0)
     assert command(RUN, "--store", str(folder), "--stage", "warm_start", monkeypatch=monkeypatch) == 0
     out = capsys.readouterr().out.rstrip()
     assert out.endswith(" s: verified, but for warm_start (left out; --warm-start includes it)")

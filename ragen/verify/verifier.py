@@ -92,8 +92,8 @@ class Verifier:
 
     def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
         """Compute the stage again: what it made, or the verdict on all that it should have made, and why."""
+        from ragen.placement import playing_here
         from ragen.policy.load import without_progress_bars
-        from tasks.warm_processes import playing_here
 
         try:
             with playing_here(), without_progress_bars():  # actors on other nodes do not see the scratch store
@@ -190,7 +190,7 @@ class Verifier:
             raise ArtifactMissingError(f"{kind}/{key} was dropped")
         from ragen.checkpoints.derive import derive, restore
         from ragen.checkpoints.recipe import find_recipe
-        from tasks.warm_processes import learner_for
+        from ragen.placement import learner_for
 
         with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
             restore(self.scratch.store, derivation)
@@ -342,6 +342,6 @@ def _manifest_difference(stored: Manifest, computed: Manifest) -> str:
 
 def _forget_learner() -> None:
     """What the learner holds now is not what the store does: the next update loads that."""
-    from tasks.warm_processes import learner_for
+    from ragen.placement import learner_for
 
     learner_for.cache_clear()

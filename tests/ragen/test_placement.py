@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 
+from ragen import placement
 from ragen.config.rollout import RolloutConfig
 from ragen.rollout.local_player import LocalPlayer
 from ragen.rollout.worker_pool import WorkerPool
-from tasks import warm_processes
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])
@@ -16,17 +16,17 @@ def test_without_a_gpu_vllm_has_a_process_of_its_own_even_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, has_gpu: bool, player: type
 ) -> None:
     """On the CPU vLLM gives up when another thread of its process goes on with what one has begun."""
-    monkeypatch.setattr(warm_processes, "vllm_python", lambda: sys.executable)
+    monkeypatch.setattr(placement, "vllm_python", lambda: sys.executable)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
-    assert isinstance(warm_processes.shard_player(RolloutConfig(engine="vllm"), 4), player)
+    assert isinstance(placement.shard_player(RolloutConfig(engine="vllm"), 4), player)
 
 
 def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     actors = object()
     monkeypatch.setenv("RAGEN_POOL", "ray")
-    monkeypatch.setattr(warm_processes, "_actors", lambda spec: actors)
-    assert warm_processes.shard_player(RolloutConfig(), 2) is actors
-    with warm_processes.playing_here():
-        assert warm_processes.shard_player(RolloutConfig(), 2) is not actors
-        assert warm_processes.is_deterministic(RolloutConfig())
-    assert warm_processes.shard_player(RolloutConfig(), 2) is actors
+    monkeypatch.setattr(placement, "_actors", lambda spec: actors)
+    assert placement.shard_player(RolloutConfig(), 2) is actors
+    with placement.playing_here():
+        assert placement.shard_player(RolloutConfig(), 2) is not actors
+        assert placement.is_deterministic(RolloutConfig())
+    assert placement.shard_player(RolloutConfig(), 2) is actors
