@@ -1,0 +1,8 @@
+from pathlib import Path
+
+from ragen.config.reference import page
+
+
+def test_the_page_says_what_the_models_do() -> None:
+    stored = (Path(__file__).parents[3] / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert stored == page(), "docs/settings.md is out of date: run `make settings`, and review what changed"
