@@ -53,9 +53,9 @@ def _table(model: type[BaseModel], named: Callable[[str], str], skipped: Collect
     for name, field in model.model_fields.items():
         if name in skipped or name == "type":
             continue
-        default = (
-            "needed" if field.is_required() else "the machine's" if field.default_factory else _value(field.default)
-        )
+        default = "needed" if field.is_required() else _value(field.get_default(call_default_factory=True))
+        if field.default_factory and issubclass(model, BaseSettings):
+            default = "the machine's"
         text = re.sub(r"\s+", " ", field.description or "").replace("|", "\\|")
         rows.append(f"| `{named(name)}` | {_values(schema[name])} | {default} | {text} |")
     return "\n".join(rows) + "\n"
