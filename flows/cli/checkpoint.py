@@ -20,7 +20,7 @@ def checkpoint(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List a run's checkpoints, or have one: one that was dropped is derived from stored rollouts, and proved."""
+    """List a run's checkpoints, or export one; a dropped one is derived again from stored rollouts and checked."""
     from flows.console import checkpoints
     from ragen.errors import ConfigError
 

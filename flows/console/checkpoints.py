@@ -1,4 +1,4 @@
-"""What `ragen checkpoint` does: list a run's checkpoints, or have one of them, derived where it was dropped."""
+"""What `ragen checkpoint` does: list a run's checkpoints, or export one, derived again where it was dropped."""
 
 import shutil
 import time

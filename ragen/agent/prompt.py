@@ -1,4 +1,4 @@
-"""The text of user messages: what the agent is told (PAPER section 4).
+"""The text of user messages: what the agent is told (RAGEN, environments).
 
 Owns wording only: knows no tokens and no chat template. Whatever a trajectory was told is stored as token ids, so
 sampling and training cannot see different prompts.
@@ -43,7 +43,7 @@ def turn_message(
     agent: AgentConfig,
     max_response_tokens: int,
 ) -> str:
-    """What a turn tells: the state and, when prompt = 'full', everything else that PAPER section 4 lists for it.
+    """What a turn tells: the state and, when prompt = 'full', everything else that RAGEN lists for it.
 
     Args:
         observation: What the environment shows.

@@ -11,7 +11,7 @@ ACTION_SEPARATOR = "||"
 
 
 class AgentConfig(Settings):
-    """The agent's side of an episode (PAPER section 4). The same in sampling, training and evaluation."""
+    """The agent's side of an episode (RAGEN, environments). The same in sampling, training and evaluation."""
 
     max_turns: int = Field(5, ge=1, le=1000)
     """Turns a trajectory."""

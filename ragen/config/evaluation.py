@@ -1,4 +1,4 @@
-"""Fixed evaluation panels (PAPER section 3)."""
+"""Fixed evaluation panels (RAGEN, training settings)."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Which groups are trained on (PAPER sections 2 and 6)."""
+"""Which groups are trained on (RAGEN, objectives; RAGEN-2)."""
 
 from typing import Annotated, Literal
 

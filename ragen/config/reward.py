@@ -18,7 +18,7 @@ class RewardConfig(Settings):
     pays better than acting and failing."""
 
     format_penalty: float = Field(-0.1, le=0.0, ge=-1000.0)
-    """Added to a turn whose response is malformed (PAPER section 2), by the component 'format'. 0: none."""
+    """Added to a turn whose response is malformed (RAGEN, objectives), by the component 'format'. 0: none."""
     normalisation: Literal["none", "mean", "mean_std"] = "none"
     """Of the trajectory returns, for the column `normalised_return`: subtract the mean, and divide by the standard
     deviation, over `normalisation_scope`. Filters always read the returns before normalisation."""

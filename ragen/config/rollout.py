@@ -22,7 +22,7 @@ class SamplingConfig(Settings):
 
 
 class RolloutConfig(SamplingConfig):
-    """One rollout: P groups of N trajectories (PAPER section 1)."""
+    """One rollout: P groups of N trajectories (RAGEN, the agent as an MDP)."""
 
     num_groups: int = Field(8, ge=1, le=100_000)
     """P: initial states an iteration."""

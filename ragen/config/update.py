@@ -1,4 +1,4 @@
-"""The objective, its optimiser, and the learner that carries it out (PAPER sections 2 and 3)."""
+"""The objective, its optimiser, and the learner that carries it out (RAGEN, objectives and training settings)."""
 
 from typing import Annotated, Any, Literal
 

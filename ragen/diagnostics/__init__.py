@@ -1,8 +1,8 @@
 """Diagnostics: numbers that say how a run is doing, and a verdict on whether it is collapsing.
 
-metrics    named numbers of one iteration (PAPER section 3), and the table that stores them
+metrics    named numbers of one iteration (RAGEN, training settings), and the table that stores them
 series     the dataset `metrics` as values by name and iteration
 smoothing  exponential moving average with bias correction
 thresholds when a number counts as a signal, and why
-collapse   a verdict, with its signals, from such series (PAPER section 5)
+collapse   a verdict, with its signals, from such series (RAGEN, findings)
 """

@@ -2,7 +2,7 @@
 
     metrics --series--> signals --> healthy | warning | collapsed
 
-What is looked for (PAPER section 5, the paper's Figure 6): the in-group reward std falls before the reward does; a
+What is looked for (RAGEN, Fig 6): the in-group reward std falls before the reward does; a
 spike of the gradient norm marks the point of no return; entropy, format and the variety of responses go with it. Every
 signal is causal: it depends on no later iteration, so judging a stored run says what could have been known, and when.
 """

@@ -1,4 +1,4 @@
-"""Exponential moving average with bias correction: how every curve of a run is smoothed (PAPER section 3)."""
+"""Exponential moving average with bias correction: how every curve of a run is smoothed (RAGEN, training settings)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The bi-arm bandit (PAPER section 4): one pull of one of two named arms, whose names hint at their risk.
+"""The bi-arm bandit (RAGEN, environments): one pull of one of two named arms, whose names hint at their risk.
 
 The safe arm pays a constant, the risky arm rarely pays but more on average: success is pulling the arm of high risk.
 Nothing but the name tells them apart, so an agent succeeds on names it was not trained on only by what they mean.

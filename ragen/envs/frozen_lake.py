@@ -1,4 +1,4 @@
-"""FrozenLake (PAPER section 4): walk over slippery ice to the goal; a hole ends the walk.
+"""FrozenLake (RAGEN, environments): walk over slippery ice to the goal; a hole ends the walk.
 
 Transitions and rewards are those of Gymnasium's FrozenLake-v1, on random solvable maps.
 

@@ -1,6 +1,6 @@
 """Sokoban: push every box onto a target. Deterministic, and irreversible: a box in a corner stays there.
 
-Rules, rewards and symbols of PAPER section 4; transitions and rewards equal gym-sokoban's, with its four push actions,
+Rules, rewards and symbols of RAGEN; transitions and rewards equal gym-sokoban's, with its four push actions,
 which walk where there is nothing to push.
 
     seed -> room (sokoban_rooms) -> Board (sokoban_board) -> text, or pixels (sokoban_tiles)

@@ -16,7 +16,7 @@ ACTIONS = ("Up", "Down", "Left", "Right")
 
 
 class Symbols(NamedTuple):
-    """One character for each thing that a cell can hold (PAPER section 4)."""
+    """One character for each thing that a cell can hold (RAGEN, environments)."""
 
     wall: str
     empty: str

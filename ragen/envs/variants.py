@@ -48,5 +48,5 @@ VARIANTS: dict[str, Variant] = {
     "FrozenLakeCoord": Variant("the slippery lake with coordinates below", "frozen_lake", {"observation": "coord"}),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
-"""By name, the variants of PAPER section 4, where everything not named is as in the paper; and every environment of an
+"""By name, the variants of RAGEN, where everything not named is as in the paper; and every environment of an
 installed package as it is by default."""

@@ -133,7 +133,7 @@ FEWEST_SMOOTHED = 10
 
 
 def smoothed_line(label: str, values: Series) -> Line:
-    """A metric's points and, where there are enough, their exponential moving average (PAPER section 3)."""
+    """A metric's points and, where there are enough, their exponential moving average (RAGEN, training settings)."""
     points: Points = list(values.items())
     if len(points) < FEWEST_SMOOTHED:
         return Line(label, points)

@@ -28,7 +28,7 @@ def environment_reward(turns: pa.Table, config: RewardConfig) -> np.ndarray:
 
 
 def format_penalty(turns: pa.Table, config: RewardConfig) -> np.ndarray:
-    """`config.format_penalty` for every malformed response (PAPER section 2: -0.1).
+    """`config.format_penalty` for every malformed response (RAGEN, objectives: -0.1).
 
     Only a response can be malformed: a turn that has none (the context was full, the environment failed, the deadline
     passed) is not penalised.

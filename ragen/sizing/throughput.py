@@ -17,7 +17,7 @@ CHARACTERS_A_TOKEN = 3.0
 """Of prompts; drawn boards have about two, English four. Assumed where no tokenizer is at hand."""
 RESPONSE_SHARE = 0.5
 """Mean response as a share of the longest. Assumed; the tiny policy's is about 0.5, and a model's own falls in training
-(PAPER Fig 11)."""
+(RAGEN, Fig 11)."""
 _TEMPLATE_TOKENS = 10
 """Of a chat template around a user's message."""
 TINY_DECODED = 62_000.0

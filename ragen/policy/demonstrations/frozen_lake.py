@@ -14,7 +14,7 @@ from ragen.envs.frozen_lake_solver import best_plan
 from ragen.policy.demonstrations.base import Demonstration
 
 MAX_ACTIONS = 5
-"""A turn has room for five actions (PAPER section 3)."""
+"""A turn has room for five actions (RAGEN, training settings)."""
 MAX_ACTIONS_SLIPPERY = 2
 """On slippery ice the player looks again after two: ten actions over five turns."""
 

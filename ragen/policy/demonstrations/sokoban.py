@@ -12,7 +12,7 @@ from ragen.envs.sokoban_solver import Push, feasible_pushes, first_push, solve
 from ragen.policy.demonstrations.base import Demonstration
 
 MAX_ACTIONS = 5
-"""A turn has room for five actions (PAPER section 3); a longer walk is gone on with in the next turn."""
+"""A turn has room for five actions (RAGEN, training settings); a longer walk is gone on with in the next turn."""
 
 
 def demonstrate(
