@@ -16,12 +16,13 @@ from ragen.config.structure import alternatives
 _HEAD = """# Settings
 
 Read off the models in `ragen/config` and `ragen/envs` (`make settings`). A preset is a TOML file of these settings
-(`flows/presets`); `--set path=value` changes one. All of them decide what a run computes: a change starts over the
+(`flows/presets`); `--set path=value` changes one. A change starts over the
 stages that have the setting in their key, and all that follow from them.
 """
 _RUNTIME = """## Environment variables
 
-Where things are and how much of the machine to use; they never change what comes out.
+Where things are and how much of the machine to use. Of these only the number of threads can move a result, in its
+last bits.
 """
 _BOUNDS = {"minimum": ">= {}", "exclusiveMinimum": "> {}", "maximum": "<= {}", "exclusiveMaximum": "< {}"}
 
