@@ -56,7 +56,7 @@ imports: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 settings: $(VENV)/.installed  ## Write the reference of all settings, docs/settings.md
-	$(BIN)/python -m ragen.config.reference > docs/settings.md
+	$(BIN)/python -m starpo.ragen.config.reference > docs/settings.md
 
 stop:  ## Stop the local server and the serving process
 	@test ! -x $(BIN)/ragen || $(BIN)/ragen down

@@ -19,6 +19,6 @@ cli/        the `ragen` command: declarations alone
 console/    what its commands do and print
 """
 
-from flows.logs import install
+from starpo.flows.logs import install
 
 install()  # before a flow, or a command, logs anything

@@ -28,22 +28,22 @@ from prefect.futures import as_completed
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from flows.ablation_summary import markdown, result_rows
-from flows.markdown import seen
-from flows.plan import RunPlan
-from flows.runners import cell_runner
-from flows.starpo import starpo
-from flows.study import CellRun, Study, is_finished, resolve
-from ragen.ablation.grid import Grid
-from ragen.ablation.plot import draw_ablation
-from ragen.ablation.records import Ablations
-from ragen.ablation.summary import AblationResult
-from ragen.config.runtime import Runtime
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import StarPOError
-from ragen.store import Store
-from tasks.stage import stage_task
-from tasks.warm_start import STAGE as WARM_START
+from starpo.flows.ablation_summary import markdown, result_rows
+from starpo.flows.markdown import seen
+from starpo.flows.plan import RunPlan
+from starpo.flows.runners import cell_runner
+from starpo.flows.starpo import starpo
+from starpo.flows.study import CellRun, Study, is_finished, resolve
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.plot import draw_ablation
+from starpo.ragen.studies.ablation.records import Ablations
+from starpo.ragen.studies.ablation.summary import AblationResult
+from starpo.tasks.stage import stage_task
+from starpo.tasks.warm_start import STAGE as WARM_START
 
 _PREFECT_PREFIX = "Flow run encountered an exception: "
 

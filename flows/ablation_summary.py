@@ -1,7 +1,7 @@
 """An ablation's result in words: rows for tables, markdown for Prefect."""
 
-from flows.markdown import code, dict_table, text
-from ragen.ablation.summary import AblationResult, CellResult, Difference, PanelResult
+from starpo.flows.markdown import code, dict_table, text
+from starpo.ragen.studies.ablation.summary import AblationResult, CellResult, Difference, PanelResult
 
 _COLUMNS = ("first", "last", "peak", "cross-fitted", "difference", "by seed")
 

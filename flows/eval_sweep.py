@@ -20,18 +20,18 @@ from prefect.futures import as_completed
 from prefect.logging import get_run_logger
 from prefect.states import State
 
-from flows.eval_sweep_summary import leaderboard_rows, markdown
-from flows.markdown import seen
-from flows.runners import cell_runner
-from flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
-from ragen.config.runtime import Runtime
-from ragen.errors import StarPOError
-from ragen.store import Store
-from ragen.sweep.heat_map import draw_sweep
-from ragen.sweep.records import Sweeps
-from ragen.sweep.result import SweepResult
-from ragen.sweep.sweep import Sweep
-from tasks.stage import stage_task
+from starpo.flows.eval_sweep_summary import leaderboard_rows, markdown
+from starpo.flows.markdown import seen
+from starpo.flows.runners import cell_runner
+from starpo.flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.sweep.heat_map import draw_sweep
+from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.sweep.result import SweepResult
+from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.tasks.stage import stage_task
 
 CELL_TAG = "gpu"
 """Of every cell's task; a Prefect concurrency limit of this name bounds how many are at work."""

@@ -1,7 +1,7 @@
 """A sweep's result in words: rows for tables, markdown for Prefect."""
 
-from flows.markdown import code, dict_table, text
-from ragen.sweep.result import SweepResult
+from starpo.flows.markdown import code, dict_table, text
+from starpo.ragen.studies.sweep.result import SweepResult
 
 
 def leaderboard_rows(result: SweepResult) -> list[dict[str, str]]:

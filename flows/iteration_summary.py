@@ -1,7 +1,7 @@
 """What an iteration came to: a line for Prefect's log, and markdown for its artifacts."""
 
-from flows.markdown import Verbatim, code, link, table, text
-from ragen.store.runs import StageKeys
+from starpo.flows.markdown import Verbatim, code, link, table, text
+from starpo.ragen.store.records.runs import StageKeys
 
 SHOWN = {
     "success (training)": "rollout/success_rate",

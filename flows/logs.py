@@ -3,7 +3,7 @@
 import logging
 import traceback
 
-from ragen.visible import shortened, visible
+from starpo.ragen.core.visible import shortened, visible
 
 
 class _Record(logging.LogRecord):

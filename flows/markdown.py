@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
-from ragen.visible import shortened, visible
+from starpo.ragen.core.visible import shortened, visible
 
 MAX_CELL = 120
 """Characters of a cell."""

@@ -2,12 +2,12 @@
 
 import os
 
-from ragen.config.runtime import Runtime
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import PolicyError
-from ragen.sizing.architecture import architecture_of
-from ragen.sizing.device import host_memory, this_machine
-from ragen.sizing.fit import check_fits
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.evidence.sizing.architecture import architecture_of
+from starpo.ragen.evidence.sizing.device import host_memory, this_machine
+from starpo.ragen.evidence.sizing.fit import check_fits
 
 
 def check_memory(config: StarPOConfig) -> None:

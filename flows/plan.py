@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flows.training import Runner, train
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import ArtifactDamagedError, DataError, NothingKeptError
-from ragen.store import Store
-from ragen.work import Keys, Work
+from starpo.flows.training import Runner, train
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ArtifactDamagedError, DataError, NothingKeptError
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Work
 
 
 @dataclass

@@ -16,18 +16,18 @@ from typing import Any
 from prefect.exceptions import TerminationSignal
 from prefect.logging import get_run_logger
 
-from flows.announcements import Announcements
-from flows.iteration_summary import iteration_line, iteration_markdown
-from flows.training import Runner
-from ragen.checkpoints.retention import Retention
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import StarPOError
-from ragen.report.tracking import Tracker
-from ragen.store import Store
-from ragen.store.runs import StageKeys
-from ragen.work import Keys, Work
-from tasks.progress import RunProgress
-from tasks.stage import stage_task
+from starpo.flows.announcements import Announcements
+from starpo.flows.iteration_summary import iteration_line, iteration_markdown
+from starpo.flows.training import Runner
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.evidence.report.tracking import Tracker
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.retention import Retention
+from starpo.ragen.store.records.runs import StageKeys
+from starpo.ragen.work import Keys, Work
+from starpo.tasks.progress import RunProgress
+from starpo.tasks.stage import stage_task
 
 _TIMED_ITERATIONS = 10
 """The time left is judged by this many iterations before."""
@@ -139,7 +139,7 @@ class RunRecorder(Runner):
 
         A block that fails stops what is in play, so that the run ends without waiting for it.
         """
-        from ragen.placement import stop_playing
+        from starpo.ragen.placement import stop_playing
 
         future = stage_task(work, _title(iteration, work)).submit(self.store_url, work)
         keys: Keys = {}

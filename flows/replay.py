@@ -12,19 +12,19 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.record import RunRecorder
-from flows.replay_summary import comparison_markdown
-from flows.run_code import replay_code
-from flows.training import Runner, reward_and_filter
-from ragen.config.runtime import Runtime
-from ragen.learn.learner import UpdateContext
-from ragen.replay.plan import ReplayPlan, plan_replay
-from ragen.store import Store
-from ragen.store.runs import StageKeys
-from ragen.work import Keys
-from tasks.compare import Side, compare
-from tasks.evaluate import evaluate
-from tasks.update import update
+from starpo.flows.record import RunRecorder
+from starpo.flows.replay_summary import comparison_markdown
+from starpo.flows.run_code import replay_code
+from starpo.flows.training import Runner, reward_and_filter
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.recompute.replay.plan import ReplayPlan, plan_replay
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import StageKeys
+from starpo.ragen.work import Keys
+from starpo.tasks.compare import Side, compare
+from starpo.tasks.evaluate import evaluate
+from starpo.tasks.update import update
 
 
 @flow(name="replay", log_prints=False, validate_parameters=True)

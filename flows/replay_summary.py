@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from flows.console.listing import success_of
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json
-from flows.markdown import table, text
-from ragen.ablation.bootstrap import paired_difference
-from ragen.ablation.evaluations import success_by_prompt
-from ragen.store import Store
-from ragen.store.runs import Run, StageKeys
+from starpo.flows.console.listing import success_of
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json
+from starpo.flows.markdown import table, text
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Run, StageKeys
+from starpo.ragen.studies.ablation.bootstrap import paired_difference
+from starpo.ragen.studies.ablation.evaluations import success_by_prompt
 
 _COLUMNS = {
     "kept both": "groups_kept_by_both",

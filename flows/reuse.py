@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from flows.plan import Planner
-from flows.training import train
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import NothingKeptError, StoreError
-from ragen.store import Store
-from ragen.store.provenance import code_revision, versions
-from ragen.work import Keys, Work
+from starpo.flows.plan import Planner
+from starpo.flows.training import train
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import NothingKeptError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.provenance import code_revision, versions
+from starpo.ragen.work import Keys, Work
 
 _PASSED_ON = ("warm_start", "rollout", "update")
 """All later stages are made from what these make: where one of them is missing, so is what follows."""

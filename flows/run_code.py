@@ -6,14 +6,14 @@ configuration --the loop's first iteration, planned--> stage -> version, stage.r
 import hashlib
 from contextlib import suppress
 
-from flows.plan import Planner
-from flows.training import train
-from ragen.config.starpo import StarPOConfig
-from ragen.identity import UNREADABLE, is_reusable
-from ragen.store import Store
-from ragen.store.keys import canonical_json
-from ragen.work import Work
-from tasks import reward, update, variance_filter
+from starpo.flows.plan import Planner
+from starpo.flows.training import train
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.identity import UNREADABLE, is_reusable
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.work import Work
+from starpo.tasks import reward, update, variance_filter
 
 _DIGITS = 8
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTaskRunner
 
-from ragen.config.ray_runtime import RayRuntime
-from ragen.config.runtime import Runtime
-from ragen.errors import MissingPackageError
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import MissingPackageError
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
 
 @contextmanager
 def _on_ray(settings: RayRuntime) -> Iterator[TaskRunner[Any]]:
-    from ragen.rollout.ray_cluster import check_room, connect
+    from starpo.ragen.agents.rollout.ray_cluster import check_room, connect
 
     ray = connect(num_cpus=Runtime.current().threads)
     try:

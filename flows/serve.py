@@ -1,4 +1,4 @@
-"""The deployments, served by one long-lived process: `python -m flows.serve [READY_FILE]`.
+"""The deployments, served by one long-lived process: `python -m starpo.flows.serve [READY_FILE]`.
 
 Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings; the warm starts of those
 presets with a tiny policy are deployments of `warm-start`; `replay/updates` replays a run; each grid is a deployment of
@@ -21,16 +21,16 @@ from prefect.exceptions import ObjectNotFound
 from prefect.runner import Runner
 from prefect.schedules import Cron
 
-from flows.ablation import ablation
-from flows.audit import audit
-from flows.console.terminal import write
-from flows.eval_sweep import eval_sweep
-from flows.presets import grids, names, preset, sweeps
-from flows.replay import replay
-from flows.starpo import starpo
-from flows.store_credentials import load_credentials
-from flows.warm_start import warm_start
-from ragen.errors import ConfigError
+from starpo.flows.ablation import ablation
+from starpo.flows.audit import audit
+from starpo.flows.console.terminal import write
+from starpo.flows.eval_sweep import eval_sweep
+from starpo.flows.presets import grids, names, preset, sweeps
+from starpo.flows.replay import replay
+from starpo.flows.starpo import starpo
+from starpo.flows.store_credentials import load_credentials
+from starpo.flows.warm_start import warm_start
+from starpo.ragen.core.errors import ConfigError
 
 
 def deployments() -> list[RunnerDeployment]:

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from ragen.allocator import keeping_freed_memory
-from ragen.errors import StarPOError
-from ragen.process_start import is_alive, process_start
+from starpo.ragen.core.allocator import keeping_freed_memory
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.process_start import is_alive, process_start
 
 START_TIMEOUT_S = 120.0
 
@@ -43,7 +43,7 @@ class ServerBusyError(ServerError):
 
 @dataclass(frozen=True)
 class Process:
-    """A background process of ours, remembered by its id and its start (`ragen.process_start`).
+    """A background process of ours, remembered by its id and its start (`ragen.core.process_start`).
 
     Attributes:
         name: Of its pid file and log.
@@ -217,7 +217,7 @@ def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
         ready = Path(state_dir) / "serve.ready"
         ready.unlink(missing_ok=True)
         env = {**keeping_freed_memory(), "PREFECT_API_URL": url}  # which runs inherit
-        serve.start(sys.executable, "-m", "flows.serve", str(ready), env=env)
+        serve.start(sys.executable, "-m", "starpo.flows.serve", str(ready), env=env)
         _wait(ready.exists, serve, "the process that serves the deployments did not come up")
     return url
 

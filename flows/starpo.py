@@ -4,17 +4,17 @@ from typing import Any
 
 from prefect import flow
 
-from flows.memory_check import check_memory
-from flows.presets import preset as load_preset
-from flows.record import RunRecorder
-from flows.reuse import reused
-from flows.run_code import code_of, default_run_name
-from flows.training import train
-from ragen.config.load import apply_overrides
-from ragen.config.runtime import Runtime
-from ragen.config.starpo import StarPOConfig
-from ragen.readiness import check_ready
-from ragen.store import Store
+from starpo.flows.memory_check import check_memory
+from starpo.flows.presets import preset as load_preset
+from starpo.flows.record import RunRecorder
+from starpo.flows.reuse import reused
+from starpo.flows.run_code import code_of, default_run_name
+from starpo.flows.training import train
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.readiness import check_ready
+from starpo.ragen.store import Store
 
 
 @flow(name="starpo", log_prints=False, validate_parameters=True)

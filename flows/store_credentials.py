@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ragen.errors import StoreError
+from starpo.ragen.core.errors import StoreError
 
 VARIABLE = "RAGEN_STORE_BLOCK"
 """Names the block, as `type/name`."""

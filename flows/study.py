@@ -1,6 +1,6 @@
 """A grid with everything in it checked and named: its cells, and a run for every cell and seed.
 
-grid (+ preset or run) -> resolve -> Study -> flows.ablation, or a dry run
+grid (+ preset or run) -> resolve -> Study -> starpo.flows.ablation, or a dry run
 """
 
 from collections.abc import Mapping
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from flows.plan import RunPlan, plan_run
-from flows.presets.grids import base_settings
-from flows.run_code import default_run_name
-from ragen.ablation.cells import Cell, expand
-from ragen.ablation.evaluations import read_evaluations
-from ragen.ablation.grid import Grid, check_grid
-from ragen.ablation.summary import AblationResult, RunOutcome, summarise
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import StoreError
-from ragen.store import Store
-from ragen.work import Work
+from starpo.flows.plan import RunPlan, plan_run
+from starpo.flows.presets.grids import base_settings
+from starpo.flows.run_code import default_run_name
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.cells import Cell, expand
+from starpo.ragen.studies.ablation.evaluations import read_evaluations
+from starpo.ragen.studies.ablation.grid import Grid, check_grid
+from starpo.ragen.studies.ablation.summary import AblationResult, RunOutcome, summarise
+from starpo.ragen.work import Work
 
 
 @dataclass(frozen=True)

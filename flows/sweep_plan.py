@@ -1,21 +1,21 @@
 """A sweep with everything in it checked and named: its cells, their keys, and which of them are stored.
 
-sweep, store -> plan_sweep -> SweepPlan -> flows.eval_sweep, or a dry run
+sweep, store -> plan_sweep -> SweepPlan -> starpo.flows.eval_sweep, or a dry run
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from flows.audit import due_runs
-from ragen.errors import ConfigError, StoreError
-from ragen.store import Store
-from ragen.sweep.cells import SweepCell, expand
-from ragen.sweep.outcomes import read_outcome
-from ragen.sweep.result import SweepResult, summarise
-from ragen.sweep.sweep import Sweep
-from ragen.work import Work
-from tasks.evaluate import evaluate
+from starpo.flows.audit import due_runs
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.sweep.cells import SweepCell, expand
+from starpo.ragen.studies.sweep.outcomes import read_outcome
+from starpo.ragen.studies.sweep.result import SweepResult, summarise
+from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.work import Work
+from starpo.tasks.evaluate import evaluate
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ Whoever carries out its stages is a `Runner`: one does them, one plans them, one
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from ragen.config.starpo import StarPOConfig
-from ragen.diagnostics.online import RolloutUse
-from ragen.errors import NothingKeptError
-from ragen.work import Keys, Work
-from tasks.diagnose import diagnose
-from tasks.evaluate import evaluate
-from tasks.progress import RunProgress
-from tasks.reward import reward
-from tasks.rollout import rollout
-from tasks.update import update
-from tasks.variance_filter import variance_filter
-from tasks.warm_start import warm_start
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import NothingKeptError
+from starpo.ragen.evidence.diagnostics.online import RolloutUse
+from starpo.ragen.work import Keys, Work
+from starpo.tasks.diagnose import diagnose
+from starpo.tasks.evaluate import evaluate
+from starpo.tasks.progress import RunProgress
+from starpo.tasks.reward import reward
+from starpo.tasks.rollout import rollout
+from starpo.tasks.update import update
+from starpo.tasks.variance_filter import variance_filter
+from starpo.tasks.warm_start import warm_start
 
 
 class Runner:

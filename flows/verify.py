@@ -17,14 +17,14 @@ from itertools import takewhile
 from types import TracebackType
 from typing import Literal
 
-from flows.walk import walk_record
-from ragen.config.load import recorded_config
-from ragen.store import Store
-from ragen.store.runs import RECORD_ADVICE
-from ragen.verify.finding import Finding, Verdict
-from ragen.verify.plan import Visit, check_stages, chosen_iterations
-from ragen.verify.scratch import Scratch
-from ragen.verify.verifier import Verifier
+from starpo.flows.walk import walk_record
+from starpo.ragen.config.load import recorded_config
+from starpo.ragen.recompute.verify.finding import Finding, Verdict
+from starpo.ragen.recompute.verify.plan import Visit, check_stages, chosen_iterations
+from starpo.ragen.recompute.verify.scratch import Scratch
+from starpo.ragen.recompute.verify.verifier import Verifier
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import RECORD_ADVICE
 
 _LEARNER_STAGES = ("warm_start", "update", "compare")
 """Computed in this process; the others may be looked at beside them."""
@@ -97,7 +97,7 @@ def verify_run(
         StoreError: If there is no such run; the message names those that are near.
         ConfigError: If a stage does not exist, the range is not in the run, or its settings are not this release's.
     """
-    from ragen.policy.load import without_progress_bars
+    from starpo.ragen.agents.policy.load import without_progress_bars
 
     started = time.perf_counter()
     record = store.runs.get(run)
@@ -157,7 +157,7 @@ class _Ahead:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            from ragen.placement import stop_playing
+            from starpo.ragen.placement import stop_playing
 
             stop_playing()
         self._thread.shutdown(cancel_futures=True)
@@ -178,7 +178,7 @@ class _Ahead:
         return []
 
     def _verify(self, visit: Visit) -> list[Finding]:
-        from ragen.placement import playing_apart
+        from starpo.ragen.placement import playing_apart
 
         with playing_apart():
             return self._verifier.verify(visit)

@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from flows.plan import LookedUp
-from flows.replay import carry_out
-from flows.training import Runner, reward_and_filter, train
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, NothingKeptError, StarPOError
-from ragen.replay.plan import plan_replay
-from ragen.store import Store
-from ragen.store.runs import RECORD_ADVICE, Run, StageKeys
-from ragen.store.seals import record_path
-from ragen.verify.finding import Finding, Verdict, first_line
-from ragen.verify.origin import misfit
-from ragen.verify.plan import Visit
-from ragen.visible import quoted
-from ragen.work import Keys, Work
+from starpo.flows.plan import LookedUp
+from starpo.flows.replay import carry_out
+from starpo.flows.training import Runner, reward_and_filter, train
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, NothingKeptError, StarPOError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.recompute.replay.plan import plan_replay
+from starpo.ragen.recompute.verify.finding import Finding, Verdict, first_line
+from starpo.ragen.recompute.verify.origin import misfit
+from starpo.ragen.recompute.verify.plan import Visit
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import RECORD_ADVICE, Run, StageKeys
+from starpo.ragen.store.records.seals import record_path
+from starpo.ragen.work import Keys, Work
 
 
 class _RecordEndsError(Exception):

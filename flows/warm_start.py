@@ -4,12 +4,12 @@ from typing import Any
 
 from prefect import flow
 
-from flows.presets import preset as load_preset
-from ragen.config.load import apply_overrides
-from ragen.config.runtime import Runtime
-from ragen.config.starpo import StarPOConfig
-from tasks.stage import stage_task
-from tasks.warm_start import warm_start as first_checkpoint
+from starpo.flows.presets import preset as load_preset
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.tasks.stage import stage_task
+from starpo.tasks.warm_start import warm_start as first_checkpoint
 
 
 @flow(name="warm-start", validate_parameters=True)

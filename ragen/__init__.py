@@ -1,22 +1,14 @@
-"""The library: everything a run computes, and nothing of Prefect.
+"""The library: everything a run computes, and nothing of Prefect. Imports go down this list, never up.
 
-envs         environments, their checker and variants
-agent        prompts, append-only contexts, the parser
-policy       the embedded tiny policy and its demonstrations; loading of any causal LM
-imitation    the tiny policy's warm start: supervised learning on demonstrations
-rollout      engines, and agents playing many turns
-reward       components of the reward
-filter       which groups are trained on
-objectives   advantages, losses, KL: pure functions
-learn        learners, optimisers, checkpoints
-evaluate     panels, intervals, summaries
-diagnostics  metrics from stored tables, the collapse verdict
-store        artifacts by key, runs by name
+studies      many runs or cells measured side by side: ablations, sweeps
+recompute    stored stages done again: verify, replay, dropped checkpoints
+placement    which engine and learner work where, kept loaded between stages; readiness: what a run lacks
+evidence     what stored runs say: report, audits, diagnostics, sizing
+learning     stored turns -> reward, filter, objectives, learners -> checkpoint
+agents       checkpoint -> prompts, engines, episodes -> stored turns, evaluations
 work         a stage as a value: key, inputs, and how it is done
-placement    which engine and learner do it, where, kept loaded between stages
-verify       stored stages computed again and compared
-audit        SQL over what runs have stored, named audits, where an artifact comes from
-report       wandb, and the HTML page of a run
-config       one model a stage
-registry     everything that is chosen by name
+store        artifacts by key, runs by name; knows nothing of what is in them
+config       one settings model a stage
+envs         environments, with all that is theirs
+core         errors, seeds, registries: what everybody uses
 """

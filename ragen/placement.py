@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ragen.checkpoints.complete import complete_folder
-from ragen.checkpoints.derive import derive, restore
-from ragen.checkpoints.recipe import find_recipe
-from ragen.config.ray_runtime import RayRuntime
-from ragen.config.rollout import RolloutConfig
-from ragen.config.runtime import Runtime
-from ragen.config.update import UpdateConfig
-from ragen.errors import ArtifactMissingError
-from ragen.learn.learner import Learner
-from ragen.registry import LEARNERS, load
-from ragen.rollout.engine import RolloutEngine
-from ragen.rollout.engine_spec import EngineSpec
-from ragen.rollout.local_player import LocalPlayer
-from ragen.rollout.pool import Pool
-from ragen.rollout.shards import ShardPlayer
-from ragen.rollout.vllm_python import vllm_python
-from ragen.rollout.worker_pool import WorkerPool
-from ragen.store import Store
+from starpo.ragen.agents.policy.complete import complete_folder
+from starpo.ragen.agents.rollout.engine import RolloutEngine
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pool import Pool
+from starpo.ragen.agents.rollout.shards import ShardPlayer
+from starpo.ragen.agents.rollout.vllm_python import vllm_python
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.core.registry import LEARNERS, load
+from starpo.ragen.learning.learners.learner import Learner
+from starpo.ragen.recompute.derive import derive, restore
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.recipe import find_recipe
 
 if TYPE_CHECKING:
-    from ragen.rollout.ray_pool import RayPool
+    from starpo.ragen.agents.rollout.ray_pool import RayPool
 
 _pools: list[Pool] = []
 _IS_APART: ContextVar[bool] = ContextVar("is_apart", default=False)
@@ -148,7 +148,7 @@ def _is_on_ray(rollout: RolloutConfig) -> bool:
 
 @cache
 def _actors(spec: EngineSpec) -> "RayPool":
-    from ragen.rollout.ray_pool import RayPool
+    from starpo.ragen.agents.rollout.ray_pool import RayPool
 
     python = vllm_python() if spec.name == "vllm" else sys.executable
     pool = RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)

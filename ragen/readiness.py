@@ -3,14 +3,14 @@
 configuration -> obstacles -> nothing, or sentences that say what is missing and what to do
 """
 
-from ragen.config.policy import PretrainedPolicy, TinyPolicy
-from ragen.config.starpo import StarPOConfig
-from ragen.envs.base import EnvironmentSettings
-from ragen.envs.initial_states import fresh_env_seed
-from ragen.errors import ConfigError, StarPOError
-from ragen.evaluate.panel import make_panel
-from ragen.faults import describe_fault
-from ragen.registry import ADVANTAGES, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS, load
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.registry import ADVANTAGES, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS, load
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.initial_states import fresh_env_seed
 
 
 def check_ready(config: StarPOConfig, name: str, *, should_download: bool = False) -> None:
@@ -60,8 +60,8 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
     if kind not in DEMONSTRATORS:
         return [
             f"environment '{kind}' has no demonstrator, and the embedded policy (policy.type = 'tiny') begins by "
-            f"imitating one; there are some for {', '.join(sorted(DEMONSTRATORS))}. Register one in "
-            "ragen/registry.py (DEMONSTRATORS), or train a model that knows the format: policy.type = 'pretrained', "
+            f"imitating one; there are some for {', '.join(sorted(DEMONSTRATORS))}. Register one "
+            "(docs/extend.md), or train a model that knows the format: policy.type = 'pretrained', "
             "policy.name_or_path = a folder"
         ]
     try:
@@ -72,7 +72,7 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
 
 
 def _of_model(policy: PretrainedPolicy, should_download: bool) -> list[str]:
-    from ragen.policy.place import named_folder
+    from starpo.ragen.agents.policy.place import named_folder
 
     try:
         if named_folder(policy) is not None or should_download:
@@ -83,8 +83,8 @@ def _of_model(policy: PretrainedPolicy, should_download: bool) -> list[str]:
 
 
 def _check_model(policy: PretrainedPolicy) -> None:
-    from ragen.agent.template import derive_pieces
-    from ragen.policy.load import load_tokenizer, resolve_policy
+    from starpo.ragen.agents.policy.load import load_tokenizer, resolve_policy
+    from starpo.ragen.agents.prompting.template import derive_pieces
 
     derive_pieces(load_tokenizer(resolve_policy(policy)))
 

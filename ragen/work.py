@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragen.identity import code_identity, is_reusable
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.manifest import Stage
+from starpo.ragen.core.identity import code_identity, is_reusable
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.manifest import Stage
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ turns, rewards, selection, samples, metrics, episodes: `example(kind)`; turns of
 import numpy as np
 import pyarrow as pa
 
-from schemas.datasets import DATASETS
+from starpo.schemas.datasets import DATASETS
 
 GROUP_SIZE = 4
 TURNS_EACH = 5

@@ -61,8 +61,8 @@ class Manifest(StrictModel):
     seed: int | None
     """The stage's seed, where it has one."""
     code: dict[str, str] = Field(default_factory=dict)
-    """Role -> identity of the code that the settings name (`ragen.identity`): a digest of its source, or the version of
-    its distribution. Empty where the stage names none, and in artifacts of version 0.1.0."""
+    """Role -> identity of the code that the settings name (`ragen.core.identity`): a digest of its source, or
+    the version of its distribution. Empty where the stage names none, and in artifacts of version 0.1.0."""
     dataset_version: int | None
     """Version of the dataset's schema; null for a checkpoint."""
     num_rows: int | None

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pandera.polars import Check, Column, DataFrameSchema, PolarsData
 from polars import col
 
-from schemas.datasets import DATASETS
-from schemas.rule import Rule, each_item
-from schemas.rules import ACROSS_RULES, ROW_RULES
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.rule import Rule, each_item
+from starpo.schemas.rules import ACROSS_RULES, ROW_RULES
 
 if "POLARS_ENGINE_AFFINITY" not in os.environ:  # what its user has set, stays
     # Of a few thousand rows the streaming engine, polars' own choice, makes twice the work; more come in batches.

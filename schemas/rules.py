@@ -9,8 +9,8 @@ Rules that hold for every dataset (columns, types, nulls, nulls inside lists, un
 import polars as pl
 from polars import col
 
-from schemas.datasets import ERROR_STATUSES, STATUSES
-from schemas.rule import (
+from starpo.schemas.datasets import ERROR_STATUSES, STATUSES
+from starpo.schemas.rule import (
     Rule,
     aligned,
     at_least,
@@ -25,7 +25,7 @@ from schemas.rule import (
     same,
     share,
 )
-from schemas.turn_rules import EPISODE_RULES, TURN_ROWS, TURN_TABLE
+from starpo.schemas.turn_rules import EPISODE_RULES, TURN_ROWS, TURN_TABLE
 
 SCORE_METRICS = ("std", "sample_std", "mean", "entropy", "length")
 """What groups can be scored by."""

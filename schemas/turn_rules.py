@@ -6,8 +6,8 @@ rule -> turn_rules -> rules -> models -> validate
 import polars as pl
 from polars import col
 
-from schemas.datasets import ERROR_STATUSES, FINISH_REASONS, STATUSES
-from schemas.rule import (
+from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, STATUSES
+from starpo.schemas.rule import (
     Rule,
     aligned,
     at_least,

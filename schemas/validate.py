@@ -15,9 +15,17 @@ import pyarrow as pa
 from pandera.errors import SchemaErrors
 from pandera.polars import DataFrameSchema
 
-from schemas.datasets import DATASETS, Dataset
-from schemas.models import across_columns, across_model, across_rules, has_nulls, row_model, row_rules, whole_model
-from schemas.rule import Rule
+from starpo.schemas.datasets import DATASETS, Dataset
+from starpo.schemas.models import (
+    across_columns,
+    across_model,
+    across_rules,
+    has_nulls,
+    row_model,
+    row_rules,
+    whole_model,
+)
+from starpo.schemas.rule import Rule
 
 FAILURE_CASES = pa.schema(
     [

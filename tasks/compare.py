@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from ragen.config.update import UpdateConfig
-from ragen.learn.learner import UpdateContext
-from ragen.store import Store
-from ragen.work import Keys, Made, Work
-from schemas.manifest import Stage
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Made, Work
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="compare", version=1)
 
@@ -67,8 +67,8 @@ def _has_weights(store: Store, side: Side) -> bool:
 def _compare(
     context: UpdateContext, base: Side, branch: Side, reference: str, work: Work, store: Store
 ) -> Iterator[Made]:
-    from ragen.diagnostics.metrics import metrics_table
-    from ragen.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
+    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+    from starpo.ragen.recompute.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
 
     values = compare_groups(*(store.read_table("selection", side.data["selection"]) for side in (base, branch)))
     if base.update and branch.update:
@@ -87,9 +87,9 @@ def _compare_gradients(
     store: Store, context: UpdateContext, base: Side, branch: Side, reference: str
 ) -> dict[str, float]:
     """Both gradients at the base's checkpoint; they need not be computed where data and settings are the same."""
-    from ragen.learn.trajectories import assemble
-    from ragen.placement import learner_at
-    from ragen.replay.comparison import compare_directions
+    from starpo.ragen.learning.learners.trajectories import assemble
+    from starpo.ragen.placement import learner_at
+    from starpo.ragen.recompute.replay.comparison import compare_directions
 
     if (base.data, base.config) == (branch.data, branch.config):
         return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}
@@ -103,8 +103,8 @@ def _compare_gradients(
 
 
 def _weight_changes(store: Store, base: Side, branch: Side) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    from ragen.checkpoints.complete import complete_folder
-    from ragen.replay.weights import weight_changes
+    from starpo.ragen.agents.policy.complete import complete_folder
+    from starpo.ragen.recompute.replay.weights import weight_changes
 
     folders = [
         (complete_folder(store, side.before), complete_folder(store, side.update["checkpoint"]))

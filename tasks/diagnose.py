@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.manifest import Stage
+from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="diagnose", version=2)
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from functools import partial
 
-from ragen.config.agent import AgentConfig
-from ragen.config.environment import EnvironmentConfig
-from ragen.config.evaluation import EvaluationConfig
-from ragen.config.rollout import RolloutConfig, SamplingConfig
-from ragen.evaluate.panel import Panel, make_panel
-from ragen.registry import AGENT, ENVIRONMENTS
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.manifest import Stage
+from starpo.ragen.agents.evaluation.panel import Panel, make_panel
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
+from starpo.ragen.core.registry import AGENT, ENVIRONMENTS
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="evaluate", version=3)
 
@@ -77,14 +77,14 @@ def _play(
     work: Work,
     store: Store,
 ) -> Iterator[Made]:
-    from ragen.diagnostics.metrics import metrics_table
-    from ragen.evaluate.episodes import fold_episodes
-    from ragen.evaluate.summary import summarise
-    from ragen.evaluate.training_states import training_states
-    from ragen.placement import checkpoint_folder, is_deterministic, shard_player
-    from ragen.rollout.job import RolloutJob
-    from ragen.rollout.shards import make_episodes, play_shards
-    from ragen.rollout.usage import take_usage
+    from starpo.ragen.agents.evaluation.episodes import fold_episodes
+    from starpo.ragen.agents.evaluation.summary import summarise
+    from starpo.ragen.agents.evaluation.training_states import training_states
+    from starpo.ragen.agents.rollout.job import RolloutJob
+    from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.agents.rollout.usage import take_usage
+    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+    from starpo.ragen.placement import checkpoint_folder, is_deterministic, shard_player
 
     cell, iteration = work.part, work.settings["iteration"]
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]

@@ -4,9 +4,9 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from ragen.errors import StarPOError
-from ragen.store import Store
-from ragen.store.runs import RunStatus
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import RunStatus
 
 _SETTLING_S = 0.05
 """Stages that follow one another at once are one state."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from ragen.config.reward import RewardConfig
-from ragen.registry import REWARDS
-from ragen.reward.compute import compute_rewards
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.manifest import Stage
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.core.registry import REWARDS
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="reward", version=1)
 

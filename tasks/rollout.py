@@ -6,13 +6,13 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import ConfigError
-from ragen.evaluate.panel import Panel, excluded_states, make_panel
-from ragen.registry import AGENT, ENVIRONMENTS
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.manifest import Stage
+from starpo.ragen.agents.evaluation.panel import Panel, excluded_states, make_panel
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import AGENT, ENVIRONMENTS
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="rollout", version=2)
 
@@ -55,11 +55,11 @@ def held_out(config: StarPOConfig) -> list[Panel]:
 
 
 def _play(config: StarPOConfig, iteration: int, work: Work, store: Store) -> Iterator[Made]:
-    from ragen.envs.initial_states import fresh_env_seed
-    from ragen.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
-    from ragen.rollout.job import RolloutJob
-    from ragen.rollout.shards import make_episodes, play_shards
-    from ragen.rollout.usage import take_usage
+    from starpo.ragen.agents.rollout.job import RolloutJob
+    from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.agents.rollout.usage import take_usage
+    from starpo.ragen.envs.initial_states import fresh_env_seed
+    from starpo.ragen.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 
     settings = config.rollout
     excluded = excluded_states(held_out(config))

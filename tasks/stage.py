@@ -10,9 +10,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task, exponential_backoff
 
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
-from ragen.store import Store
-from ragen.work import Keys, Work
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Work
 
 
 def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:

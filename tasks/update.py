@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from functools import partial
 
-from ragen.checkpoints.stored_update import run_update, update_code
-from ragen.config.starpo import StarPOConfig
-from ragen.config.update import UpdateConfig
-from ragen.diagnostics.metrics import metrics_table
-from ragen.seeding import derive_seed
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.manifest import Stage
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.learning.learners.stored_update import run_update, update_code
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="update", version=2)
 
@@ -50,7 +50,7 @@ def update(
 
 
 def _train(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
-    from ragen.placement import learner_at
+    from starpo.ragen.placement import learner_at
 
     assert work.seed is not None
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))

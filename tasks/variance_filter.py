@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from ragen.config.filter import FilterConfig
-from ragen.filter.select import select_groups
-from ragen.registry import FILTERS
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.manifest import Stage
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.core.registry import FILTERS
+from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="variance_filter", version=3)
 

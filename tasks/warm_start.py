@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ragen.config.policy import PretrainedPolicy, TinyPolicy
-from ragen.config.starpo import StarPOConfig
-from ragen.evaluate.panel import excluded_states
-from ragen.evaluate.training_states import read_states, write_states
-from ragen.policy.place import named_folder
-from ragen.registry import AGENT, DEMONSTRATORS, ENVIRONMENTS, LESSONS
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.manifest import Stage
-from tasks.progress import RunProgress
-from tasks.rollout import held_out
+from starpo.ragen.agents.evaluation.panel import excluded_states
+from starpo.ragen.agents.evaluation.training_states import read_states, write_states
+from starpo.ragen.agents.policy.place import named_folder
+from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.registry import AGENT, DEMONSTRATORS, ENVIRONMENTS, LESSONS
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
+from starpo.tasks.progress import RunProgress
+from starpo.tasks.rollout import held_out
 
 STAGE = Stage(name="warm_start", version=2)
 
@@ -27,7 +27,7 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
     if config.fresh:  # all else is made from this checkpoint, so nothing that is stored is found
         settings["fresh"] = config.fresh
     if isinstance(policy, TinyPolicy):
-        from ragen.policy.tokenizer import vocabulary_digest
+        from starpo.ragen.agents.policy.tokenizer import vocabulary_digest
 
         settings |= {
             "vocabulary": vocabulary_digest(),
@@ -52,7 +52,7 @@ def _make(
     policy: TinyPolicy | PretrainedPolicy, config: StarPOConfig, folder: Path, progress: RunProgress | None
 ) -> dict[str, float]:
     if isinstance(policy, PretrainedPolicy):
-        from ragen.policy.load import copy_policy
+        from starpo.ragen.agents.policy.load import copy_policy
 
         source = named_folder(policy)
         met = read_states(source) if source else []
@@ -60,7 +60,7 @@ def _make(
         if met:
             write_states(folder, met)
         return headline
-    from ragen.imitation import imitate
+    from starpo.ragen.learning.imitation import imitate
 
     return imitate(
         policy,

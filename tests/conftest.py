@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from ragen.store import Store
+    from starpo.ragen.store import Store
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["RAGEN_WANDB_MODE"] = "disabled"
@@ -45,8 +45,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def vllm_interpreter() -> str:
     """Of the environment that has vLLM (`make vllm`); skips where there is none."""
-    from ragen.errors import MissingPackageError
-    from ragen.rollout.vllm_python import vllm_python
+    from starpo.ragen.agents.rollout.vllm_python import vllm_python
+    from starpo.ragen.core.errors import MissingPackageError
 
     try:
         return vllm_python()
@@ -82,9 +82,9 @@ def make_run() -> Callable[..., list[tuple[str, str]]]:
 
 
 def _make_run(store: "Store", name: str, iterations: int = 2, keep: float = 0.5) -> list[tuple[str, str]]:
-    from ragen.store.keys import stage_key
-    from schemas.examples import example
-    from schemas.manifest import Stage
+    from starpo.ragen.store.artifacts.keys import stage_key
+    from starpo.schemas.examples import example
+    from starpo.schemas.manifest import Stage
 
     made: list[tuple[str, str]] = []
 
@@ -122,8 +122,8 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     """Writes the module `mine_code`, as if it had been there when the process began."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    from ragen.definitions import find_spec, read
-    from ragen.identity import code_identity
+    from starpo.ragen.core.definitions import find_spec, read
+    from starpo.ragen.core.identity import code_identity
 
     def write(text: str) -> None:
         (tmp_path / "mine_code.py").write_text(text)

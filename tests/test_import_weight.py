@@ -4,23 +4,23 @@ import subprocess
 import sys
 
 LIGHT = [
-    "schemas.datasets",
-    "schemas.manifest",
-    "schemas.validate",
-    "ragen.config",
-    "ragen.config.load",
-    "ragen.registry",
-    "ragen.envs",
-    "ragen.envs.variants",
-    "ragen.store",
-    "ragen.agent.parser",
-    "flows.cli",
-    "flows.presets",
-    "flows.starpo",
-    "tasks.rollout",
-    "tasks.update",
-    "tasks.evaluate",
-    "tasks.warm_start",
+    "starpo.schemas.datasets",
+    "starpo.schemas.manifest",
+    "starpo.schemas.validate",
+    "starpo.ragen.config",
+    "starpo.ragen.config.load",
+    "starpo.ragen.core.registry",
+    "starpo.ragen.envs",
+    "starpo.ragen.envs.variants",
+    "starpo.ragen.store",
+    "starpo.ragen.agents.prompting.parser",
+    "starpo.flows.cli",
+    "starpo.flows.presets",
+    "starpo.flows.starpo",
+    "starpo.tasks.rollout",
+    "starpo.tasks.update",
+    "starpo.tasks.evaluate",
+    "starpo.tasks.warm_start",
 ]
 HEAVY = ("torch", "transformers", "vllm", "ray", "deepspeed", "wandb")
 
@@ -35,6 +35,6 @@ def test_imports_are_light() -> None:
 
 
 def test_help_does_not_import_prefect() -> None:
-    code = "import sys, flows.cli; print('prefect' in sys.modules or 'pyarrow' in sys.modules)"
+    code = "import sys, starpo.flows.cli; print('prefect' in sys.modules or 'pyarrow' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"

@@ -6,10 +6,10 @@ import sys
 import traceback
 from typing import NoReturn
 
-from flows.cli.common import app
-from ragen.errors import StarPOError
-from ragen.redaction import without_secrets
-from ragen.visible import MAX_TEXT, shortened, visible
+from starpo.flows.cli.common import app
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.redaction import without_secrets
+from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
 
 __all__ = ["app", "main"]
 
@@ -33,7 +33,7 @@ for _module in (
     "store",
     "serving",
 ):  # in the order of `ragen --help`
-    importlib.import_module(f"flows.cli.{_module}")
+    importlib.import_module(f"starpo.flows.cli.{_module}")
 
 
 def main() -> None:

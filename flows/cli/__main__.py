@@ -1,5 +1,5 @@
-"""`python -m flows.cli`."""
+"""`python -m starpo.flows.cli`."""
 
-from flows.cli import main
+from starpo.flows.cli import main
 
 main()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import STUDY, JsonOption, StoreOption, app, open_store
+from starpo.flows.cli.common import STUDY, JsonOption, StoreOption, app, open_store
 
 
 @app.command(rich_help_panel=STUDY)
@@ -19,7 +19,7 @@ def ablate(
     as_json: JsonOption = False,
 ) -> None:
     """Run a grid of settings over matched seeds, and compare every cell with the base."""
-    from flows.console import ablate as ablations
+    from starpo.flows.console import ablate as ablations
 
     if list_:
         ablations.print_grids(open_store(store), as_json)

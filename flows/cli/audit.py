@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import LOOK, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.common import LOOK, JsonOption, RunArgument, StoreOption, app, open_store
 
 
 def _print_views(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        from flows.console.audit import print_views
+        from starpo.flows.console.audit import print_views
 
         print_views(context.params["as_json"])
         raise typer.Exit
@@ -18,7 +18,7 @@ def _print_views(context: typer.Context, wanted: bool) -> None:
 
 def _print_audits(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        from flows.console.audit import print_audits
+        from starpo.flows.console.audit import print_audits
 
         print_audits(context.params["as_json"])
         raise typer.Exit
@@ -38,7 +38,7 @@ def sql(
     ] = False,
 ) -> None:
     """Ask runs a question in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
-    from flows.console.audit import answer
+    from starpo.flows.console.audit import answer
 
     answer(open_store(store), runs, query, as_json=as_json, csv=csv, parquet=parquet, should_verify=verify)
 
@@ -54,7 +54,7 @@ def audit(
     _list: Annotated[bool, typer.Option("--list", callback=_print_audits, help="List the audits.")] = False,
 ) -> None:
     """Look a run through: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
-    from flows.console.audit import audit_run
+    from starpo.flows.console.audit import audit_run
 
     if audit_run(open_store(store), run, names or [], rows=rows, as_json=as_json, should_verify=verify):
         raise typer.Exit(1)
@@ -70,7 +70,7 @@ def lineage(
     as_json: JsonOption = False,
 ) -> None:
     """Show where an artifact comes from and what came of it. Exit code 1 if a part of its chain is gone."""
-    from flows.console.audit import show_lineage
+    from starpo.flows.console.audit import show_lineage
 
     if show_lineage(open_store(store), artifact, depth, as_json=as_json, as_dot=dot, as_mermaid=mermaid):
         raise typer.Exit(1)

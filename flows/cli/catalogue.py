@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import BEFORE, JsonOption, SetOption, app, parse_overrides
+from starpo.flows.cli.common import BEFORE, JsonOption, SetOption, app, parse_overrides
 
 
 @app.command(rich_help_panel=BEFORE)
@@ -14,9 +14,9 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Check settings and what a run by them needs here, and say what they resolve to."""
-    from flows.console.terminal import print_json, write
-    from flows.presets import preset
-    from ragen.readiness import check_ready
+    from starpo.flows.console.terminal import print_json, write
+    from starpo.flows.presets import preset
+    from starpo.ragen.readiness import check_ready
 
     config = preset(file, parse_overrides(set_))
     check_ready(config, file)
@@ -29,7 +29,7 @@ def validate(
 @app.command(rich_help_panel=BEFORE)
 def presets(as_json: JsonOption = False) -> None:
     """List the presets."""
-    from flows.console import listing
+    from starpo.flows.console import listing
 
     listing.print_presets(as_json)
 
@@ -40,7 +40,7 @@ def envs(
     as_json: JsonOption = False,
 ) -> None:
     """List the environments and their variants."""
-    from flows.console import listing
+    from starpo.flows.console import listing
 
     listing.print_environments(check, as_json)
 
@@ -51,6 +51,6 @@ def play(
     seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
 ) -> None:
     """Play an environment yourself, boards drawn."""
-    from flows.console.play import play_in_terminal
+    from starpo.flows.console.play import play_in_terminal
 
     play_in_terminal(env, seed)

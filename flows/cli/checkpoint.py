@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
 
 
 @app.command(rich_help_panel=AGAIN)
@@ -21,8 +21,8 @@ def checkpoint(
     as_json: JsonOption = False,
 ) -> None:
     """List a run's checkpoints, or export one; a dropped one is derived again from stored rollouts and checked."""
-    from flows.console import checkpoints
-    from ragen.errors import ConfigError
+    from starpo.flows.console import checkpoints
+    from starpo.ragen.core.errors import ConfigError
 
     opened = open_store(store)
     if iteration is not None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ragen.store import Store
+    from starpo.ragen.store import Store
 
 TRAIN, BEFORE, LOOK, AGAIN, STUDY, KEEP, SERVE = (
     "Train",
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 def _given(url: str | None) -> str | None:
     """A store's address as it was given; an empty one, such as of an unset variable of a shell, is not the default."""
-    from ragen.store.redaction import check_address
+    from starpo.ragen.store.remote.redaction import check_address
 
     return url if url is None else check_address(url)
 
@@ -51,7 +51,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from flows.console.terminal import write
+        from starpo.flows.console.terminal import write
 
         write(f"starpo {version('starpo')}")
         raise typer.Exit
@@ -68,9 +68,9 @@ def _options(
 
 def open_store(url: str | None) -> "Store":
     """The store of this address, or the configured one."""
-    from flows.store_credentials import load_credentials
-    from ragen.config.runtime import Runtime
-    from ragen.store import Store
+    from starpo.flows.store_credentials import load_credentials
+    from starpo.ragen.config.runtime import Runtime
+    from starpo.ragen.store import Store
 
     load_credentials()
     return Store(Runtime.current().store if url is None else url)
@@ -78,6 +78,6 @@ def open_store(url: str | None) -> "Store":
 
 def parse_overrides(assignments: list[str] | None) -> dict[str, Any]:
     """`--set PATH=VALUE`, as often as given."""
-    from ragen.config.load import parse_override
+    from starpo.ragen.config.load import parse_override
 
     return dict(parse_override(assignment) for assignment in assignments or [])

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import STUDY, JsonOption, StoreOption, app, open_store
+from starpo.flows.cli.common import STUDY, JsonOption, StoreOption, app, open_store
 
 
 @app.command(name="eval-sweep", rich_help_panel=STUDY)
@@ -34,7 +34,7 @@ def eval_sweep(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate checkpoints on panels at temperatures with seeds; only cells that are not stored are played."""
-    from flows.console import eval_sweep as sweeps
+    from starpo.flows.console import eval_sweep as sweeps
 
     if list_:
         sweeps.print_sweeps(open_store(store), as_json)

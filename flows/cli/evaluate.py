@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import STUDY, JsonOption, RunArgument, SetOption, StoreOption, app, open_store, parse_overrides
+from starpo.flows.cli.common import (
+    STUDY,
+    JsonOption,
+    RunArgument,
+    SetOption,
+    StoreOption,
+    app,
+    open_store,
+    parse_overrides,
+)
 
 
 @app.command(rich_help_panel=STUDY)
@@ -16,6 +25,6 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate a checkpoint here, or an OpenAI-compatible server (--set rollout.engine=openai, see docs/vllm.md)."""
-    from flows.console.evaluate import evaluate_run
+    from starpo.flows.console.evaluate import evaluate_run
 
     evaluate_run(open_store(store), run, iteration, parse_overrides(set_), as_json)

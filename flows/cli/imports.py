@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import KEEP, JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
+from starpo.flows.cli.common import KEEP, JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
 
 
 @app.command("import", rich_help_panel=KEEP)
@@ -20,6 +20,6 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Store trajectories made elsewhere as a run, to be asked, audited and shown; wrong rows go to quarantine."""
-    from flows.console.imports import import_trajectories
+    from starpo.flows.console.imports import import_trajectories
 
     import_trajectories(open_store(store), run, files, preset, parse_overrides(set_), as_json=as_json)

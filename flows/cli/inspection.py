@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import LOOK, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.common import LOOK, JsonOption, RunArgument, StoreOption, app, open_store
 
 
 @app.command(rich_help_panel=LOOK)
 def runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the runs of a store, newest first."""
-    from flows.console import listing
+    from starpo.flows.console import listing
 
     opened = open_store(store)
     if store is not None:  # the configured one comes into being with its first run
@@ -31,11 +31,11 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show a run, one of its iterations, or one of its trajectories."""
-    from flows.console import listing
+    from starpo.flows.console import listing
 
     opened = open_store(store)
     if trajectory is not None:
-        from flows.console.trajectory import print_trajectory
+        from starpo.flows.console.trajectory import print_trajectory
 
         print_trajectory(opened, run, iteration or 0, trajectory, should_show_prompts=prompts, as_json=as_json)
     elif iteration is not None:
@@ -55,8 +55,8 @@ def report(
     store: StoreOption = None,
 ) -> None:
     """Write a run's report: one self-contained HTML page."""
-    from flows.console.terminal import write
-    from flows.console.train import write_report
+    from starpo.flows.console.terminal import write
+    from starpo.flows.console.train import write_report
 
     write(write_report(open_store(store), run, output, embed or ()))
 
@@ -71,7 +71,7 @@ def compare(
     store: StoreOption = None,
 ) -> None:
     """Compare runs: curves, settings that differ, last and peak success, shared stages; one self-contained page."""
-    from flows.console.terminal import write
-    from flows.console.train import write_comparison
+    from starpo.flows.console.terminal import write
+    from starpo.flows.console.train import write_comparison
 
     write(write_comparison(open_store(store), runs, output, title))

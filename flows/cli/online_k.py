@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import LOOK, JsonOption, StoreOption, app, open_store
+from starpo.flows.cli.common import LOOK, JsonOption, StoreOption, app, open_store
 
 
 @app.command(name="online-k", rich_help_panel=LOOK)
@@ -16,6 +16,6 @@ def online_k(
     as_json: JsonOption = False,
 ) -> None:
     """How valid each reuse of a rollout was: ratios, effective sample size, clip share, KL to the behaviour policy."""
-    from flows.console.online_k import print_online
+    from starpo.flows.console.online_k import print_online
 
     print_online(open_store(store), runs, as_json)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import BEFORE, JsonOption, SetOption, app, parse_overrides
+from starpo.flows.cli.common import BEFORE, JsonOption, SetOption, app, parse_overrides
 
 
 @app.command(rich_help_panel=BEFORE)
@@ -28,8 +28,8 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run will need: memory part by part, GPUs, tokens, seconds, storage; and whether it fits."""
-    from flows.console.plan import print_plan
-    from flows.presets import preset as load_preset
+    from starpo.flows.console.plan import print_plan
+    from starpo.flows.presets import preset as load_preset
 
     print_plan(
         preset,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import AGAIN, JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
+from starpo.flows.cli.common import AGAIN, JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
 
 
 @app.command(rich_help_panel=AGAIN)
@@ -29,7 +29,7 @@ def replay(
 
     No environment and no engine take part, except for --evaluate. What was not changed is found in the store.
     """
-    from flows.console.replay import replay_run
+    from starpo.flows.console.replay import replay_run
 
     replay_run(
         open_store(store),

@@ -1,12 +1,12 @@
 """The local server."""
 
-from flows.cli.common import SERVE, app
+from starpo.flows.cli.common import SERVE, app
 
 
 @app.command(rich_help_panel=SERVE)
 def up() -> None:
     """Start a local Prefect server and the process that serves the deployments."""
-    from flows.console.up_and_down import start_here
+    from starpo.flows.console.up_and_down import start_here
 
     start_here()
 
@@ -14,7 +14,7 @@ def up() -> None:
 @app.command(rich_help_panel=SERVE)
 def down() -> None:
     """Stop what `up` started, and with it the runs that are at work; what they stored is kept."""
-    from flows.console.up_and_down import stop_here
+    from starpo.flows.console.up_and_down import stop_here
 
     stop_here()
 
@@ -22,6 +22,6 @@ def down() -> None:
 @app.command(rich_help_panel=SERVE)
 def serve() -> None:
     """Serve the deployments in this terminal, for a server that already runs."""
-    from flows.serve import serve_deployments
+    from starpo.flows.serve import serve_deployments
 
     serve_deployments()

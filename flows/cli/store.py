@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import KEEP, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.common import KEEP, JsonOption, RunArgument, StoreOption, app, open_store
 
 store_app = typer.Typer(
     help="See what is in a store, delete what no run needs, check it, copy runs.", no_args_is_help=True
@@ -29,9 +29,9 @@ def gc(
     as_json: JsonOption = False,
 ) -> None:
     """Delete what no run needs: artifacts that no run reaches, and what killed writers left."""
-    from flows.console.store import print_garbage, progress_bar
-    from ragen.store.location import Location
-    from ragen.store.retention import delete_garbage, find_garbage
+    from starpo.flows.console.store import print_garbage, progress_bar
+    from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
+    from starpo.ragen.store.remote.location import Location
 
     age = _age(min_age, "--min-age")
     quarantine_age = None if quarantine_older_than is None else _age(quarantine_older_than, "--quarantine-older-than")
@@ -51,7 +51,7 @@ def forget(
     store: StoreOption = None,
 ) -> None:
     """Delete a run's records; `gc` then deletes the artifacts that no other run needs."""
-    from flows.console.terminal import write
+    from starpo.flows.console.terminal import write
 
     opened = open_store(store)
     opened.runs.get(run)
@@ -64,9 +64,9 @@ def forget(
 @store_app.command()
 def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show what takes up the store, by kind and by run; runs share what they have in common."""
-    from flows.console.store import print_usage
-    from ragen.store.location import Location
-    from ragen.store.usage import measure
+    from starpo.flows.console.store import print_usage
+    from starpo.ragen.store.keeping.usage import measure
+    from starpo.ragen.store.remote.location import Location
 
     location = Location(open_store(store).url)
     print_usage(location.name, measure(location), as_json)
@@ -75,9 +75,9 @@ def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
 @store_app.command()
 def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Hash every file of every artifact again, and look for what runs need and is not there. Exit code 1: a fault."""
-    from flows.console.store import print_verification, progress_bar
-    from ragen.store.integrity import verify_store
-    from ragen.store.location import Location
+    from starpo.flows.console.store import print_verification, progress_bar
+    from starpo.ragen.store.keeping.integrity import verify_store
+    from starpo.ragen.store.remote.location import Location
 
     location = Location(open_store(store).url)
     with progress_bar("hashing") as on_progress:
@@ -96,9 +96,9 @@ def copy(
     """Copy a run with everything it needs to another store, and with the results of sweeps and ablations all of whose
     runs are there then. Copying again copies what is not there yet.
     """
-    from flows.console.store import print_copy, progress_bar
-    from ragen.store.copying import copy_run
-    from ragen.store.location import Location
+    from starpo.flows.console.store import print_copy, progress_bar
+    from starpo.ragen.store.keeping.copying import copy_run
+    from starpo.ragen.store.remote.location import Location
 
     source, target = Location(open_store(store).url), Location(url)
     with progress_bar(f"copying {run}") as on_progress:
@@ -107,7 +107,7 @@ def copy(
 
 
 def _age(text: str, option: str) -> timedelta:
-    from ragen.errors import ConfigError
+    from starpo.ragen.core.errors import ConfigError
 
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or unit not in _UNITS:

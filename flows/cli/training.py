@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import TRAIN, RunArgument, SetOption, StoreOption, app, open_store, parse_overrides
+from starpo.flows.cli.common import TRAIN, RunArgument, SetOption, StoreOption, app, open_store, parse_overrides
 
 
 @app.command(rich_help_panel=TRAIN)
@@ -18,7 +18,7 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Do everything anew: reuse nothing that is stored.")] = False,
 ) -> None:
     """Start the local server if need be, run the deployment starpo/PRESET (of a file starpo/custom), and follow it."""
-    from flows.console.train import train_and_follow
+    from starpo.flows.console.train import train_and_follow
 
     overrides = parse_overrides(set_)
     train_and_follow(
@@ -35,8 +35,8 @@ def train(
 @app.command(rich_help_panel=TRAIN)
 def follow(run: RunArgument, store: StoreOption = None) -> None:
     """Show a run's live progress until it ends."""
-    from flows.console.follow import follow_run
-    from flows.console.terminal import Console
+    from starpo.flows.console.follow import follow_run
+    from starpo.flows.console.terminal import Console
 
     opened = open_store(store)
     opened.runs.get(run)
@@ -46,7 +46,7 @@ def follow(run: RunArgument, store: StoreOption = None) -> None:
 @app.command(rich_help_panel=TRAIN)
 def cancel(run: RunArgument, store: StoreOption = None) -> None:
     """Stop a run that is at work or waits; what it stored is kept. Ablations and sweeps too, by their names."""
-    from flows.console.cancel import cancel_run
-    from flows.console.terminal import Console
+    from starpo.flows.console.cancel import cancel_run
+    from starpo.flows.console.terminal import Console
 
     cancel_run(open_store(store), run, Console())

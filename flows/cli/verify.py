@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
 
 
 @app.command(rich_help_panel=AGAIN)
@@ -23,7 +23,7 @@ def verify(
     The store is only read. Exit code 0: all is the same; 1: something is different or damaged; 3: nothing is, and not
     everything is shown, for reasons that are printed.
     """
-    from flows.console.verify import verify_and_print
+    from starpo.flows.console.verify import verify_and_print
 
     exit_code = verify_and_print(
         open_store(store),

@@ -6,24 +6,24 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
-from flows.console.follow import POLL_S, Outcome
-from flows.console.listing import print_rows
-from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, result_name
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json, say
-from flows.console.train import start_deployment
-from flows.console.watching import watching
-from flows.plan import RunPlan
-from flows.presets import grids
-from flows.presets import names as preset_names
-from flows.study import Study, is_finished, resolve
-from ragen.ablation.grid import load_grid
-from ragen.ablation.records import Ablations
-from ragen.ablation.summary import AblationResult
-from ragen.config.runtime import Runtime
-from ragen.store import Store
-from ragen.work import Work
+from starpo.flows.ablation_summary import error_rows, heading, method, other_panels, result_rows
+from starpo.flows.console.follow import POLL_S, Outcome
+from starpo.flows.console.listing import print_rows
+from starpo.flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, result_name
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.console.train import start_deployment
+from starpo.flows.console.watching import watching
+from starpo.flows.plan import RunPlan
+from starpo.flows.presets import grids
+from starpo.flows.presets import names as preset_names
+from starpo.flows.study import Study, is_finished, resolve
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import load_grid
+from starpo.ragen.studies.ablation.records import Ablations
+from starpo.ragen.studies.ablation.summary import AblationResult
+from starpo.ragen.work import Work
 
 _DIFFERENCE = "difference [95%], and by seed"
 

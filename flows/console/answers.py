@@ -10,8 +10,8 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.console.terminal import as_json_value, json_text
-from ragen.errors import ConfigError
+from starpo.flows.console.terminal import as_json_value, json_text
+from starpo.ragen.core.errors import ConfigError
 
 
 def json_rows(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> Iterator[dict[str, Any]]:

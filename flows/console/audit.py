@@ -8,24 +8,24 @@ from typing import Any
 import pyarrow as pa
 from rich.text import Text
 
-from flows.console.answers import (
+from starpo.flows.console.answers import (
     json_rows,
     print_json_rows,
     write_csv,
     write_parquet,
 )
-from flows.console.lineage import draw_lineage, lineage_json
-from flows.console.table import cell, print_table
-from flows.console.terminal import Console, print_json, write
-from ragen.audit.audits import about, chosen_audits, run_audits
-from ragen.audit.finding import Finding
-from ragen.audit.lineage import dot_text, lineage, mermaid_text, near
-from ragen.audit.named import matching_runs
-from ragen.audit.stored import open_database
-from ragen.audit.views import DATASET_VIEWS, DERIVED_VIEWS, RECORD_VIEWS
-from ragen.errors import ConfigError
-from ragen.registry import AUDITS
-from ragen.store import Store
+from starpo.flows.console.lineage import draw_lineage, lineage_json
+from starpo.flows.console.table import cell, print_table
+from starpo.flows.console.terminal import Console, print_json, write
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import AUDITS
+from starpo.ragen.evidence.audit.audits import about, chosen_audits, run_audits
+from starpo.ragen.evidence.audit.finding import Finding
+from starpo.ragen.evidence.audit.lineage import dot_text, lineage, mermaid_text, near
+from starpo.ragen.evidence.audit.named import matching_runs
+from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DERIVED_VIEWS, RECORD_VIEWS
+from starpo.ragen.store import Store
 
 _STYLES = {"fault": "bold red", "warning": "yellow", "note": "green"}
 _SEVERITIES = tuple(_STYLES)

@@ -7,12 +7,12 @@ ended from here: it is said whose process it is.
 import time
 from collections.abc import Sequence
 
-from flows.console.flow_run import FlowRun, unfinished
-from flows.console.follow import POLL_S
-from flows.console.terminal import Console, say
-from flows.server import ServerError
-from ragen.errors import StarPOError, StoreError
-from ragen.store import Store
+from starpo.flows.console.flow_run import FlowRun, unfinished
+from starpo.flows.console.follow import POLL_S
+from starpo.flows.console.terminal import Console, say
+from starpo.flows.server import ServerError
+from starpo.ragen.core.errors import StarPOError, StoreError
+from starpo.ragen.store import Store
 
 _PATIENCE_S = 90.0
 """Prefect gives a run 30 s to end by itself, and looks for cancelled ones every 15 s at the latest."""

@@ -9,16 +9,16 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json
-from ragen.checkpoints.complete import complete, complete_folder
-from ragen.checkpoints.derive import Derivation, derive, restore
-from ragen.checkpoints.recipe import Recipe, find_recipe, iteration_of
-from ragen.checkpoints.survey import RunCheckpoint, survey
-from ragen.errors import ArtifactDamagedError, ConfigError
-from ragen.evaluate.training_states import FILE, training_states, write_states
-from ragen.store import Store
-from schemas.manifest import MANIFEST_NAME
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json
+from starpo.ragen.agents.evaluation.training_states import FILE, training_states, write_states
+from starpo.ragen.agents.policy.complete import complete, complete_folder
+from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
+from starpo.ragen.recompute.derive import Derivation, derive, restore
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.checkpoints import RunCheckpoint, survey
+from starpo.ragen.store.keeping.recipe import Recipe, find_recipe, iteration_of
+from starpo.schemas.manifest import MANIFEST_NAME
 
 _DIGITS = 12
 """Of keys and digests in tables; JSON has all."""
@@ -92,7 +92,7 @@ def print_checkpoint(store: Store, run: str, number: int, output: Path | None, a
 def _derived(
     store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None, should_draw: bool
 ) -> dict[str, Any]:
-    from ragen.placement import learner_for
+    from starpo.ragen.placement import learner_for
 
     started = time.monotonic()
     start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)

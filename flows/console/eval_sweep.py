@@ -7,22 +7,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from flows.console.follow import POLL_S, Outcome
-from flows.console.listing import print_rows
-from flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, result_name
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json, say
-from flows.console.train import start_deployment
-from flows.console.watching import watching
-from flows.eval_sweep_summary import error_rows, heading, leaderboard_rows, method, score_rows
-from flows.presets import sweeps
-from flows.sweep_plan import SweepPlan, plan_sweep
-from ragen.config.runtime import Runtime
-from ragen.errors import ConfigError
-from ragen.store import Store
-from ragen.sweep.records import Sweeps
-from ragen.sweep.result import SweepResult
-from ragen.sweep.sweep import Sweep, load_sweep, make_sweep
+from starpo.flows.console.follow import POLL_S, Outcome
+from starpo.flows.console.listing import print_rows
+from starpo.flows.console.studies import conclude, counting, print_known, print_remarks, print_stored, result_name
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.console.train import start_deployment
+from starpo.flows.console.watching import watching
+from starpo.flows.eval_sweep_summary import error_rows, heading, leaderboard_rows, method, score_rows
+from starpo.flows.presets import sweeps
+from starpo.flows.sweep_plan import SweepPlan, plan_sweep
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.sweep.result import SweepResult
+from starpo.ragen.studies.sweep.sweep import Sweep, load_sweep, make_sweep
 
 _TEXT_COLUMNS = ("run", "cell", "error")
 

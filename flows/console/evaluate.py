@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json, say
-from ragen.checkpoints.survey import checkpoint_keys
-from ragen.config.load import apply_overrides, recorded_config
-from ragen.errors import ConfigError
-from ragen.store import Store
-from tasks.evaluate import evaluate
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.config.load import apply_overrides, recorded_config
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
+from starpo.tasks.evaluate import evaluate
 
 _CHANGEABLE = ("rollout.engine", "rollout.vllm", "rollout.openai", "evaluation.")
 

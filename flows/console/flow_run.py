@@ -23,8 +23,8 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Cancelling
 
-from flows.console.follow import Outcome
-from flows.server import ServerBusyError, ServerError, ServerGoneError, api_url
+from starpo.flows.console.follow import Outcome
+from starpo.flows.server import ServerBusyError, ServerError, ServerGoneError, api_url
 
 _UNFINISHED = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
 _AT_WORK = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]

@@ -9,10 +9,10 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
-from flows.console.terminal import Console, description_column
-from ragen.errors import StarPOError
-from ragen.store import Store
-from ragen.store.runs import Runs
+from starpo.flows.console.terminal import Console, description_column
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Runs
 
 POLL_S = 0.5
 FINAL = ("completed", "failed")
@@ -102,7 +102,7 @@ def _outcome(runs: Runs, run: str) -> Outcome | None:
 
 def _is_starting(run: str) -> bool:
     """Does Prefect start it, perhaps anew? That takes some seconds until its process is at work."""
-    from flows.console.flow_run import is_starting
+    from starpo.flows.console.flow_run import is_starting
 
     return is_starting(run)
 

@@ -7,14 +7,14 @@ from typing import Any
 import pyarrow as pa
 from rich.progress import track
 
-from flows.console.terminal import Console, print_json, write
-from flows.presets import preset as load_preset
-from flows.training import Runner, reward_and_filter
-from ragen.imports import read_turns
-from ragen.store import Store
-from ragen.work import Keys, Made, Work
-from schemas.digest import content_digest
-from schemas.manifest import Stage
+from starpo.flows.console.terminal import Console, print_json, write
+from starpo.flows.presets import preset as load_preset
+from starpo.flows.training import Runner, reward_and_filter
+from starpo.ragen.evidence.imports import read_turns
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Made, Work
+from starpo.schemas.digest import content_digest
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="import", version=1)
 

@@ -5,7 +5,7 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from ragen.audit.lineage import SHOWN_DIGITS, Lineage, Work
+from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work
 
 _MAX_NAMES = 3
 

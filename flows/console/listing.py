@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from flows.console.reasons import merged_reasons
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json, say
-from ragen.errors import ArtifactDamagedError, ConfigError, RegistryError, StoreError
-from ragen.store import Store
-from ragen.store.runs import Run, StageKeys
+from starpo.flows.console.reasons import merged_reasons
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, RegistryError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Run, StageKeys
 
 
 def print_runs(store: Store, as_json: bool) -> None:
@@ -73,7 +73,7 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
 
 def print_presets(as_json: bool) -> None:
     """Presets with their first comment."""
-    from flows.presets import FOLDER, names, preset
+    from starpo.flows.presets import FOLDER, names, preset
 
     rows: list[dict[str, Any]] = []
     for name in names():
@@ -91,8 +91,8 @@ def print_presets(as_json: bool) -> None:
 
 def print_environments(check: bool, as_json: bool) -> None:
     """Environment variants; with `check`, what the environment checker finds."""
-    from ragen.envs.check import check as check_environment
-    from ragen.envs.variants import VARIANTS
+    from starpo.ragen.envs.check import check as check_environment
+    from starpo.ragen.envs.variants import VARIANTS
 
     rows = []
     for name, variant in VARIANTS.items():

@@ -3,12 +3,12 @@
 import fnmatch
 from typing import Any
 
-from flows.console.listing import evaluation_curve
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json
-from ragen.diagnostics.online import Reuse, by_reuse, reuses
-from ragen.errors import StoreError
-from ragen.store import Store
+from starpo.flows.console.listing import evaluation_curve
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.evidence.diagnostics.online import Reuse, by_reuse, reuses
+from starpo.ragen.store import Store
 
 _COLUMNS = {
     "reuse": "reuse",

@@ -5,16 +5,16 @@ from typing import Any
 
 from rich.text import Text
 
-from flows.console.table import print_table
-from flows.console.terminal import Console, print_json
-from ragen.config.runtime import Runtime
-from ragen.config.starpo import StarPOConfig
-from ragen.sizing.architecture import Architecture, architecture_of
-from ragen.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
-from ragen.sizing.estimate import Estimate, estimate
-from ragen.sizing.fit import misfits, remedies
-from ragen.sizing.storage import checkpoint_bytes, num_kept_checkpoints
-from ragen.sizing.throughput import RESPONSE_SHARE
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
+from starpo.ragen.evidence.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
+from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
+from starpo.ragen.evidence.sizing.fit import misfits, remedies
+from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
+from starpo.ragen.evidence.sizing.throughput import RESPONSE_SHARE
 
 _DEFAULT_GPU = "a100-80gb"
 

@@ -2,12 +2,12 @@
 
 from rich.panel import Panel
 
-from flows.console.terminal import Console
-from ragen.config.agent import AgentConfig
-from ragen.envs import make
-from ragen.envs.variants import VARIANTS
-from ragen.errors import ConfigError
-from ragen.seeding import dynamics_seed
+from starpo.flows.console.terminal import Console
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.seeding import dynamics_seed
+from starpo.ragen.envs import make
+from starpo.ragen.envs.variants import VARIANTS
 
 
 def play_in_terminal(variant: str, seed: int, console: Console | None = None) -> bool:

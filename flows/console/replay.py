@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from flows.console.terminal import Console
-from flows.console.train import follow_deployment
-from flows.replay_summary import print_comparison
-from flows.run_code import replay_code
-from ragen.replay.plan import plan_replay
-from ragen.store import Store
+from starpo.flows.console.terminal import Console
+from starpo.flows.console.train import follow_deployment
+from starpo.flows.replay_summary import print_comparison
+from starpo.flows.run_code import replay_code
+from starpo.ragen.recompute.replay.plan import plan_replay
+from starpo.ragen.store import Store
 
 
 def replay_run(

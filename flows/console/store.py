@@ -8,14 +8,14 @@ from typing import Any
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-from flows.console.table import print_table
-from flows.console.terminal import Console, description_column, print_json, say
-from ragen.store.copying import Copy
-from ragen.store.integrity import Verification
-from ragen.store.inventory import StoredFolder
-from ragen.store.reachability import describe
-from ragen.store.retention import Doomed, Garbage
-from ragen.store.usage import Usage
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.ragen.store.keeping.copying import Copy
+from starpo.ragen.store.keeping.garbage import Doomed, Garbage
+from starpo.ragen.store.keeping.integrity import Verification
+from starpo.ragen.store.keeping.inventory import StoredFolder
+from starpo.ragen.store.keeping.reachability import describe
+from starpo.ragen.store.keeping.usage import Usage
 
 _OF_KINDS = ("kind", "number", "bytes", "of no run", "their bytes")
 _OF_RUNS = ("run", "artifacts", "bytes", "its own", "shared")

@@ -6,11 +6,11 @@ from pathlib import Path
 from pydantic import BaseModel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
-from flows.console.follow import Outcome, RunFailedError
-from flows.console.listing import print_rows
-from flows.console.terminal import Console, description_column, print_json, say
-from ragen.config.explanation import near
-from ragen.errors import ConfigError
+from starpo.flows.console.follow import Outcome, RunFailedError
+from starpo.flows.console.listing import print_rows
+from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.ragen.config.explanation import near
+from starpo.ragen.core.errors import ConfigError
 
 _ERROR_NAME = "CellsFailedError: "
 

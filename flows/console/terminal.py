@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.status import Status
 from rich.text import Text
 
-from ragen.visible import shortened, visible
+from starpo.ragen.core.visible import shortened, visible
 
 MAX_CELL = 1_000
 """Characters of a cell: rich takes minutes to fold more in narrow columns."""

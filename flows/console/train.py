@@ -9,21 +9,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from flows import server
-from flows.console.flow_run import FlowRun, asking
-from flows.console.follow import Outcome, follow_run
-from flows.console.listing import evaluation_curve, success_line
-from flows.console.terminal import Console, plain, say
-from flows.console.watching import advice_on, watching
-from flows.memory_check import check_memory
-from flows.presets import names, preset
-from flows.reuse import reused
-from flows.run_code import code_of, default_run_name
-from ragen.config.runtime import Runtime
-from ragen.errors import ConfigError
-from ragen.readiness import check_ready
-from ragen.store import Store
-from ragen.store.names import checked_name
+from starpo.flows import server
+from starpo.flows.console.flow_run import FlowRun, asking
+from starpo.flows.console.follow import Outcome, follow_run
+from starpo.flows.console.listing import evaluation_curve, success_line
+from starpo.flows.console.terminal import Console, plain, say
+from starpo.flows.console.watching import advice_on, watching
+from starpo.flows.memory_check import check_memory
+from starpo.flows.presets import names, preset
+from starpo.flows.reuse import reused
+from starpo.flows.run_code import code_of, default_run_name
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.readiness import check_ready
+from starpo.ragen.store import Store
+from starpo.ragen.store.names import checked_name
 
 
 def train_and_follow(
@@ -167,7 +167,7 @@ def register(deployment: str | None = None) -> None:
     Raises:
         ServerError: If the serving process was started before there was such a deployment, and is at work.
     """
-    from flows.serve import register as register_deployment
+    from starpo.flows.serve import register as register_deployment
 
     with asking(f"to register {deployment or 'the deployments'}"):
         is_served = register_deployment(deployment)
@@ -177,8 +177,8 @@ def register(deployment: str | None = None) -> None:
 
 def write_report(store: Store, run: str, output: Path | None, wanted: Sequence[int] = ()) -> Path:
     """Write the report of a run and return where; `wanted` are iterations whose trajectories must be in it."""
-    from ragen.report.data import gather
-    from ragen.report.page import render_report
+    from starpo.ragen.evidence.report.data import gather
+    from starpo.ragen.evidence.report.page import render_report
 
     path = output or Path(Runtime.current().state_dir) / "reports" / f"{run}.html"
     with Console(stderr=True).status(f"reading {run}") as status:
@@ -189,8 +189,8 @@ def write_report(store: Store, run: str, output: Path | None, wanted: Sequence[i
 def write_comparison(store: Store, runs: Sequence[str], output: Path, title: str | None = None) -> Path:
     """Write a page about several runs (`.html`), or draw their success curves (`.svg`), and return where."""
     if output.suffix == ".html":
-        from ragen.report.comparing import gather_runs
-        from ragen.report.comparison_page import render_comparison
+        from starpo.ragen.evidence.report.comparing import gather_runs
+        from starpo.ragen.evidence.report.comparison_page import render_comparison
 
         return _write(output, render_comparison(gather_runs(store, runs), title or "Comparison of runs", store.url))
     if output.suffix != ".svg":
@@ -198,7 +198,7 @@ def write_comparison(store: Store, runs: Sequence[str], output: Path, title: str
             f"'{output}' is of no kind that a comparison can have; give a name that ends in .html (a page with curves, "
             "settings and shared stages) or .svg (a picture of the success curves)"
         )
-    from ragen.report.comparison import Curve, draw_comparison
+    from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 
     records = [store.runs.get(run) for run in runs]
     curves = [

@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from flows.console.listing import recorded_stages
-from flows.console.table import print_record
-from flows.console.terminal import Console, print_json, say
-from ragen.errors import ArtifactMissingError, ConfigError
-from ragen.store import Store
-from ragen.visible import MAX_TEXT, quoted
+from starpo.flows.console.listing import recorded_stages
+from starpo.flows.console.table import print_record
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
+from starpo.ragen.core.visible import MAX_TEXT, quoted
+from starpo.ragen.store import Store
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -62,8 +62,8 @@ def print_trajectory(
 
 def _prompts(store: Store, run: str, rows: Sequence[Row]) -> list[Messages] | None:
     """What each turn added to the context; None: no checkpoint has the tokenizer."""
-    from ragen.agent.transcript import Transcriber
-    from ragen.checkpoints.tokenizer import checkpoints_of, find_tokenizer
+    from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
+    from starpo.ragen.agents.prompting.transcript import Transcriber
 
     tokenizer = find_tokenizer(store, checkpoints_of(store, store.runs.iterations(run)))
     if tokenizer is None:

@@ -1,9 +1,9 @@
 """What `ragen up` and `ragen down` say: where the server is, and what ended with it."""
 
-from flows import server
-from flows.console.terminal import Console, say
-from ragen.config.runtime import Runtime
-from ragen.errors import StarPOError
+from starpo.flows import server
+from starpo.flows.console.terminal import Console, say
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import StarPOError
 
 
 def start_here() -> None:
@@ -16,7 +16,7 @@ def start_here() -> None:
     was_serving = server.processes(state_dir)[1].running() is not None
     url = server.start(state_dir, lambda text: say(console, text))
     if was_serving:
-        from flows.console.train import register
+        from starpo.flows.console.train import register
 
         register()
     say(console, f"Prefect: {url.removesuffix('/api')}")
@@ -38,7 +38,7 @@ def _at_work(state_dir: str) -> list[str]:
     """Names of the flow runs that the serving process is at work on; of none that nobody can say."""
     if not server.processes(state_dir)[1].num_children():
         return []
-    from flows.console.flow_run import unfinished
+    from starpo.flows.console.flow_run import unfinished
 
     try:
         return sorted({run.name for run in unfinished()})

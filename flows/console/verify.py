@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from flows.console.table import print_table
-from flows.console.terminal import Console, description_column, print_json, say
-from ragen.errors import ConfigError
-from ragen.store import Store
-from ragen.verify.finding import Finding, Verdict
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.recompute.verify.finding import Finding, Verdict
+from starpo.ragen.store import Store
 
 if TYPE_CHECKING:
-    from flows.verify import Verification
+    from starpo.flows.verify import Verification
 
 _MAX_SHOWN = 20
 
@@ -49,7 +49,7 @@ def verify_and_print(
     columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("loading", total=None)
-        from flows.verify import verify_run
+        from starpo.flows.verify import verify_run
 
         verification = verify_run(
             store,

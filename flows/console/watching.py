@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flows.console.terminal import Console, say
+from starpo.flows.console.terminal import Console, say
 
 _INTERRUPTED = 130
 """Exit code of a command that was ended by Ctrl-C, as shells have it."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragen.config import StarPOConfig
-from ragen.config.explanation import near
-from ragen.config.load import load_config
-from ragen.errors import ConfigError
+from starpo.ragen.config import StarPOConfig
+from starpo.ragen.config.explanation import near
+from starpo.ragen.config.load import load_config
+from starpo.ragen.core.errors import ConfigError
 
 FOLDER = Path(__file__).parent
 FRAGMENTS = ("paper", "tiny", "starpo", "starpo-public-code", "starpo-s")

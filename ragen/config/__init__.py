@@ -16,6 +16,6 @@ explanation  what is wrong with a setting, in words
 structure    the tree of settings, read off the models
 """
 
-from ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.starpo import StarPOConfig
 
 __all__ = ["StarPOConfig"]

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ragen.settings import Settings
+from starpo.ragen.core.settings import Settings
 
 ACTION_SEPARATOR = "||"
 """Stands between the actions of one answer."""

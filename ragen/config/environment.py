@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import Field, create_model, model_validator
 
-from ragen.envs.base import EnvironmentSettings
-from ragen.errors import StarPOError
-from ragen.registry import ENVIRONMENTS, load
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.envs.base import EnvironmentSettings
 
 
 def settings_type(name: str) -> type[EnvironmentSettings]:

@@ -4,9 +4,9 @@ import re
 
 from pydantic import Field, field_validator
 
-from ragen.config.environment import EnvironmentConfig
-from ragen.settings import Settings
-from ragen.visible import quoted
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.core.settings import Settings
+from starpo.ragen.core.visible import quoted
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 """Of a variant: it becomes part of the names of stages and metrics, which a slash would divide."""

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ragen.config.structure import alternatives, setting
-from ragen.redaction import hidden_if_secret
-from ragen.visible import MAX_VALUE, quoted
+from starpo.ragen.config.structure import alternatives, setting
+from starpo.ragen.core.redaction import hidden_if_secret
+from starpo.ragen.core.visible import MAX_VALUE, quoted
 
 
 def explain(error: ValidationError, model: type[BaseModel], sources: Mapping[str, str]) -> str:

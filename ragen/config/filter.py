@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ragen.registry import FILTERS, registered
-from ragen.settings import Settings
+from starpo.ragen.core.registry import FILTERS, registered
+from starpo.ragen.core.settings import Settings
 
 
 class FilterConfig(Settings):

@@ -17,11 +17,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ragen.config.explanation import explain, near
-from ragen.config.starpo import StarPOConfig
-from ragen.config.structure import alternatives, setting
-from ragen.errors import ConfigError
-from ragen.visible import quoted
+from starpo.ragen.config.explanation import explain, near
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.structure import alternatives, setting
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
 
 Table = dict[str, Any]
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ragen.settings import Settings
+from starpo.ragen.core.settings import Settings
 
 
 class OpenAIEngineConfig(Settings):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ragen.settings import Settings
+from starpo.ragen.core.settings import Settings
 
 
 class TinyPolicy(Settings):

@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_settings import BaseSettings
 
-from ragen.config.ray_runtime import RayRuntime
-from ragen.config.runtime import Runtime
-from ragen.config.starpo import StarPOConfig
-from ragen.config.structure import alternatives
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.structure import alternatives
 
 _HEAD = """# Settings
 

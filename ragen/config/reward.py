@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ragen.registry import REWARDS, registered
-from ragen.settings import Settings
+from starpo.ragen.core.registry import REWARDS, registered
+from starpo.ragen.core.settings import Settings
 
 
 class RewardConfig(Settings):

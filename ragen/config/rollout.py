@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ragen.config.openai_engine import OpenAIEngineConfig
-from ragen.config.vllm_engine import VLLMEngineConfig
-from ragen.registry import ENGINES, registered
-from ragen.settings import Settings
+from starpo.ragen.config.openai_engine import OpenAIEngineConfig
+from starpo.ragen.config.vllm_engine import VLLMEngineConfig
+from starpo.ragen.core.registry import ENGINES, registered
+from starpo.ragen.core.settings import Settings
 
 
 class SamplingConfig(Settings):

@@ -2,15 +2,15 @@
 
 from pydantic import Field, model_validator
 
-from ragen.config.agent import AgentConfig
-from ragen.config.environment import EnvironmentConfig
-from ragen.config.evaluation import EvaluationConfig
-from ragen.config.filter import FilterConfig
-from ragen.config.policy import PolicyConfig, TinyPolicy
-from ragen.config.reward import RewardConfig
-from ragen.config.rollout import RolloutConfig
-from ragen.config.update import UpdateConfig
-from ragen.settings import Settings
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.policy import PolicyConfig, TinyPolicy
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.settings import Settings
 
 
 class StarPOConfig(Settings):

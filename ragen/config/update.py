@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from ragen.registry import ADVANTAGES, LEARNERS, advantage_needs, registered
-from ragen.settings import Settings
+from starpo.ragen.core.registry import ADVANTAGES, LEARNERS, advantage_needs, registered
+from starpo.ragen.core.settings import Settings
 
 
 class OptimiserConfig(Settings):

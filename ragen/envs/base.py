@@ -1,8 +1,9 @@
 """The environment protocol: Gymnasium's conventions with text observations and named actions.
 
 An environment owns its random generators (never global ones), separates the *initial state* (shared by a group)
-from the *dynamics* (each member's own), and never judges an agent's text: parsing is `ragen.agent`'s work, penalties
-are `ragen.reward`'s. Turn and action limits belong to the agent loop; an environment reports only its own ends.
+from the *dynamics* (each member's own), and never judges an agent's text: parsing is `ragen.agents.prompting`'s work,
+penalties are `ragen.learning.reward`'s. Turn and action limits belong to the agent loop; an environment reports only
+its own ends.
 """
 
 from abc import ABC, abstractmethod
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from ragen.settings import Settings
+from starpo.ragen.core.settings import Settings
 
 Info = dict[str, Any]
 """JSON-serialisable facts about a step. Every step reports `effective`: did the action change the state?"""

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from ragen.envs.base import Environment, EnvironmentSettings
-from ragen.envs.make import make
-from ragen.errors import EnvironmentFault
-from ragen.registry import ENVIRONMENTS, load
-from ragen.seeding import python_random
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
+from starpo.ragen.envs.make import make
 
 _NUM_SEEDS = 8
 _MAX_STEPS = 40
@@ -283,7 +283,8 @@ def _action_cost_is_a_lower_bound(settings: EnvironmentSettings) -> Iterator[str
 
 def _same_in_another_process(settings: EnvironmentSettings) -> Iterator[str]:
     program = (
-        "import json, sys; from ragen.envs.check import trace; from ragen.registry import ENVIRONMENTS, load; "
+        "import json, sys; from starpo.ragen.envs.check import trace; "
+        "from starpo.ragen.core.registry import ENVIRONMENTS, load; "
         "settings = load(ENVIRONMENTS, sys.argv[1]).settings_type.model_validate_json(sys.argv[2]); "
         "sys.stdout.write(json.dumps([trace(settings, seed, seed) for seed in range(int(sys.argv[3]))]))"
     )

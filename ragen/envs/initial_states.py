@@ -3,10 +3,10 @@
 panel digests --fresh_env_seed--> env_seed of a training group
 """
 
-from ragen.envs.base import EnvironmentSettings
-from ragen.envs.make import make
-from ragen.errors import EnvironmentFault
-from ragen.seeding import derive_seed
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.make import make
 
 _MAX_REDRAWS = 100
 

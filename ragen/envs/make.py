@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ragen.envs.base import Environment, EnvironmentSettings
-from ragen.registry import ENVIRONMENTS, load
+from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
 
 
 def make(settings: EnvironmentSettings) -> Environment[Any]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragen.envs.base import EnvironmentSettings
-from ragen.registry import ENVIRONMENTS, load
+from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.envs.base import EnvironmentSettings
 
 
 @dataclass(frozen=True)

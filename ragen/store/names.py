@@ -2,7 +2,7 @@
 
 import re
 
-from ragen.errors import StoreError
+from starpo.ragen.core.errors import StoreError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps")

@@ -15,20 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from ragen.errors import ConfigError, StoreError
-from ragen.store import datasets
-from ragen.store.artifacts import Artifacts
-from ragen.store.facts import Facts
-from ragen.store.files import entries_of
-from ragen.store.folders import copy_files, digest_of, hashed_files
-from ragen.store.location import Location
-from ragen.store.names import checked_name
-from ragen.store.quarantine import quarantine
-from ragen.store.ranges import RangeFile
-from ragen.store.runs import Runs
-from schemas.datasets import DATASETS
-from schemas.manifest import FileEntry, Manifest, Stage
-from schemas.validate import ContractViolation, Validator
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.store.artifacts import datasets
+from starpo.ragen.store.artifacts.artifacts import Artifacts
+from starpo.ragen.store.artifacts.facts import Facts
+from starpo.ragen.store.artifacts.files import entries_of
+from starpo.ragen.store.artifacts.folders import copy_files, digest_of, hashed_files
+from starpo.ragen.store.artifacts.quarantine import quarantine
+from starpo.ragen.store.names import checked_name
+from starpo.ragen.store.records.runs import Runs
+from starpo.ragen.store.remote.location import Location
+from starpo.ragen.store.remote.ranges import RangeFile
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.manifest import FileEntry, Manifest, Stage
+from starpo.schemas.validate import ContractViolation, Validator
 
 
 class Store:
@@ -125,7 +125,7 @@ class Store:
         Args:
             kind: Dataset kind.
             data: A table, or batches of one schema; these are streamed in bounded memory.
-            key: From `ragen.store.keys.stage_key`.
+            key: From `ragen.store.artifacts.keys.stage_key`.
             stage: What made it.
             settings: The stage's own configuration, as JSON.
             inputs: Role -> key of what it was made from.

@@ -13,7 +13,7 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ps
     """The server and the serving process, as `ragen up` starts them, and their children."""
     from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-    from flows import server
+    from starpo.flows import server
 
     home = tmp_path_factory.mktemp("server")
     with socket.socket() as probe:

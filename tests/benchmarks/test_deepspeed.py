@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ragen.config.policy import TinyPolicy
-from ragen.config.update import CriticConfig, DeepSpeedConfig, LoraConfig, OptimiserConfig, UpdateConfig
-from ragen.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.update import CriticConfig, DeepSpeedConfig, LoraConfig, OptimiserConfig, UpdateConfig
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 
@@ -30,10 +30,10 @@ SIZES = TinyPolicy(hidden_size=384, num_layers=6, num_heads=6, num_kv_heads=3, i
 WORK = """
 import json, sys, threading, time
 import numpy as np, psutil
-from ragen.config.update import UpdateConfig
-from ragen.learn.learner import UpdateContext
-from ragen.learn.trajectories import Segment, Trajectory
-from ragen.registry import LEARNERS, load
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.ragen.core.registry import LEARNERS, load
 
 config = UpdateConfig.model_validate_json(sys.argv[1])
 context = UpdateContext(iteration=0, num_iterations=20, seed=0, temperature=1.0, max_response_tokens=32)
@@ -58,7 +58,7 @@ if config.learner == "deepspeed":
     pids = [connection.pid for connection in learner._ranks._connections.values()]
 else:
     import torch, peft
-    from ragen.learn import torch_learner
+    from starpo.ragen.learning.learners import torch_learner
     pids = [me.pid]
 before = max(psutil.Process(pid).memory_info().rss for pid in pids)
 threading.Thread(target=watch, daemon=True).start()

@@ -4,20 +4,20 @@ import time
 
 import pytest
 
-from ragen.agent.context import ContextBuilder
-from ragen.config.agent import AgentConfig
-from ragen.config.policy import TinyPolicy
-from ragen.config.rollout import SamplingConfig
-from ragen.envs.sokoban import SokobanSettings
-from ragen.evaluate.episodes import fold_episodes
-from ragen.evaluate.panel import make_panel
-from ragen.evaluate.summary import summarise
-from ragen.imitation import imitate
-from ragen.policy.load import load_tokenizer
-from ragen.rollout.episode import Episode
-from ragen.rollout.loop import play
-from ragen.rollout.torch_engine import TorchEngine
-from ragen.seeding import dynamics_seed, sampling_seed
+from starpo.ragen.agents.evaluation.episodes import fold_episodes
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.evaluation.summary import summarise
+from starpo.ragen.agents.policy.load import load_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.seeding import dynamics_seed, sampling_seed
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.learning.imitation import imitate
 
 SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
 AGENT = AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False)

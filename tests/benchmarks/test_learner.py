@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 import torch
 
-from ragen.config.policy import TinyPolicy
-from ragen.config.update import OptimiserConfig, UpdateConfig
-from ragen.learn.learner import UpdateContext
-from ragen.learn.torch_learner import TorchLearner
-from ragen.learn.trajectories import Segment, Trajectory, assemble
-from ragen.policy.load import load_policy
-from ragen.policy.tiny import make_model, make_tokenizer
-from schemas.datasets import REWARDS, SELECTION, TURNS
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.trajectories import Segment, Trajectory, assemble
+from starpo.schemas.datasets import REWARDS, SELECTION, TURNS
 
 pytestmark = pytest.mark.benchmark
 

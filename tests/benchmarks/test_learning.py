@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.console.listing import evaluation_curve
-from flows.presets import preset
-from flows.starpo import starpo
-from ragen.config.evaluation import EvaluationConfig
-from ragen.store import Store
-from tasks.evaluate import evaluate
+from starpo.flows.console.listing import evaluation_curve
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.store import Store
+from starpo.tasks.evaluate import evaluate
 
 pytestmark = [
     pytest.mark.benchmark,

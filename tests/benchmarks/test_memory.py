@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
-RAGEN = [sys.executable, "-m", "flows.cli"]
+RAGEN = [sys.executable, "-m", "starpo.flows.cli"]
 
 
 def test_memory_of_the_default_run(tmp_path: Path) -> None:

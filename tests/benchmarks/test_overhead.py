@@ -1,6 +1,6 @@
 """What Prefect and the store add to an iteration of the default run: the same stages bare, in turns with it.
 
-    GLIBC_TUNABLES=$(python -m ragen.allocator) pytest -m benchmark tests/benchmarks/test_overhead.py -s
+    GLIBC_TUNABLES=$(python -m starpo.ragen.core.allocator) pytest -m benchmark tests/benchmarks/test_overhead.py -s
 
 The setting before the command is that of the process that a deployment's run has. Bare means: the same library calls
 in one process, tables handed over in memory, no task, no validation, no Parquet, no manifest. wandb, which is neither
@@ -24,25 +24,25 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from flows.presets import preset
-from flows.record import RunRecorder
-from flows.starpo import starpo
-from ragen.config.runtime import Runtime
-from ragen.config.starpo import StarPOConfig
-from ragen.diagnostics.metrics import filter_metrics, reward_metrics, rollout_metrics
-from ragen.envs.initial_states import fresh_env_seed
-from ragen.envs.sokoban import _room
-from ragen.evaluate.panel import make_panel
-from ragen.filter.select import select_groups
-from ragen.learn.learner import UpdateContext
-from ragen.learn.trajectories import assemble
-from ragen.placement import learner_for, shard_player
-from ragen.reward.compute import compute_rewards
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.shards import make_episodes, play_shards
-from ragen.seeding import derive_seed
-from ragen.store import Store
-from ragen.work import Keys, Work
+from starpo.flows.presets import preset
+from starpo.flows.record import RunRecorder
+from starpo.flows.starpo import starpo
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.sokoban.environment import _room
+from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, reward_metrics, rollout_metrics
+from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.placement import learner_for, shard_player
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Work
 
 # By a thread: with an alarm set, Prefect has its time limits watched by threads of their own, which no run does.
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800, method="thread")]
@@ -51,17 +51,17 @@ ITERATIONS = 19 * BLOCK + 1
 SETTLING_S = 2.0
 """What an iteration leaves behind for the server is done by then, and what it missed while it was stopped."""
 LIBRARY = (
-    "ragen.envs.initial_states.fresh_env_seed",
-    "ragen.rollout.shards.make_episodes",
-    "ragen.rollout.shards.play_shards",
-    "tasks.reward.compute_rewards",
-    "tasks.variance_filter.select_groups",
-    "tasks.diagnose.rollout_metrics",
-    "tasks.diagnose.reward_metrics",
-    "tasks.diagnose.filter_metrics",
-    "ragen.checkpoints.stored_update.assemble",
-    "ragen.learn.torch_learner.TorchLearner.update",
-    "ragen.learn.torch_learner.TorchLearner.save",
+    "starpo.ragen.envs.initial_states.fresh_env_seed",
+    "starpo.ragen.agents.rollout.shards.make_episodes",
+    "starpo.ragen.agents.rollout.shards.play_shards",
+    "starpo.tasks.reward.compute_rewards",
+    "starpo.tasks.variance_filter.select_groups",
+    "starpo.tasks.diagnose.rollout_metrics",
+    "starpo.tasks.diagnose.reward_metrics",
+    "starpo.tasks.diagnose.filter_metrics",
+    "starpo.ragen.learning.learners.stored_update.assemble",
+    "starpo.ragen.learning.learners.torch_learner.TorchLearner.update",
+    "starpo.ragen.learning.learners.torch_learner.TorchLearner.save",
 )
 """What both do, where the run calls it."""
 

@@ -9,13 +9,13 @@ from itertools import pairwise
 import psutil
 import pytest
 
-from flows.presets import preset
-from ragen.config.ray_runtime import RayRuntime
-from ragen.config.starpo import StarPOConfig
-from ragen.rollout.engine_spec import EngineSpec
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.shards import make_episodes, play_shards
-from ragen.seeding import derive_seed
+from starpo.flows.presets import preset
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.seeding import derive_seed
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -38,7 +38,7 @@ def config() -> StarPOConfig:
 @pytest.fixture(scope="module")
 def job(config, tmp_path_factory):
     """A policy that has learnt the format, so that responses end where they should."""
-    from ragen.imitation import imitate
+    from starpo.ragen.learning.imitation import imitate
 
     folder = tmp_path_factory.mktemp("policy")
     imitate(config.policy, config.environment, config.agent, config.rollout.max_response_tokens, frozenset(), folder)
@@ -79,7 +79,7 @@ def seconds(work):
 
 
 def test_two_actors_are_1_6_times_as_fast_as_one_pinned_to_a_core(job, shards):
-    from ragen.rollout.ray_pool import RayPool
+    from starpo.ragen.agents.rollout.ray_pool import RayPool
 
     pools, turns = {}, {}
     for cores in (CORES[:1], CORES):
@@ -113,10 +113,10 @@ def test_an_iteration_ahead_takes_little_more_than_the_longer_of_rollout_and_upd
     """
     from prefect.testing.utilities import prefect_test_harness
 
-    from flows import record
-    from flows.starpo import starpo
-    from ragen.store import Store
-    from tasks import rollout as rollout_stage
+    from starpo.flows import record
+    from starpo.flows.starpo import starpo
+    from starpo.ragen.store import Store
+    from starpo.tasks import rollout as rollout_stage
 
     monkeypatch.setenv("RAGEN_POOL", "ray")
     monkeypatch.setenv("RAGEN_RAY_ACTORS", "2")

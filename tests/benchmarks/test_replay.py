@@ -12,14 +12,14 @@ import time
 
 import pytest
 
-from flows.presets import preset
-from flows.replay import replay
-from flows.starpo import starpo
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.manifest import Stage
-from tasks.reward import reward
-from tasks.variance_filter import variance_filter
+from starpo.flows.presets import preset
+from starpo.flows.replay import replay
+from starpo.flows.starpo import starpo
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.manifest import Stage
+from starpo.tasks.reward import reward
+from starpo.tasks.variance_filter import variance_filter
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]
 ITERATIONS = 200
@@ -53,7 +53,8 @@ def long_run(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
 
 
 def test_reward_and_filter_of_200_iterations(long_run: tuple[Store, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ragen.store.artifacts._VERIFIED", set())  # as in a process of its own, which replays are
+    # As in a process of its own, which replays are.
+    monkeypatch.setattr("starpo.ragen.store.artifacts.artifacts._VERIFIED", set())
     store, num_turns = long_run
     changes = {"reward.format_penalty": -0.25, "filter.keep": 0.75}
     seconds = {}

@@ -10,28 +10,28 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ragen.agent.context import ContextBuilder
-from ragen.config.agent import AgentConfig
-from ragen.config.filter import FilterConfig
-from ragen.config.reward import RewardConfig
-from ragen.config.rollout import SamplingConfig
-from ragen.config.starpo import StarPOConfig
-from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
-from ragen.envs.sokoban import SokobanSettings
-from ragen.evaluate.episodes import fold_episodes
-from ragen.evaluate.summary import summarise
-from ragen.filter.select import select_groups
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.report.data import gather
-from ragen.report.page import render_report
-from ragen.reward.compute import compute_rewards
-from ragen.rollout.engine import Request, Response
-from ragen.rollout.loop import play
-from ragen.rollout.shards import make_episodes
-from ragen.seeding import env_seed
-from ragen.store import Store
-from schemas.datasets import SAMPLES
-from schemas.manifest import Stage
+from starpo.ragen.agents.evaluation.episodes import fold_episodes
+from starpo.ragen.agents.evaluation.summary import summarise
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.engine import Request, Response
+from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.shards import make_episodes
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.seeding import env_seed
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.store import Store
+from starpo.schemas.datasets import SAMPLES
+from starpo.schemas.manifest import Stage
 
 pytestmark = pytest.mark.benchmark
 

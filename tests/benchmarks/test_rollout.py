@@ -14,19 +14,19 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from ragen.agent.context import ContextBuilder
-from ragen.config.agent import AgentConfig
-from ragen.config.policy import TinyPolicy
-from ragen.config.rollout import SamplingConfig
-from ragen.envs.sokoban import SokobanSettings
-from ragen.imitation import imitate
-from ragen.policy.load import load_policy
-from ragen.rollout.engine import Response
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.loop import play
-from ragen.rollout.shards import make_episodes, play_shards
-from ragen.rollout.worker_pool import WorkerPool
-from ragen.seeding import derive_seed
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.engine import Response
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.learning.imitation import imitate
 
 NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 7
 CORES = len(os.sched_getaffinity(0))

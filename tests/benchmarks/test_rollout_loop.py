@@ -5,17 +5,17 @@ import time
 
 import pytest
 
-from ragen.agent.parser import format_response
-from ragen.config.agent import AgentConfig
-from ragen.config.rollout import SamplingConfig
-from ragen.envs import make
-from ragen.envs.sokoban import SokobanSettings
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.rollout.engine import Response
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.local_player import LocalPlayer
-from ragen.rollout.shards import make_episodes, play_shards
-from ragen.seeding import derive_seed
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.parser import format_response
+from starpo.ragen.agents.rollout.engine import Response
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs import make
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
 
 GENERATED_TOKENS_PER_S = 40_000  # about what the torch engine makes with the tiny policy, a thread
 ITERATION = [(f"g{group}", derive_seed("benchmark", group)) for group in range(24)]

@@ -27,10 +27,10 @@ ITERATIONS = 14
 # Prints a line when it has trained so far, and goes on when it is given one.
 _RUN = """
 import collections, json, sys, time
-from flows.presets import preset
-from flows.record import RunRecorder
-from flows.starpo import starpo
-from ragen.store.object_storage import ObjectStorage
+from starpo.flows.presets import preset
+from starpo.flows.record import RunRecorder
+from starpo.flows.starpo import starpo
+from starpo.ragen.store.remote.object_storage import ObjectStorage
 
 store, name, iterations = sys.argv[1], sys.argv[2], int(sys.argv[3])
 stage, call = RunRecorder.stage, ObjectStorage._call

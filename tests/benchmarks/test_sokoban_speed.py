@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from ragen.envs.sokoban import Sokoban, SokobanSettings
-from ragen.envs.sokoban_rooms import at_distance, reverse_play
-from ragen.envs.sokoban_solver import solve
-from ragen.policy.demonstrations.sokoban import demonstrate
-from ragen.seeding import python_random
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.sokoban.demonstrations import demonstrate
+from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
+from starpo.ragen.envs.sokoban.rooms import at_distance, reverse_play
+from starpo.ragen.envs.sokoban.solver import solve
 
 pytestmark = pytest.mark.benchmark
 NUM_ROUNDS = 5

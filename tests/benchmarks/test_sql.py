@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ragen.audit.stored import open_database
-from ragen.store import Store
-from schemas.datasets import REWARDS
-from schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
-from schemas.manifest import Stage
+from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.store import Store
+from starpo.schemas.datasets import REWARDS
+from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
+from starpo.schemas.manifest import Stage
 
 pytestmark = pytest.mark.benchmark
 
@@ -88,7 +88,7 @@ def test_a_question_to_a_million_turns(filled: Store) -> None:
 
 def test_the_command_answers_as_fast_as_it_can(filled: Store) -> None:
     """In a process of its own: Python, imports, the question, the table."""
-    command = [sys.executable, "-m", "flows.cli", "sql", "large", QUESTION, "--json", "--store", filled.url]
+    command = [sys.executable, "-m", "starpo.flows.cli", "sql", "large", QUESTION, "--json", "--store", filled.url]
     times = []
     for _ in range(3):
         started = time.perf_counter()

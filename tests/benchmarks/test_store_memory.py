@@ -15,9 +15,9 @@ LIMIT_BYTES = 1.5e9
 
 PROGRAM = """
 import json, resource, sys, time
-from ragen.store import Store
-from schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
-from schemas.manifest import Stage
+from starpo.ragen.store import Store
+from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example_turns
+from starpo.schemas.manifest import Stage
 
 action, url, num_turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
 groups_each = 500

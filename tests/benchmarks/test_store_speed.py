@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from ragen.store import Store, datasets
-from schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
-from schemas.manifest import Stage
-from schemas.validate import validate
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts import datasets
+from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
+from starpo.schemas.manifest import Stage
+from starpo.schemas.validate import validate
 
 pytestmark = pytest.mark.benchmark
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.presets import preset
-from flows.record import RunRecorder
-from flows.starpo import starpo
-from flows.verify import verify_run
-from ragen.store import Store
+from starpo.flows.presets import preset
+from starpo.flows.record import RunRecorder
+from starpo.flows.starpo import starpo
+from starpo.flows.verify import verify_run
+from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]
 ITERATIONS = 10

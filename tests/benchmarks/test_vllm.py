@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from ragen.config.agent import AgentConfig
-from ragen.config.policy import TinyPolicy
-from ragen.config.rollout import RolloutConfig
-from ragen.envs.sokoban import SokobanSettings
-from ragen.imitation import imitate
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.rollout.engine_spec import EngineSpec
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.shards import make_episodes, play_shards
-from ragen.rollout.usage import take_usage
-from ragen.rollout.worker_pool import WorkerPool
-from ragen.seeding import derive_seed
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.usage import take_usage
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.learning.imitation import imitate
 
 REPEATS = 3
 SHARDS = make_episodes([(f"g{group}", derive_seed("benchmark", group)) for group in range(12)], 16, 12)
@@ -34,7 +34,7 @@ AGENT = AgentConfig(prompt="state", context="full", should_show_reward=False)
 ROLLOUT = RolloutConfig(engine="vllm", max_response_tokens=32, max_context_tokens=1024)
 UPDATES = """
 import json, sys, time
-from ragen.rollout.vllm_engine import VLLMEngine
+from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
 engine = VLLMEngine(num_threads=1, max_context_tokens=1024)
 engine.load(sys.argv[1], "first")
 times = []

@@ -13,14 +13,14 @@ import time
 from vllm import SamplingParams
 from vllm.sampling_params import RequestOutputKind
 
-from ragen.config.agent import AgentConfig
-from ragen.config.rollout import SamplingConfig
-from ragen.envs.sokoban import SokobanSettings
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.local_player import LocalPlayer
-from ragen.rollout.shards import make_episodes
-from ragen.rollout.vllm_engine import VLLMEngine
-from ragen.seeding import derive_seed
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.shards import make_episodes
+from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
 
 ROOMS = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
 AGENT = AgentConfig(prompt="state", context="full", should_show_reward=False)

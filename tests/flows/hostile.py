@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.presets import preset
-from ragen.diagnostics.metrics import metrics_table
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.flows.presets import preset
+from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 HOSTILE = (

@@ -1,10 +1,10 @@
 """Results of an ablation and of a sweep with hostile text in every place that a stored result has for it."""
 
-from ragen.ablation.grid import Grid
-from ragen.ablation.summary import AblationResult, PanelResult
-from ragen.ablation.summary import CellResult as AblationCell
-from ragen.sweep.result import CellResult, Score, Standing, SweepResult
-from ragen.sweep.sweep import Sweep
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.summary import AblationResult, PanelResult
+from starpo.ragen.studies.ablation.summary import CellResult as AblationCell
+from starpo.ragen.studies.sweep.result import CellResult, Score, Standing, SweepResult
+from starpo.ragen.studies.sweep.sweep import Sweep
 from tests.flows.hostile import HOSTILE
 
 PANEL = PanelResult(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from flows.ablation_summary import markdown, result_rows
-from flows.console.ablate import ablate, print_asked_result, print_grids, print_plan, print_result
-from flows.presets import grids, preset
-from flows.study import resolve
-from ragen.ablation.grid import load_grid
-from ragen.ablation.records import Ablations
-from ragen.ablation.summary import AblationResult, CellResult, Difference, PanelResult
-from ragen.errors import ConfigError, StarPOError, StoreError
-from ragen.store import Store
+from starpo.flows.ablation_summary import markdown, result_rows
+from starpo.flows.console.ablate import ablate, print_asked_result, print_grids, print_plan, print_result
+from starpo.flows.presets import grids, preset
+from starpo.flows.study import resolve
+from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import load_grid
+from starpo.ragen.studies.ablation.records import Ablations
+from starpo.ragen.studies.ablation.summary import AblationResult, CellResult, Difference, PanelResult
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
 
@@ -47,7 +47,7 @@ def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store
 
 
 def test_every_grid_is_a_deployment_and_one_takes_any() -> None:
-    from flows.serve import deployments
+    from starpo.flows.serve import deployments
 
     made = {f"{made.flow_name}/{made.name}": made.parameters for made in deployments()}
     assert made["ablation/custom"] == {}
@@ -156,7 +156,7 @@ def test_contradicting_settings_name_the_cell(grid_file, store: Store) -> None:
 
 
 def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("flows.console.ablate.start_deployment", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr("starpo.flows.console.ablate.start_deployment", lambda *_: pytest.fail("work began"))
     (tmp_path / "file").write_text("a file where a folder should be")
     with pytest.raises(StarPOError, match=r"cannot write .*ablations/mine"):
         ablate(grid_file(), store=str(tmp_path / "file"), concurrency=1, allow_few_seeds=False, as_json=False)
@@ -165,7 +165,7 @@ def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tm
 def test_the_command_prints_one_message_and_exits_1(grid_file, tmp_path: Path) -> None:
     path = grid_file(SMALL.replace("filter.keep", "filter.kep"))
     result = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "ablate", path, "--dry-run"],
+        [sys.executable, "-m", "starpo.flows.cli", "ablate", path, "--dry-run"],
         cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert result.returncode == 1

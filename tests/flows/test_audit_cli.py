@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import cli
-from ragen.registry import AUDITS
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.flows import cli
+from starpo.ragen.core.registry import AUDITS
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 
 KINDS = ("turns", "rewards", "selection", "samples", "metrics")
 Ragen = Callable[..., tuple[int, str, str]]
@@ -212,8 +212,8 @@ class TestAudit:
         assert "did you mean mine" in refused(ragen("audit", "mint"))
 
     def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
-        from flows.console.audit import shown_rows
-        from ragen.audit.finding import Finding
+        from starpo.flows.console.audit import shown_rows
+        from starpo.ragen.evidence.audit.finding import Finding
 
         table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})
         over_time = Finding("t", "note", "s", "m", table, is_over_time=True)

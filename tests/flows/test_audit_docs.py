@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ragen.audit.database import Database
-from ragen.audit.views import DATASET_VIEWS, RECORD_VIEWS, VIEW_NAMES
-from ragen.config.runtime import Runtime
-from ragen.registry import AUDITS
-from schemas.examples import example
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.registry import AUDITS
+from starpo.ragen.evidence.audit.database import Database
+from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS, VIEW_NAMES
+from starpo.schemas.examples import example
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "audit.md"
 QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)

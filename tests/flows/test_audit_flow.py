@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.audit import due_runs, findings_markdown
-from flows.serve import deployments
-from ragen.audit.finding import Finding
-from ragen.store import Store
+from starpo.flows.audit import due_runs, findings_markdown
+from starpo.flows.serve import deployments
+from starpo.ragen.evidence.audit.finding import Finding
+from starpo.ragen.store import Store
 
 
 def run(store: Store, name: str, status: str) -> None:
@@ -54,7 +54,7 @@ def test_work_pools_get_the_same_schedule() -> None:
     import yaml
 
     described = yaml.safe_load((Path(__file__).parents[2] / "prefect.yaml").read_text())["deployments"]
-    (audit,) = [one for one in described if one["entrypoint"] == "flows/audit.py:audit"]
+    (audit,) = [one for one in described if one["entrypoint"] == "starpo.flows.audit.audit"]
     (made,) = [made for made in deployments() if made.flow_name == "audit"]
     assert audit["name"] == made.name
     assert [schedule["cron"] for schedule in audit["schedules"]] == ["7 * * * *"]

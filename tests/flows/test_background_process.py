@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from flows import server
-from flows.server import Process, ServerError
+from starpo.flows import server
+from starpo.flows.server import Process, ServerError
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 

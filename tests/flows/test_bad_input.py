@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.presets import preset
-from ragen.errors import StoreError
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.flows.presets import preset
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 
-RAGEN = [sys.executable, "-m", "flows.cli"]
+RAGEN = [sys.executable, "-m", "starpo.flows.cli"]
 STAGE = Stage(name="rollout", version=1)
 
 

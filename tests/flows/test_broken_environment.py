@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from ragen import registry
-from ragen.config.environment import settings_type
-from ragen.errors import RegistryError
-from ragen.faults import describe_fault
+from starpo.ragen.config.environment import settings_type
+from starpo.ragen.core import registry
+from starpo.ragen.core.errors import RegistryError
+from starpo.ragen.core.faults import describe_fault
 
-REGISTERING = "from ragen.registry import ENVIRONMENTS\nENVIRONMENTS['gridworld'] = 'gridworld:GridWorld'\n"
+REGISTERING = "from starpo.ragen.core.registry import ENVIRONMENTS\nENVIRONMENTS['gridworld'] = 'gridworld:GridWorld'\n"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "RAGEN_STORE": str(folder / "store"),
     }
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments],
+        [sys.executable, "-m", "starpo.flows.cli", *arguments],
         cwd=folder, env=env, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
@@ -63,7 +63,8 @@ def test_what_needs_it_names_the_file_the_line_and_the_fault(folder: Path) -> No
         ("GridWorlds = 1\n", "AttributeError: module 'faulty' has no attribute 'GridWorld'"),
         ("class GridWorld:\n    pass\n", "settings_type = None; expected a class derived from EnvironmentSettings"),
         (
-            "from ragen.envs.sokoban import SokobanSettings\nclass GridWorld:\n    settings_type = SokobanSettings\n",
+            "from starpo.ragen.envs.sokoban.environment import SokobanSettings\n"
+            "class GridWorld:\n    settings_type = SokobanSettings\n",
             "SokobanSettings has type = 'sokoban'; expected `type: Literal[\"faulty\"]",
         ),
     ],

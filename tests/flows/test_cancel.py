@@ -7,12 +7,12 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from flows.console import cancel
-from flows.console.cancel import CancelError, cancel_run
-from flows.console.follow import Outcome
-from flows.server import ServerGoneError
-from ragen.errors import StoreError
-from ragen.store import Store
+from starpo.flows.console import cancel
+from starpo.flows.console.cancel import CancelError, cancel_run
+from starpo.flows.console.follow import Outcome
+from starpo.flows.server import ServerGoneError
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
 
 
 class Prefect:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from flows.console.eval_sweep import asked_sweep, print_asked_result, print_plan, print_result, print_sweeps
-from flows.eval_sweep_summary import leaderboard_rows, markdown
-from flows.presets import preset, sweeps
-from flows.serve import deployments
-from flows.sweep_plan import plan_sweep
-from ragen.errors import ConfigError, StoreError
-from ragen.store import Store
-from ragen.sweep.heat_map import draw_sweep
-from ragen.sweep.records import Sweeps
-from ragen.sweep.result import SweepResult
-from ragen.sweep.sweep import Sweep
+from starpo.flows.console.eval_sweep import asked_sweep, print_asked_result, print_plan, print_result, print_sweeps
+from starpo.flows.eval_sweep_summary import leaderboard_rows, markdown
+from starpo.flows.presets import preset, sweeps
+from starpo.flows.serve import deployments
+from starpo.flows.sweep_plan import plan_sweep
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.sweep.heat_map import draw_sweep
+from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.sweep.result import SweepResult
+from starpo.ragen.studies.sweep.sweep import Sweep
 
 NOTHING = dict.fromkeys(
     ("runs", "iterations", "environments", "temperatures", "seeds", "num_prompts", "samples_per_prompt")
@@ -41,7 +41,7 @@ def ask(**given: object) -> Sweep:
 
 
 def ragen(store: Store, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flows.cli", "eval-sweep", *arguments, "--store", store.url]
+    command = [sys.executable, "-m", "starpo.flows.cli", "eval-sweep", *arguments, "--store", store.url]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"})
 
 
@@ -102,7 +102,7 @@ def test_a_dry_run_says_the_same_to_people(store: Store, capsys: pytest.CaptureF
 
 def test_keys_of_seed_0_are_those_of_training(store: Store) -> None:
     """The stage as the training loop calls it, and as the sweep does."""
-    from tasks.evaluate import evaluate
+    from starpo.tasks.evaluate import evaluate
 
     config = preset("smoke")
     settings = config.environment, config.agent, config.rollout, config.evaluation

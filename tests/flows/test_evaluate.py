@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from ragen.errors import ConfigError, StarPOError, StoreError
-from ragen.store import Store
+from starpo.flows.cli import app
+from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
+from starpo.ragen.store import Store
 
 
 def refusal(*arguments: str) -> StarPOError:
@@ -20,7 +20,7 @@ def refusal(*arguments: str) -> StarPOError:
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     """A store with a run that has no checkpoint yet."""
-    from flows.presets import preset
+    from starpo.flows.presets import preset
 
     opened = Store(str(tmp_path / "store"))
     opened.runs.create("young", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))

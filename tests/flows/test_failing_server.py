@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flows import server
-from flows.server import Process, ServerError, has_lost_its_database
+from starpo.flows import server
+from starpo.flows.server import Process, ServerError, has_lost_its_database
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from rich.console import Console
 from rich.text import Text
 
-from flows.console.follow import Outcome, RunFailedError, follow_run
-from ragen.store import Store, leases
+from starpo.flows.console.follow import Outcome, RunFailedError, follow_run
+from starpo.ragen.store import Store
+from starpo.ragen.store.records import leases
 
 FACTS = {
     "iteration": 52.0,
@@ -74,7 +75,7 @@ def test_a_run_that_failed_says_why(store):
 
 WORKER = """
 import sys, time
-from ragen.store import Store
+from starpo.ragen.store import Store
 runs = Store(sys.argv[1]).runs
 with runs.hold("a-run"):
     runs.set_state("a-run", "running", "update", {"iteration": 3.0, "iterations": 6.0})

@@ -13,18 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 
-from flows import cli
-from flows.console.follow import Outcome, RunFailedError, follow_run
-from flows.console.terminal import Console
-from flows.iteration_summary import iteration_markdown
-from flows.markdown import cell, code, dict_table, link, text
-from ragen.ablation.records import Ablations
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from ragen.sweep.records import Sweeps
-from ragen.visible import quoted, shortened, visible
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.flows import cli
+from starpo.flows.console.follow import Outcome, RunFailedError, follow_run
+from starpo.flows.console.terminal import Console
+from starpo.flows.iteration_summary import iteration_markdown
+from starpo.flows.markdown import cell, code, dict_table, link, text
+from starpo.ragen.core.visible import quoted, shortened, visible
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.ragen.studies.ablation.records import Ablations
+from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 from tests.flows.hostile import (
     BROKEN,
     FAILED,

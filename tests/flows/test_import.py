@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from flows.verify import verify_run
-from ragen.errors import ConfigError, DataError, StoreError
-from ragen.replay.plan import plan_replay
-from ragen.store import Store
-from ragen.verify.finding import Verdict
-from schemas.examples import example_turns
+from starpo.flows.cli import app
+from starpo.flows.verify import verify_run
+from starpo.ragen.core.errors import ConfigError, DataError, StoreError
+from starpo.ragen.recompute.replay.plan import plan_replay
+from starpo.ragen.recompute.verify.finding import Verdict
+from starpo.ragen.store import Store
+from starpo.schemas.examples import example_turns
 
 KEEP_ALL = ("--set", "filter.strategy=none", "--set", "filter.should_drop_zero_variance=false")
 

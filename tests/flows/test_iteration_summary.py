@@ -1,6 +1,6 @@
 """What an iteration came to, in a line and as markdown."""
 
-from flows.iteration_summary import iteration_line, iteration_markdown
+from starpo.flows.iteration_summary import iteration_line, iteration_markdown
 
 METRICS = {
     "rollout/success_rate": 0.3125,

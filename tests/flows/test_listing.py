@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from flows.console.listing import print_run, print_runs
-from flows.presets import preset
-from ragen.diagnostics.metrics import metrics_table
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.flows.console.listing import print_run, print_runs
+from starpo.flows.presets import preset
+from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="evaluate", version=1)
 NAME = "replay-of-sokoban-starpo-s-s1-f0664c94"

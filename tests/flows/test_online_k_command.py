@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.console.online_k import print_online
-from ragen.diagnostics.metrics import metrics_table
-from ragen.store import Store
-from schemas.manifest import Stage
+from starpo.flows.console.online_k import print_online
+from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Stage
 
 PLAIN, SAMPLER = (f"online-k.online_k-2-ratio_to-{ratio}-s0-1a2b3c4d" for ratio in ("update_start", "behaviour"))
 _MEASURED = {"kl": 0.25, "effective_sample_size_trajectories": 0.5}

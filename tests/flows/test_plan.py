@@ -5,12 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from flows.plan import plan_run
-from flows.presets import preset
-from ragen.store import Store
-from ragen.work import Work
-from schemas.examples import example
-from tasks.diagnose import STAGE as DIAGNOSE
+from starpo.flows.plan import plan_run
+from starpo.flows.presets import preset
+from starpo.ragen.store import Store
+from starpo.ragen.work import Work
+from starpo.schemas.examples import example
+from starpo.tasks.diagnose import STAGE as DIAGNOSE
 
 
 def names(plan) -> dict[str, int]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.console.plan import print_plan
-from flows.console.train import train_and_follow
-from flows.memory_check import check_memory
-from flows.presets import preset
-from ragen.sizing import device as devices
-from ragen.sizing.device import GIB
-from ragen.sizing.fit import DoesNotFitError
+from starpo.flows.console.plan import print_plan
+from starpo.flows.console.train import train_and_follow
+from starpo.flows.memory_check import check_memory
+from starpo.flows.presets import preset
+from starpo.ragen.evidence.sizing import device as devices
+from starpo.ragen.evidence.sizing.device import GIB
+from starpo.ragen.evidence.sizing.fit import DoesNotFitError
 
 NOTHING = {
     "gpu": None, "number": None, "gpu_memory": None, "response_share": None, "decoded_tokens_s": None,
@@ -74,7 +74,7 @@ def test_without_a_device_it_is_this_machine(capsys: pytest.CaptureFixture[str],
 def test_training_what_does_not_fit_is_refused_before_anything_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flows.server.start", lambda *_: pytest.fail("a server was started"))
+    monkeypatch.setattr("starpo.flows.server.start", lambda *_: pytest.fail("a server was started"))
     with pytest.raises(DoesNotFitError, match=r"this run does not fit: it needs about .* GiB a GPU, .* has 12.0 GiB"):
         train_and_follow(
             "sokoban-paper", overrides={}, seed=None, iterations=None, store=str(tmp_path / "store"), run=None
@@ -104,7 +104,15 @@ def test_a_policy_of_unknown_sizes_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_an_unknown_policy_is_one_message() -> None:
-    command = [sys.executable, "-m", "flows.cli", "plan", "sokoban-paper", "--set", "policy.name_or_path=Qwen/Qwen9"]
+    command = [
+        sys.executable,
+        "-m",
+        "starpo.flows.cli",
+        "plan",
+        "sokoban-paper",
+        "--set",
+        "policy.name_or_path=Qwen/Qwen9",
+    ]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert answer.stderr.startswith("error: policy.name_or_path = 'Qwen/Qwen9': neither a folder with a config.json")

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.presets import FRAGMENTS, grids, names, preset
-from ragen.errors import ConfigError
-from ragen.learn.batches import num_steps
-from ragen.sizing.architecture import architecture_of
-from ragen.sizing.device import GIB, Machine, device
-from ragen.sizing.estimate import estimate
-from ragen.sizing.fit import misfits
+from starpo.flows.presets import FRAGMENTS, grids, names, preset
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.sizing.architecture import architecture_of
+from starpo.ragen.evidence.sizing.device import GIB, Machine, device
+from starpo.ragen.evidence.sizing.estimate import estimate
+from starpo.ragen.evidence.sizing.fit import misfits
+from starpo.ragen.learning.learners.batches import num_steps
 
 
 @pytest.mark.parametrize("name", names())

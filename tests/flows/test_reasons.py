@@ -1,4 +1,4 @@
-from flows.console.reasons import merged_reasons
+from starpo.flows.console.reasons import merged_reasons
 
 
 def test_what_differs_in_its_numbers_is_said_once():

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.ablation_summary import result_rows
-from flows.cli import app
-from flows.console.ablate import print_tables as print_ablation
-from flows.console.eval_sweep import print_tables as print_sweep
-from flows.console.table import cell
-from flows.eval_sweep_summary import leaderboard_rows, score_rows
-from flows.presets import preset
-from ragen.ablation.summary import AblationResult, CellResult, Difference, PanelResult
-from ragen.config.filter import FilterConfig
-from ragen.config.reward import RewardConfig
-from ragen.filter.select import select_groups
-from ragen.reward.compute import compute_rewards
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from ragen.sweep.result import CellResult as SweepCellResult
-from ragen.sweep.result import Difference as SweepDifference
-from ragen.sweep.result import Score, Standing, SweepResult
-from schemas.examples import example_turns
-from schemas.manifest import Stage
+from starpo.flows.ablation_summary import result_rows
+from starpo.flows.cli import app
+from starpo.flows.console.ablate import print_tables as print_ablation
+from starpo.flows.console.eval_sweep import print_tables as print_sweep
+from starpo.flows.console.table import cell
+from starpo.flows.eval_sweep_summary import leaderboard_rows, score_rows
+from starpo.flows.presets import preset
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.ragen.studies.ablation.summary import AblationResult, CellResult, Difference, PanelResult
+from starpo.ragen.studies.sweep.result import CellResult as SweepCellResult
+from starpo.ragen.studies.sweep.result import Difference as SweepDifference
+from starpo.ragen.studies.sweep.result import Score, Standing, SweepResult
+from starpo.schemas.examples import example_turns
+from starpo.schemas.manifest import Stage
 
 WIDTHS = pytest.mark.parametrize("width", [80, 200])
 LONG = "replay-of-sokoban-starpo-s-s1-f0664c94-with-a-name-as-long-as-names-get"

@@ -1,4 +1,4 @@
-from flows.serve import deployments
+from starpo.flows.serve import deployments
 
 
 def test_replaying_is_a_deployment_whose_form_says_what_it_takes() -> None:

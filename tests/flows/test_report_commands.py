@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from ragen.errors import ConfigError, StarPOError, StoreError
-from ragen.store import Store
+from starpo.flows.cli import app
+from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
+from starpo.ragen.store import Store
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.presets import preset
-from flows.run_code import code_of, default_run_name, replay_code
-from ragen.errors import StoreError
-from ragen.registry import ADVANTAGES
-from ragen.store import Store
-from schemas.manifest import Stage
-from tasks import update
+from starpo.flows.presets import preset
+from starpo.flows.run_code import code_of, default_run_name, replay_code
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.registry import ADVANTAGES
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Stage
+from starpo.tasks import update
 
 CONFIG = preset("smoke", {"iterations": 2})
 SETTINGS = CONFIG.model_dump(mode="json")

@@ -1,5 +1,5 @@
-from flows.presets import names, preset
-from flows.serve import deployments
+from starpo.flows.presets import names, preset
+from starpo.flows.serve import deployments
 
 
 def by_name() -> dict[str, object]:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
-from ragen.errors import StoreError
-from ragen.store import Store, artifacts
+from starpo.flows.cli import app
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts import artifacts
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 
@@ -180,8 +181,8 @@ def test_a_store_without_permission_to_write(stored: Path, tmp_path: Path, make_
     else:
         make_run(Store(str(closed)), "other", 1)
     command = {
-        "gc": ["-m", "flows.cli", "store", "gc", "--min-age", "0s", "--store", str(closed)],
-        "copy": ["-m", "flows.cli", "store", "copy", "mine", str(closed), "--store", str(stored)],
+        "gc": ["-m", "starpo.flows.cli", "store", "gc", "--min-age", "0s", "--store", str(closed)],
+        "copy": ["-m", "starpo.flows.cli", "store", "copy", "mine", str(closed), "--store", str(stored)],
     }[what]
     before = files(tmp_path)
     folders = [closed, *(path for path in closed.rglob("*") if path.is_dir())]

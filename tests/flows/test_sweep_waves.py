@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from flows.eval_sweep import _waves
+from starpo.flows.eval_sweep import _waves
 
 
 def cell(checkpoint: str, seed: int) -> SimpleNamespace:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-import flows
-from flows.console.table import print_table
+import starpo.flows
+from starpo.flows.console.table import print_table
 
 _TEXT = st.text(st.sampled_from("ab[]_-/é界 \n"), max_size=60)
 _ROWS = st.integers(1, 9).flatmap(
@@ -122,7 +122,7 @@ def test_no_rows_still_name_the_columns():
     assert rendered([], 80, names=["run", "group_id"]) == "no rows; the columns are run, group id\n"
 
 
-@pytest.mark.parametrize("path", sorted(Path(flows.__file__).parent.rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(Path(starpo.flows.__file__).parent.rglob("*.py")), ids=lambda path: path.stem)
 def test_every_command_prints_its_tables_by_this_one(path):
     if path.name != "table.py":
         assert not re.search(r"from rich.table import|rich\.box", path.read_text())

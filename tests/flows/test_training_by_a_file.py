@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 
-from flows.console import train
-from flows.console.train import train_and_follow
-from flows.presets import preset
-from flows.run_code import default_run_name
-from flows.serve import deployments
-from ragen.errors import ConfigError, StoreError
+from starpo.flows.console import train
+from starpo.flows.console.train import train_and_follow
+from starpo.flows.presets import preset
+from starpo.flows.run_code import default_run_name
+from starpo.flows.serve import deployments
+from starpo.ragen.core.errors import ConfigError, StoreError
 
 SETTINGS = """
 extends = ["smoke"]
@@ -31,8 +31,8 @@ def started(monkeypatch):
         if run not in store.runs.names():
             store.runs.create(run, flow="starpo", preset=None, config={})
 
-    monkeypatch.setattr("flows.server.start", lambda *_: "http://127.0.0.1:1/api")
-    monkeypatch.setattr("flows.server.served_environment", lambda *_: None)
+    monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("starpo.flows.server.served_environment", lambda *_: None)
     monkeypatch.setattr(train, "register", lambda *_: None)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.console.trajectory import print_trajectory
-from flows.presets import preset
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.flows.console.trajectory import print_trajectory
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="rollout", version=1)
 TOKENIZER = make_tokenizer()

@@ -18,20 +18,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flows.presets import preset
-from ragen.config.load import apply_overrides
-from ragen.store import Store
-from ragen.work import Keys, Work
-from schemas.datasets import DATASETS
-from schemas.digest import content_digest
-from schemas.manifest import Stage
-from tasks.diagnose import diagnose
-from tasks.evaluate import evaluate
-from tasks.reward import reward
-from tasks.rollout import rollout
-from tasks.update import update
-from tasks.variance_filter import variance_filter
-from tasks.warm_start import warm_start
+from starpo.flows.presets import preset
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys, Work
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.digest import content_digest
+from starpo.schemas.manifest import Stage
+from starpo.tasks.diagnose import diagnose
+from starpo.tasks.evaluate import evaluate
+from starpo.tasks.reward import reward
+from starpo.tasks.rollout import rollout
+from starpo.tasks.update import update
+from starpo.tasks.variance_filter import variance_filter
+from starpo.tasks.warm_start import warm_start
 
 CHECKPOINT = Path(__file__).parent / "checkpoint"
 GOLDEN = Path(__file__).parent / "stages.json"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from ragen.objectives import kl, losses
-from ragen.objectives.advantages import AdvantageInputs
-from ragen.policy.tokenizer import vocabulary_digest
-from ragen.registry import ADVANTAGES, load
-from schemas.datasets import DATASETS
+from starpo.ragen.agents.policy.tokenizer import vocabulary_digest
+from starpo.ragen.core.registry import ADVANTAGES, load
+from starpo.ragen.learning.objectives import kl, losses
+from starpo.ragen.learning.objectives.advantages import AdvantageInputs
+from starpo.schemas.datasets import DATASETS
 
 GOLDEN = Path(__file__).parent / "values.json"
 

@@ -43,9 +43,9 @@ def roles(root: Path) -> set[str]:
 @pytest.fixture(scope="session")
 def variables() -> set[str]:
     """Every RAGEN_ variable that the project reads."""
-    from flows.store_credentials import VARIABLE
-    from ragen.config.ray_runtime import RayRuntime
-    from ragen.config.runtime import Runtime
+    from starpo.flows.store_credentials import VARIABLE
+    from starpo.ragen.config.ray_runtime import RayRuntime
+    from starpo.ragen.config.runtime import Runtime
 
     return {
         VARIABLE,

@@ -91,7 +91,7 @@ def test_nothing_is_secret_and_no_image_floats(path: Path) -> None:
 def test_every_deployment_and_command_exists(path: Path) -> None:
     import typer
 
-    from flows.cli import app
+    from starpo.flows.cli import app
 
     text = path.read_text()
     deployed = {f"{d['entrypoint'].split(':')[1].replace('_', '-')}/{d['name']}" for d in _deployments()}
@@ -112,7 +112,7 @@ def test_prefect_yaml_deploys_what_exists() -> None:
 
     from prefect import Flow
 
-    from flows.presets import names
+    from starpo.flows.presets import names
 
     for deployment in _deployments():
         file, _, name = deployment["entrypoint"].partition(":")

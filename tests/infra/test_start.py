@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ragen.allocator import KEEP_FREED_MEMORY
+from starpo.ragen.core.allocator import KEEP_FREED_MEMORY
 
 Stubs = Callable[..., tuple[Path, Path]]
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.torch import load_file, save_file
 
-from ragen.store import Store
-from ragen.store.files import entries_of, entry_of
-from ragen.store.folders import digest_of
-from ragen.store.keys import stage_key
-from schemas.digest import content_digest
-from schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.files import entries_of, entry_of
+from starpo.ragen.store.artifacts.folders import digest_of
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.digest import content_digest
+from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
 
 RUN = "mine"
 Rows = list[dict[str, Any]]

@@ -23,8 +23,10 @@ from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 IMPORTS = (
-    "flows.starpo", "ragen.placement", "ragen.imitation", "ragen.learn.torch_learner", "ragen.learn.trajectories",
-    "ragen.rollout.torch_engine", "ragen.rollout.shards", "ragen.policy.demonstrations.sokoban",
+    "starpo.flows.starpo", "starpo.ragen.placement", "starpo.ragen.learning.imitation",
+    "starpo.ragen.learning.learners.torch_learner", "starpo.ragen.learning.learners.trajectories",
+    "starpo.ragen.agents.rollout.torch_engine", "starpo.ragen.agents.rollout.shards",
+    "starpo.ragen.envs.sokoban.demonstrations",
     "transformers.models.qwen2.modeling_qwen2", "pyarrow.parquet", "polars",
 )  # fmt: skip
 
@@ -106,8 +108,8 @@ class Moments:
 
     def _tell_of_work(self) -> None:
         """Tell when a stage that is not stored yet begins to compute."""
-        from ragen.store import Store
-        from ragen.work import Keys, Work
+        from starpo.ragen.store import Store
+        from starpo.ragen.work import Keys, Work
 
         carry_out = Work.carry_out
 
@@ -135,7 +137,7 @@ def serve() -> None:
         child = os.fork()
         if child == 0:
             try:
-                from flows.starpo import starpo
+                from starpo.flows.starpo import starpo
 
                 order = json.loads(line)
                 Moments(order, say)

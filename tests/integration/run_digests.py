@@ -1,6 +1,6 @@
 """What a run made, by digest: two runs that did the same work have the same."""
 
-from ragen.store import Store
+from starpo.ragen.store import Store
 
 Digests = dict[tuple[int, str, str], str]
 """(iteration, stage, kind) -> content digest."""

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.ablation import CellsFailedError, ablation
-from flows.study import Study, resolve
-from ragen.ablation.grid import Grid
-from ragen.ablation.records import Ablations
-from ragen.store import Store
+from starpo.flows.ablation import CellsFailedError, ablation
+from starpo.flows.study import Study, resolve
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.records import Ablations
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 

@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 from prefect.artifacts import Artifact
 
-from flows.audit import audit
-from ragen.config.reward import RewardConfig
-from ragen.registry import AUDITS
-from ragen.reward.compute import compute_rewards
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.flows.audit import audit
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.core.registry import AUDITS
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(300)]
 

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from flows.console.checkpoints import print_checkpoint, print_checkpoints
-from flows.console.online_k import print_online
-from flows.presets import preset
-from flows.starpo import starpo
-from ragen.checkpoints.derive import DerivationError
-from ragen.config.policy import PretrainedPolicy
-from ragen.config.update import UpdateConfig
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, PolicyError
-from ragen.evaluate.training_states import training_states
-from ragen.identity import code_identity
-from ragen.learn.torch_learner import TorchLearner
-from ragen.registry import ADVANTAGES
-from ragen.store import Store
-from tasks.warm_start import warm_start
+from starpo.flows.console.checkpoints import print_checkpoint, print_checkpoints
+from starpo.flows.console.online_k import print_online
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.ragen.agents.evaluation.training_states import training_states
+from starpo.ragen.config.policy import PretrainedPolicy
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, PolicyError
+from starpo.ragen.core.identity import code_identity
+from starpo.ragen.core.registry import ADVANTAGES
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.recompute.derive import DerivationError
+from starpo.ragen.store import Store
+from starpo.tasks.warm_start import warm_start
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -67,7 +67,7 @@ def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
 
 def forget() -> None:
     """Learners stay loaded from test to test; one that was tampered with must not."""
-    from ragen.placement import learner_for
+    from starpo.ragen.placement import learner_for
 
     learner_for.cache_clear()
 
@@ -112,7 +112,7 @@ def test_transformers_loads_kept_and_derived_checkpoints(
 ) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from ragen.policy.load import load_tokenizer
+    from starpo.ragen.agents.policy.load import load_tokenizer
 
     text = "<think>go up</think><answer>Up || Down</answer>"
     for number in (4, 5):
@@ -229,7 +229,7 @@ class Honest(Jittery):
 
 @pytest.fixture
 def learner(monkeypatch: pytest.MonkeyPatch) -> Any:
-    import ragen.placement as warm
+    import starpo.ragen.placement as warm
 
     return lambda kind: monkeypatch.setattr(warm, "learner_for", lambda config: kind(config, num_threads=1))
 

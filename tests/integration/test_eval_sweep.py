@@ -9,16 +9,16 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
 
-import flows.training
-from flows.eval_sweep import CellsFailedError, eval_sweep
-from flows.presets import preset
-from flows.starpo import starpo
-from flows.sweep_plan import plan_sweep
-from ragen.store import Store
-from ragen.store.location import Location
-from ragen.store.reachability import Reachability
-from ragen.sweep.records import Sweeps
-from ragen.sweep.sweep import Sweep
+import starpo.flows.training
+from starpo.flows.eval_sweep import CellsFailedError, eval_sweep
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.flows.sweep_plan import plan_sweep
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.reachability import Reachability
+from starpo.ragen.store.remote.location import Location
+from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -35,7 +35,7 @@ class InterruptedRunError(RuntimeError):
 def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
     """A run that was interrupted after two of three iterations, and a sweep over what it had."""
     store = Store(str(tmp_path_factory.mktemp("store")))
-    update = flows.training.update
+    update = starpo.flows.training.update
 
     def interrupted(config, iteration, *keys, **data):
         if iteration == 2:
@@ -43,7 +43,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Sto
         return update(config, iteration, *keys, **data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flows.training, "update", interrupted)
+        patch.setattr(starpo.flows.training, "update", interrupted)
         with pytest.raises(InterruptedRunError):
             starpo(CONFIG, preset="smoke", store=store.url, run=RUN)
     assert eval_sweep(SWEEP, store=store.url) == "late"
@@ -136,9 +136,9 @@ def test_garbage_collection_keeps_what_a_sweep_names(swept: Store) -> None:
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tasks.evaluate
+    import starpo.tasks.evaluate
 
-    play = tasks.evaluate._play
+    play = starpo.tasks.evaluate._play
 
     def failing(*args):
         if args[-2].settings["iteration"] == 2:
@@ -147,7 +147,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
 
     sweep = Sweep(name="failing", runs=[RUN], iterations=[0, 2, 3], temperatures=[0.75])
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.evaluate, "_play", failing)
+        patch.setattr(starpo.tasks.evaluate, "_play", failing)
         with pytest.raises(CellsFailedError) as caught:
             eval_sweep(sweep, store=swept.url)
     assert str(caught.value).startswith(
@@ -162,6 +162,6 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
 
 
 def checkpoints(store: Store) -> list[str]:
-    from ragen.checkpoints.survey import checkpoint_keys
+    from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 
     return list(checkpoint_keys(store.runs.iterations(RUN)).values())

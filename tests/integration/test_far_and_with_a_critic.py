@@ -6,20 +6,20 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from flows.ablation import ablation
-from flows.eval_sweep import eval_sweep
-from flows.presets import preset
-from flows.replay import replay
-from flows.replay_summary import replay_facts
-from flows.starpo import starpo
-from flows.sweep_plan import plan_sweep
-from flows.verify import verify_run
-from ragen.ablation.grid import Grid
-from ragen.ablation.records import Ablations
-from ragen.store import Store
-from ragen.sweep.records import Sweeps
-from ragen.sweep.sweep import Sweep
-from ragen.verify.finding import Verdict
+from starpo.flows.ablation import ablation
+from starpo.flows.eval_sweep import eval_sweep
+from starpo.flows.presets import preset
+from starpo.flows.replay import replay
+from starpo.flows.replay_summary import replay_facts
+from starpo.flows.starpo import starpo
+from starpo.flows.sweep_plan import plan_sweep
+from starpo.flows.verify import verify_run
+from starpo.ragen.recompute.verify.finding import Verdict
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.records import Ablations
+from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [
     pytest.mark.thorough,

@@ -15,16 +15,16 @@ from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-from flows import ablation, eval_sweep, replay
-from flows.announcements import Announcements
-from flows.audit import audit
-from flows.iteration_summary import iteration_markdown
-from flows.presets import preset
-from flows.starpo import starpo
-from ragen.diagnostics.metrics import metrics_table
-from ragen.store import Store
-from ragen.store.keys import stage_key
-from schemas.manifest import Stage
+from starpo.flows import ablation, eval_sweep, replay
+from starpo.flows.announcements import Announcements
+from starpo.flows.audit import audit
+from starpo.flows.iteration_summary import iteration_markdown
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.manifest import Stage
 from tests.flows.hostile import HOSTILE, RUN, assert_nothing_raw, write_hostile_store
 from tests.flows.hostile_results import hostile_ablation, hostile_sweep
 

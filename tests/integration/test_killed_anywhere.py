@@ -25,8 +25,8 @@ from typing import Any
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from ragen.store import Store
-from schemas.manifest import MANIFEST_NAME, Manifest
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(900)]
 

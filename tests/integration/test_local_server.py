@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server import served_environment
+from starpo.flows.server import served_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 BIN = Path(sys.executable).parent

@@ -10,16 +10,16 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from flows.presets import names, preset
-from flows.starpo import starpo
-from ragen.config.policy import TinyPolicy
-from ragen.policy.load import save_policy
-from ragen.policy.tiny import make_model
-from ragen.store import Store
+from starpo.flows.presets import names, preset
+from starpo.flows.starpo import starpo
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
-TEMPLATE = Path(__file__).parents[1] / "ragen" / "agent" / "templates" / "qwen2.5.jinja"
+TEMPLATE = Path(__file__).parents[1] / "ragen" / "agents" / "prompting" / "templates" / "qwen2.5.jinja"
 SMALLER = {
     "iterations": 1,
     "rollout.engine": "torch",

@@ -10,17 +10,17 @@ import pytest
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows.ablation import CellsFailedError, ablation
-from flows.eval_sweep import eval_sweep
-from flows.presets import preset
-from flows.runners import cell_runner
-from flows.starpo import starpo
-from flows.study import resolve
-from ragen.ablation.grid import Grid
-from ragen.errors import ConfigError
-from ragen.store import Store
-from ragen.sweep.records import Sweeps
-from ragen.sweep.sweep import Sweep
+from starpo.flows.ablation import CellsFailedError, ablation
+from starpo.flows.eval_sweep import eval_sweep
+from starpo.flows.presets import preset
+from starpo.flows.runners import cell_runner
+from starpo.flows.starpo import starpo
+from starpo.flows.study import resolve
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [
     pytest.mark.integration,

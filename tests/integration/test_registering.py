@@ -3,9 +3,9 @@
 import pytest
 from prefect.client.orchestration import get_client
 
-from flows.console.flow_run import FlowRun, unfinished
-from flows.serve import deployments, register
-from flows.server import ServerError
+from starpo.flows.console.flow_run import FlowRun, unfinished
+from starpo.flows.serve import deployments, register
+from starpo.flows.server import ServerError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 NAME = "starpo/smoke"

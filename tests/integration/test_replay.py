@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from flows.console.listing import print_iteration, print_run
-from flows.presets import preset
-from flows.replay import replay
-from flows.replay_summary import comparison_markdown, print_comparison, replay_facts
-from flows.starpo import starpo
-from ragen.errors import ArtifactDamagedError
-from ragen.store import Store
-from ragen.store.runs import StageKeys
-from tasks.progress import RunProgress
+from starpo.flows.console.listing import print_iteration, print_run
+from starpo.flows.presets import preset
+from starpo.flows.replay import replay
+from starpo.flows.replay_summary import comparison_markdown, print_comparison, replay_facts
+from starpo.flows.starpo import starpo
+from starpo.ragen.core.errors import ArtifactDamagedError
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import StageKeys
+from starpo.tasks.progress import RunProgress
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -49,7 +49,7 @@ def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a replay has no environment and no engine")
 
-    monkeypatch.setattr("ragen.placement.shard_player", refuse)
+    monkeypatch.setattr("starpo.ragen.placement.shard_player", refuse)
 
 
 def artifacts(store: Store) -> set[str]:
@@ -169,8 +169,8 @@ def test_a_start_that_was_dropped_is_derived_and_cosines_without_weights_are_lef
 
 
 def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    from ragen.report.data import gather
-    from ragen.report.page import render_report
+    from starpo.ragen.evidence.report.data import gather
+    from starpo.ragen.evidence.report.page import render_report
 
     run = replay("base", 0, 2, {"update.clip_high": 0.1}, store=base.url, run="tighter", should_evaluate=True)
     assert run == "tighter"
@@ -206,8 +206,8 @@ def test_an_update_replayed_in_another_process_gives_the_same_digests(base: Stor
         shutil.rmtree(Path(own.url) / kind / key)
     # without the samples that a comparison needs, the flow would refuse: the stage itself is what is run again
     script = (
-        "from tasks.update import update; from ragen.config.starpo import StarPOConfig; import json, sys;"
-        "from ragen.store import Store; url, config, inputs = sys.argv[1:];"
+        "from starpo.tasks.update import update; from starpo.ragen.config.starpo import StarPOConfig; import json, sys;"
+        "from starpo.ragen.store import Store; url, config, inputs = sys.argv[1:];"
         "work = update(StarPOConfig.model_validate_json(config), 2, **json.loads(inputs));"
         "print(json.dumps(work.carry_out(Store(url))))"
     )
@@ -239,7 +239,7 @@ def test_one_flipped_byte_of_a_rollout_stops_the_replay_and_says_so(own: Store) 
 
 
 def test_the_command_refuses_without_a_traceback(base: Store, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "flows.cli", "replay", "base", "--set", "rollout.temperature=0.5"]
+    command = [sys.executable, "-m", "starpo.flows.cli", "replay", "base", "--set", "rollout.temperature=0.5"]
     result = subprocess.run([*command, "--store", base.url], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stderr.startswith("error: rollout.temperature cannot be changed in a replay")

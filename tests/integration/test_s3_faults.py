@@ -15,13 +15,14 @@ import boto3
 import pytest
 from botocore.retries.standard import ExponentialBackoff
 
-from ragen.errors import StoreError
-from ragen.store import Store, object_storage
-from ragen.store.integrity import verify_store
-from ragen.store.inventory import take_inventory
-from ragen.store.location import Location
-from schemas.examples import example
-from schemas.manifest import MANIFEST_NAME, Stage
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.integrity import verify_store
+from starpo.ragen.store.keeping.inventory import take_inventory
+from starpo.ragen.store.remote import object_storage
+from starpo.ragen.store.remote.location import Location
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from tests.integration.faults import PASSING, Fault, FaultyProxy, always, scripted, seeded
 
 pytestmark = pytest.mark.integration
@@ -358,7 +359,7 @@ class TestFullDisk:
         def full(*_: object, **__: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr("ragen.store.datasets.write_dataset", full)
+        monkeypatch.setattr("starpo.ragen.store.artifacts.datasets.write_dataset", full)
         with pytest.raises(StoreError, match=r"No space left on device\nThe disk of this machine is full"):
             Store(f"s3://{bucket.name}/x").put_table("turns", example("turns"), **WORK)
         assert list(bucket.objects.all()) == []

@@ -10,13 +10,13 @@ from typing import Any
 import boto3
 import pytest
 
-from ragen.errors import StoreError
-from ragen.store import Store, retention
-from ragen.store.copying import copy_run
-from ragen.store.integrity import verify_store
-from ragen.store.location import Location
-from ragen.store.retention import delete_garbage, find_garbage
-from ragen.store.usage import measure
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store, keeping
+from starpo.ragen.store.keeping.copying import copy_run
+from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
+from starpo.ragen.store.keeping.integrity import verify_store
+from starpo.ragen.store.keeping.usage import measure
+from starpo.ragen.store.remote.location import Location
 from tests.integration.faults import Fault, FaultyProxy, always
 
 pytestmark = pytest.mark.integration
@@ -69,7 +69,7 @@ def test_a_run_goes_to_s3_and_back_byte_for_byte(bucket: Any, make_run: MakeRun,
 
 
 def test_what_no_run_needs_goes(bucket: Any, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "SETTLE_S", 0.0)
+    monkeypatch.setattr(keeping.garbage, "SETTLE_S", 0.0)
     store = Store(f"s3://{bucket.name}/store")
     location = Location(store.url)
     make_run(store, "mine", 1)

@@ -11,14 +11,15 @@ import boto3
 import pytest
 from botocore.retries.standard import ExponentialBackoff
 
-from flows.presets import preset
-from flows.record import RunRecorder
-from flows.starpo import starpo
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import StoreError
-from ragen.store import Store, object_storage
-from ragen.store.integrity import verify_store
-from ragen.store.location import Location
+from starpo.flows.presets import preset
+from starpo.flows.record import RunRecorder
+from starpo.flows.starpo import starpo
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.integrity import verify_store
+from starpo.ragen.store.remote import object_storage
+from starpo.ragen.store.remote.location import Location
 from tests.integration.faults import Fault, FaultyProxy, Schedule, scripted, seeded
 from tests.integration.run_digests import Digests, digests
 

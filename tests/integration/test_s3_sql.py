@@ -9,11 +9,11 @@ from pathlib import Path
 import boto3
 import pytest
 
-from ragen.audit.stored import open_database
-from ragen.errors import StoreError
-from ragen.store import Store
-from schemas.examples import example_turns
-from schemas.manifest import Manifest, Stage
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.store import Store
+from starpo.schemas.examples import example_turns
+from starpo.schemas.manifest import Manifest, Stage
 
 pytestmark = pytest.mark.integration
 

@@ -12,11 +12,12 @@ from typing import Any
 import boto3
 import pytest
 
-from ragen.errors import ArtifactMissingError, DataError, StoreError
-from ragen.store import Store, object_storage
-from ragen.store.location import Location
-from schemas.examples import example, example_turns
-from schemas.manifest import Stage
+from starpo.ragen.core.errors import ArtifactMissingError, DataError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.remote import object_storage
+from starpo.ragen.store.remote.location import Location
+from starpo.schemas.examples import example, example_turns
+from starpo.schemas.manifest import Stage
 
 pytestmark = pytest.mark.integration
 

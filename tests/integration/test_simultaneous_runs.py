@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from flows.starpo import starpo
-from ragen.errors import StoreError
-from ragen.store import Store
-from ragen.store.integrity import verify_store
-from ragen.store.location import Location
-from ragen.store.retention import find_garbage
+from starpo.flows.starpo import starpo
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.garbage import find_garbage
+from starpo.ragen.store.keeping.integrity import verify_store
+from starpo.ragen.store.remote.location import Location
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
 TRAIN = """
 import sys
-from flows.starpo import starpo
-from ragen.errors import StarPOError
+from starpo.flows.starpo import starpo
+from starpo.ragen.core.errors import StarPOError
 try:
     starpo(preset="smoke", store=sys.argv[1], run="mine", iterations=1)
 except StarPOError as error:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from flows.plan import plan_run
-from flows.presets import preset
-from flows.record import RunRecorder
-from flows.replay import replay
-from flows.starpo import starpo
-from flows.verify import verify_run
-from ragen.audit.staleness import staleness
-from ragen.audit.stored import open_database
-from ragen.config.load import recorded_config
-from ragen.errors import EngineError
-from ragen.store import Store
+from starpo.flows.plan import plan_run
+from starpo.flows.presets import preset
+from starpo.flows.record import RunRecorder
+from starpo.flows.replay import replay
+from starpo.flows.starpo import starpo
+from starpo.flows.verify import verify_run
+from starpo.ragen.config.load import recorded_config
+from starpo.ragen.core.errors import EngineError
+from starpo.ragen.evidence.audit.staleness import staleness
+from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.store import Store
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -137,8 +137,8 @@ def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
 
 def test_an_update_that_fails_stops_the_rollout_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run ends with the update's error, without waiting for the other: here a rollout that would never end."""
-    from ragen.rollout import worker_pool
-    from tasks import update as update_stage
+    from starpo.ragen.agents.rollout import worker_pool
+    from starpo.tasks import update as update_stage
 
     playing, stopped = threading.Event(), threading.Event()
     ahead: list[int] = []

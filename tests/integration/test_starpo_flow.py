@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from flows.console.listing import evaluation_curve
-from flows.presets import preset
-from flows.starpo import starpo
-from ragen.ablation.evaluations import success_by_prompt
-from ragen.errors import DataError
-from ragen.evaluate.training_states import FILE
-from ragen.rollout import shards
-from ragen.rollout.job import RolloutJob
-from ragen.store import Store
-from tasks.evaluate import evaluate
+from starpo.flows.console.listing import evaluation_curve
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.ragen.agents.evaluation.training_states import FILE
+from starpo.ragen.agents.rollout import shards
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.core.errors import DataError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.evaluations import success_by_prompt
+from starpo.tasks.evaluate import evaluate
 from tests.integration.run_digests import digests
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -108,7 +108,7 @@ def test_online_k_reuses_one_rollout_for_k_updates(tmp_path: Path) -> None:
 
 
 def test_training_never_sees_the_panel(finished: tuple[Path, str]) -> None:
-    from ragen.evaluate.panel import make_panel
+    from starpo.ragen.agents.evaluation.panel import make_panel
 
     folder, run = finished
     store, config = Store(str(folder)), preset("smoke")
@@ -145,7 +145,7 @@ def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str],
 
 
 def test_a_run_in_which_nothing_is_kept_stops_and_says_so(tmp_path: Path) -> None:
-    from ragen.errors import NothingKeptError
+    from starpo.ragen.core.errors import NothingKeptError
 
     config = preset("smoke", {"filter.max_empty_iterations": 1, "policy.warm_start_steps": 0})
     with pytest.raises(NothingKeptError):
@@ -215,8 +215,8 @@ def pretrained_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from ragen.policy.load import save_policy
-    from ragen.policy.tokenizer import make_tokenizer
+    from starpo.ragen.agents.policy.load import save_policy
+    from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 
     folder, tokenizer = tmp_path_factory.mktemp("model"), make_tokenizer()
     with torch.random.fork_rng():
@@ -261,7 +261,7 @@ def test_any_causal_model_by_folder_with_full_prompts_and_contexts(pretrained_fo
 
 
 def test_a_model_folder_without_tokenizer_is_refused_before_any_work(pretrained_folder: Path, tmp_path: Path) -> None:
-    from ragen.errors import ConfigError
+    from starpo.ragen.core.errors import ConfigError
 
     bare = tmp_path / "model"
     bare.mkdir()

@@ -8,8 +8,8 @@ import pytest
 from prefect.blocks.system import Secret
 from pydantic import SecretStr
 
-from flows.store_credentials import VARIABLE, _variables, load_credentials
-from ragen.errors import StoreError
+from starpo.flows.store_credentials import VARIABLE, _variables, load_credentials
+from starpo.ragen.core.errors import StoreError
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")]
 

@@ -16,24 +16,24 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ragen.config.agent import AgentConfig
-from ragen.config.policy import TinyPolicy
-from ragen.config.rollout import RolloutConfig, SamplingConfig
-from ragen.envs.frozen_lake import FrozenLakeSettings
-from ragen.errors import EngineError, MissingPackageError
-from ragen.policy.load import load_policy
-from ragen.policy.tiny import make_model
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.rollout.engine_spec import EngineSpec
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.local_player import LocalPlayer
-from ragen.rollout.openai_engine import OpenAIEngine
-from ragen.rollout.shards import make_episodes, play_shards
-from ragen.rollout.torch_engine import TorchEngine
-from ragen.rollout.usage import take_usage
-from ragen.rollout.vllm_python import vllm_python
-from ragen.rollout.worker_pool import WorkerPool
-from schemas.validate import validate
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.usage import take_usage
+from starpo.ragen.agents.rollout.vllm_python import vllm_python
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
+from starpo.ragen.core.errors import EngineError, MissingPackageError
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.schemas.validate import validate
 
 pytestmark = [pytest.mark.vllm, pytest.mark.integration]
 

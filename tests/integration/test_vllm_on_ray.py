@@ -4,18 +4,18 @@ from importlib.util import find_spec
 
 import pytest
 
-from ragen.config.agent import AgentConfig
-from ragen.config.policy import TinyPolicy
-from ragen.config.ray_runtime import RayRuntime
-from ragen.config.rollout import RolloutConfig
-from ragen.envs.frozen_lake import FrozenLakeSettings
-from ragen.policy.tiny import make_model
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.rollout.engine_spec import EngineSpec
-from ragen.rollout.job import RolloutJob
-from ragen.rollout.shards import make_episodes, play_shards
-from ragen.rollout.usage import take_usage
-from schemas.validate import validate
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.usage import take_usage
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.schemas.validate import validate
 
 pytestmark = [
     pytest.mark.vllm,
@@ -47,7 +47,7 @@ def shut_down():
 @pytest.mark.parametrize("num_parallel", [1, 2])
 def test_an_actor_plays_with_vllm_whole_or_cut_in_two(vllm_interpreter, folder, num_parallel):
     """The probe compares its log-probs with transformers' before anything is played (tolerance 0.001 nats)."""
-    from ragen.rollout.ray_pool import RayPool
+    from starpo.ragen.agents.rollout.ray_pool import RayPool
 
     vllm = {"tensor_parallel_size": num_parallel}
     rollout = RolloutConfig(engine="vllm", max_context_tokens=512, max_response_tokens=12, vllm=vllm)

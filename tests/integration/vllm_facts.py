@@ -13,21 +13,21 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-import ragen.rollout.vllm_weights as vllm_weights
-from ragen.agent.context import ContextBuilder
-from ragen.config.agent import AgentConfig
-from ragen.config.policy import TinyPolicy
-from ragen.config.rollout import SamplingConfig
-from ragen.envs.frozen_lake import FrozenLakeSettings
-from ragen.errors import EngineError
-from ragen.policy.load import load_policy, load_tokenizer
-from ragen.policy.tiny import make_model
-from ragen.rollout.engine import Request
-from ragen.rollout.loop import play
-from ragen.rollout.sampling import _nucleus
-from ragen.rollout.shards import make_episodes
-from ragen.rollout.vllm_engine import VLLMEngine
-from ragen.rollout.vllm_probe import Reference, probe_ids
+import starpo.ragen.agents.rollout.vllm_weights as vllm_weights
+from starpo.ragen.agents.policy.load import load_policy, load_tokenizer
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.engine import Request
+from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.sampling import _nucleus
+from starpo.ragen.agents.rollout.shards import make_episodes
+from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
+from starpo.ragen.agents.rollout.vllm_probe import Reference, probe_ids
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import EngineError
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 
 VOCABULARY = 400
 

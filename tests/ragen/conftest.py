@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from schemas.datasets import TURNS
+from starpo.schemas.datasets import TURNS
 
 DEFAULT_TURN: dict[str, Any] = {
     "group_id": "g0",

@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 
-from ragen import placement
-from ragen.config.rollout import RolloutConfig
-from ragen.rollout.local_player import LocalPlayer
-from ragen.rollout.worker_pool import WorkerPool
+from starpo.ragen import placement
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.rollout import RolloutConfig
 
 
 @pytest.mark.parametrize(("has_gpu", "player"), [(False, WorkerPool), (True, LocalPlayer)])

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from ragen.config.load import apply_overrides
-from ragen.config.starpo import StarPOConfig
-from ragen.envs.bandit import BanditSettings
-from ragen.errors import ConfigError
-from ragen.store import Store
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.store import Store
 
 PLUGIN = '''
 from typing import Literal
 
 import numpy as np
 
-from ragen.envs.bandit import Bandit, BanditSettings
+from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
 
 
 class TwinSettings(BanditSettings):
@@ -42,7 +42,7 @@ def keep_first(scores, config):
 
 def signs(inputs):
     import torch
-    from ragen.objectives.advantages import AdvantageEstimate
+    from starpo.ragen.learning.objectives.advantages import AdvantageEstimate
     signs_B = torch.where(inputs.returns_B > 0, 1.0, -1.0).to(inputs.returns_B.dtype)
     return AdvantageEstimate(signs_B[:, None] * inputs.mask_BT, None, torch.zeros_like(signs_B))
 '''
@@ -62,7 +62,7 @@ def ragen(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
     env = {**os.environ, "PYTHONPATH": path, "RAGEN_STATE_DIR": str(folder / "state"), "RAGEN_STORE": str(folder / "s")}
     return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments],
+        [sys.executable, "-m", "starpo.flows.cli", *arguments],
         cwd=folder, env=env, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
@@ -94,8 +94,9 @@ def test_settings_take_the_names_of_an_installed_package(installed: Path) -> Non
     result = ragen(installed, "validate", "bandit", *SETTINGS, "--json")
     assert (result.returncode, result.stderr) == (0, "")
     code = (
-        "import json; from flows.presets import preset; from flows.run_code import code_of; "
-        "from ragen.store.provenance import versions; from flows.cli.common import parse_overrides; "
+        "import json; from starpo.flows.presets import preset; from starpo.flows.run_code import code_of; "
+        "from starpo.ragen.store.artifacts.provenance import versions; "
+        "from starpo.flows.cli.common import parse_overrides; "
         f"config = preset('bandit', parse_overrides({SETTINGS[1::2]!r})); "
         "print(json.dumps([config.model_dump(mode='json'), code_of(config), versions()]))"
     )
@@ -114,7 +115,9 @@ def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> 
     listed = json.loads(ragen(installed, "envs", "--check", "--json").stdout)
     (row,) = [row for row in listed if row["name"] == "twin"]
     assert (row["about"], row["findings"]) == ("of twinplug 1.5", [])
-    code = "from ragen.config import StarPOConfig; import json; print(json.dumps(StarPOConfig.model_json_schema()))"
+    code = (
+        "from starpo.ragen.config import StarPOConfig; import json; print(json.dumps(StarPOConfig.model_json_schema()))"
+    )
     path = os.pathsep.join([str(installed), *filter(None, sys.path)])
     schema = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
@@ -173,13 +176,13 @@ def test_a_target_that_is_wrong_is_one_message(here: None, path: str, value: obj
 
 
 def test_a_target_is_used(here: None, tmp_path: Path) -> None:
-    from schemas.examples import example
-    from tasks.reward import reward
+    from starpo.schemas.examples import example
+    from starpo.tasks.reward import reward
 
     config = apply_overrides(CONFIG, {"reward.components": ["environment", "mine_here:bonus"]})
     store = Store(str(tmp_path / "store"))
     work = {"stage": {"name": "test", "version": 1}, "settings": {}, "inputs": {}, "seed": None}
-    from schemas.manifest import Stage
+    from starpo.schemas.manifest import Stage
 
     store.put_table("turns", example("turns"), key="t" * 32, **{**work, "stage": Stage(name="test", version=1)})
     plain = reward(CONFIG.reward, "t" * 32).carry_out(store)["rewards"]

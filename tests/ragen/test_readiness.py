@@ -6,18 +6,18 @@ from typing import Any, ClassVar
 
 import pytest
 
-from flows.presets import preset
-from ragen import registry
-from ragen.config.policy import TinyPolicy
-from ragen.config.starpo import StarPOConfig
-from ragen.envs.sokoban import Sokoban
-from ragen.errors import ConfigError
-from ragen.policy.load import save_policy
-from ragen.policy.tiny import make_model
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.readiness import check_ready, obstacles
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core import registry
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.sokoban.environment import Sokoban
+from starpo.ragen.readiness import check_ready, obstacles
 
-TEMPLATES = Path(__file__).parent / "agent" / "templates"
+TEMPLATES = Path(__file__).parent / "agents" / "prompting" / "templates"
 PRETRAINED = {"policy.type": "pretrained"}
 
 

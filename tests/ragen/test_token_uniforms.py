@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ragen.seeding import token_uniforms
+from starpo.ragen.core.seeding import token_uniforms
 
 
 @pytest.mark.parametrize(("seed", "turn"), [(0, 0), (7, 3), (2**63, 1)])

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ragen.store import Store
-from ragen.work import Made, Work
-from schemas.examples import example
-from schemas.manifest import Stage
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
 
 STAGE, INPUTS = Stage(name="reward", version=1), {"turns": "t" * 32}
 
@@ -27,7 +27,7 @@ def test_the_key_is_a_function_of_everything_that_decides_the_output() -> None:
         {"settings": {"a": 2}},
         {"inputs": {"turns": "u" * 32}},
         {"seed": 1},
-        {"code": {"strategy": "ragen.filter.strategies:top_fraction"}},
+        {"code": {"strategy": "starpo.ragen.learning.filter.strategies:top_fraction"}},
     ]
     assert work() == work(part="elsewhere")
     assert len({work(), *(work(**change) for change in changes)}) == len(changes) + 1

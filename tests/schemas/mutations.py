@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.datasets import FINISH_REASONS, STATUSES
-from schemas.rules import SCORE_METRICS
+from starpo.schemas.datasets import FINISH_REASONS, STATUSES
+from starpo.schemas.rules import SCORE_METRICS
 
 Row = dict[str, Any]
 Named = Iterator[tuple[str, Any]]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.datasets import DATASETS
-from schemas.digest import ContentDigest, content_digest
-from schemas.examples import example, example_turns
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.digest import ContentDigest, content_digest
+from starpo.schemas.examples import example, example_turns
 
 
 def test_golden() -> None:

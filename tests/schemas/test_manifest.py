@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from schemas.manifest import Manifest, Stage
+from starpo.schemas.manifest import Manifest, Stage
 
 
 def manifest() -> Manifest:

@@ -15,32 +15,32 @@ import pyarrow as pa
 import pytest
 from pandera.errors import SchemaErrors
 
-from ragen.agent.context import ContextBuilder
-from ragen.config.agent import AgentConfig
-from ragen.config.filter import FilterConfig
-from ragen.config.policy import TinyPolicy
-from ragen.config.reward import RewardConfig
-from ragen.config.rollout import SamplingConfig
-from ragen.config.update import UpdateConfig
-from ragen.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
-from ragen.envs.sokoban import SokobanSettings
-from ragen.evaluate.episodes import fold_episodes
-from ragen.filter.select import select_groups
-from ragen.learn.learner import UpdateContext
-from ragen.learn.torch_learner import TorchLearner
-from ragen.learn.trajectories import assemble
-from ragen.policy.load import save_policy
-from ragen.policy.tiny import make_model
-from ragen.policy.tokenizer import make_tokenizer
-from ragen.reward.compute import compute_rewards
-from ragen.rollout.engine import Request, Response
-from ragen.rollout.loop import Episode, play
-from ragen.seeding import dynamics_seed, python_random, sampling_seed
-from ragen.verify.actions import episode_differences, turn_differences
-from ragen.verify.texts import text_differences
-from schemas.datasets import DATASETS
-from schemas.models import has_nulls, whole_model
-from schemas.validate import ContractViolation, validate
+from starpo.ragen.agents.evaluation.episodes import fold_episodes
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.engine import Request, Response
+from starpo.ragen.agents.rollout.loop import Episode, play
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
+from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
+from starpo.ragen.recompute.verify.texts import text_differences
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.models import has_nulls, whole_model
+from starpo.schemas.validate import ContractViolation, validate
 from tests.schemas.mutations import mutations
 
 SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=1, max_solution=3)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.datasets import DATASETS
-from schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
-from schemas.models import across_rules, row_rules
-from schemas.validate import FAILURE_CASES, ContractViolation, Validator, validate
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
+from starpo.schemas.models import across_rules, row_rules
+from starpo.schemas.validate import FAILURE_CASES, ContractViolation, Validator, validate
 
 Rows = list[dict[str, Any]]
 

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from ragen.config.evaluation import EvaluationConfig
-from ragen.config.filter import FilterConfig
-from ragen.config.load import apply_overrides
-from ragen.config.reward import RewardConfig
-from ragen.config.rollout import RolloutConfig
-from ragen.config.starpo import StarPOConfig
-from ragen.envs.sokoban import SokobanSettings
-from ragen.identity import code_identity
-from ragen.registry import ADVANTAGES, AGENT, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS
-from ragen.store import Store
-from ragen.work import Work
-from schemas.examples import example
-from schemas.manifest import Stage
-from tasks.evaluate import evaluate
-from tasks.reward import reward
-from tasks.rollout import rollout
-from tasks.update import update
-from tasks.variance_filter import variance_filter
-from tasks.warm_start import warm_start
+from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.identity import code_identity
+from starpo.ragen.core.registry import ADVANTAGES, AGENT, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.store import Store
+from starpo.ragen.work import Work
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
+from starpo.tasks.evaluate import evaluate
+from starpo.tasks.reward import reward
+from starpo.tasks.rollout import rollout
+from starpo.tasks.update import update
+from starpo.tasks.variance_filter import variance_filter
+from starpo.tasks.warm_start import warm_start
 
 CONFIG = StarPOConfig(environment=SokobanSettings(observation="compact"), evaluation=EvaluationConfig(num_prompts=4))
 TURNS, OTHER = "a" * 32, "b" * 32

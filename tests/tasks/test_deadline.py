@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.presets import preset
-from ragen.store import Store
-from schemas.manifest import Stage
-from tasks.evaluate import evaluate
-from tasks.rollout import rollout
+from starpo.flows.presets import preset
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Stage
+from starpo.tasks.evaluate import evaluate
+from starpo.tasks.rollout import rollout
 
 POLICY = Path(__file__).parents[1] / "golden" / "checkpoint"
 

@@ -1,12 +1,12 @@
 """What training must not see: the panels of the run, its variants' too."""
 
-from flows.presets import preset
-from ragen.config.starpo import StarPOConfig
-from ragen.envs.initial_states import fresh_env_seed
-from ragen.envs.make import make
-from ragen.evaluate.panel import excluded_states
-from tasks.rollout import held_out, rollout
-from tasks.warm_start import warm_start
+from starpo.flows.presets import preset
+from starpo.ragen.agents.evaluation.panel import excluded_states
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.make import make
+from starpo.tasks.rollout import held_out, rollout
+from starpo.tasks.warm_start import warm_start
 
 LAKE = {"type": "frozen_lake", "size": 3, "min_distance": 1}
 VARIANT = LAKE | {"frozen_probability": 0.7}

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ragen.errors import StoreError
-from ragen.store import Store
-from ragen.store.runs import Runs
-from tasks.progress import RunProgress
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Runs
+from starpo.tasks.progress import RunProgress
 
 
 @pytest.fixture

@@ -1,10 +1,17 @@
 import pytest
 from prefect.states import Failed
 
-from flows.presets import preset
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, LearnerError, StoreError
-from tasks.stage import is_io_failure, stage_task
-from tasks.warm_start import warm_start
+from starpo.flows.presets import preset
+from starpo.ragen.core.errors import (
+    ArtifactDamagedError,
+    ArtifactMissingError,
+    ConfigError,
+    DataError,
+    LearnerError,
+    StoreError,
+)
+from starpo.tasks.stage import is_io_failure, stage_task
+from starpo.tasks.warm_start import warm_start
 
 
 @pytest.mark.parametrize("error", [StoreError("the store does not answer"), OSError("disk"), ConnectionError("reset")])

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from flows.presets import FOLDER as PRESETS
-from flows.presets import names as preset_names
-from flows.presets import preset
-from ragen.ablation.grid import Grid, load_grid
-from ragen.config import StarPOConfig
-from ragen.config.explanation import near
-from ragen.config.load import recorded_config
-from ragen.errors import ConfigError, StoreError
-from ragen.store import Store
+from starpo.flows.presets import FOLDER as PRESETS
+from starpo.flows.presets import names as preset_names
+from starpo.flows.presets import preset
+from starpo.ragen.config import StarPOConfig
+from starpo.ragen.config.explanation import near
+from starpo.ragen.config.load import recorded_config
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import Grid, load_grid
 
 FOLDER = Path(__file__).parent
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ragen.config.explanation import near
-from ragen.errors import ConfigError
-from ragen.sweep.sweep import Sweep, load_sweep
+from starpo.ragen.config.explanation import near
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.sweep.sweep import Sweep, load_sweep
 
 FOLDER = Path(__file__).parent
 

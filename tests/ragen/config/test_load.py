@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from ragen.config.load import apply_overrides, load_config, parse_override, recorded_config
-from ragen.errors import ConfigError
+from starpo.ragen.config.load import apply_overrides, load_config, parse_override, recorded_config
+from starpo.ragen.core.errors import ConfigError
 
 BASE = """
 iterations = 7
@@ -262,20 +262,20 @@ def test_a_missing_file_is_refused(presets):
     ],
 )
 def test_staleness_needs_what_corrects_for_it(overrides, said) -> None:
-    from flows.presets import preset
+    from starpo.flows.presets import preset
 
     with pytest.raises(ConfigError, match=said):
         preset("smoke", overrides)
 
 
 def test_a_ratio_to_the_sampler_corrects_for_staleness() -> None:
-    from flows.presets import preset
+    from starpo.flows.presets import preset
 
     assert preset("smoke", {"rollout.staleness": 1, "update.ratio_to": "behaviour"}).rollout.staleness == 1
 
 
 def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:
-    from flows.presets import preset
+    from starpo.flows.presets import preset
 
     assert "staleness" not in preset("smoke").model_dump(mode="json")["rollout"]
     ahead = preset("smoke", {"rollout.staleness": 1, "update.importance_cap": 2.0})

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from ragen.config.reference import page
+from starpo.ragen.config.reference import page
 
 
 def test_the_page_says_what_the_models_do() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from ragen.config.runtime import Runtime
+from starpo.ragen.config.runtime import Runtime
 
 
 def test_the_same_environment_is_read_once(monkeypatch):

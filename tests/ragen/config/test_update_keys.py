@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from ragen.config.agent import AgentConfig
-from ragen.config.update import DeepSpeedConfig, LoraConfig, UpdateConfig
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.update import DeepSpeedConfig, LoraConfig, UpdateConfig
 
 
 def test_what_is_off_is_left_out_and_what_is_on_comes_back():

@@ -2,11 +2,11 @@
 
 import pytest
 
-from flows.presets import names as preset_names
-from flows.presets import preset
-from ragen.config.load import apply_overrides
-from ragen.config.starpo import StarPOConfig
-from ragen.errors import ConfigError
+from starpo.flows.presets import names as preset_names
+from starpo.flows.presets import preset
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
 
 BANDIT = {"type": "bandit"}
 

@@ -5,14 +5,14 @@ import random
 import numpy as np
 import pytest
 
-import ragen.envs.check
-from ragen.envs.bandit import Bandit, BanditSettings
-from ragen.envs.check import RULES, check, trace
-from ragen.envs.frozen_lake import FrozenLake, FrozenLakeSettings
-from ragen.envs.frozen_lake_map import ACTIONS
-from ragen.envs.sokoban import SokobanSettings
-from ragen.envs.variants import VARIANTS
-from ragen.errors import ConfigError, EnvironmentFault
+import starpo.ragen.envs.check
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
+from starpo.ragen.envs.check import RULES, check, trace
+from starpo.ragen.envs.frozen_lake.environment import FrozenLake, FrozenLakeSettings
+from starpo.ragen.envs.frozen_lake.map import ACTIONS
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.envs.variants import VARIANTS
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -228,8 +228,8 @@ def words(rule):
 @pytest.mark.parametrize("faulty", FAULTS, ids=lambda faulty: faulty.__name__)
 def test_the_fault_is_found(faulty, monkeypatch):
     (rule,) = (rule for rule in RULES if words(rule) == FAULTS[faulty])
-    monkeypatch.setattr(ragen.envs.check, "RULES", (rule,))
-    monkeypatch.setattr(ragen.envs.check, "make", faulty)
+    monkeypatch.setattr(starpo.ragen.envs.check, "RULES", (rule,))
+    monkeypatch.setattr(starpo.ragen.envs.check, "make", faulty)
     settings = BanditSettings() if issubclass(faulty, Bandit) else FrozenLakeSettings()
     assert {finding.rule for finding in check(settings, should_start_process=False)} == {FAULTS[faulty]}
 
@@ -254,12 +254,12 @@ def test_settings_that_do_not_survive_json_are_found():
 
 def test_a_difference_between_processes_is_found(monkeypatch):
     shifted = lambda settings, seed, dynamics_seed, max_steps=40: trace(settings, seed + 1, dynamics_seed, max_steps)  # noqa: E731
-    monkeypatch.setattr(ragen.envs.check, "trace", shifted)
+    monkeypatch.setattr(starpo.ragen.envs.check, "trace", shifted)
     assert "same in another process" in {finding.rule for finding in check(BanditSettings())}
 
 
 def test_a_finding_reads_as_a_line(monkeypatch):
-    monkeypatch.setattr(ragen.envs.check, "make", LakeThatBreaksDown)
+    monkeypatch.setattr(starpo.ragen.envs.check, "make", LakeThatBreaksDown)
     lines = [str(finding) for finding in check(FrozenLakeSettings(), should_start_process=False)]
     assert "pictures are rgb: raised RuntimeError: no display" in lines
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ragen.envs import make
-from ragen.envs.bandit import BanditSettings
-from ragen.envs.frozen_lake import FrozenLakeSettings
-from ragen.envs.initial_states import fresh_env_seed
-from ragen.errors import EnvironmentFault
-from ragen.seeding import derive_seed
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs import make
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.initial_states import fresh_env_seed
 
 LAKE = FrozenLakeSettings()
 TINY = FrozenLakeSettings(size=2, frozen_probability=1.0, placement="corners")

@@ -13,10 +13,10 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from ragen.envs.sokoban import Sokoban, SokobanSettings
-from ragen.envs.sokoban_board import ACTIONS, Board
-from ragen.envs.sokoban_rooms import reverse_play
-from ragen.seeding import python_random
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.sokoban.board import ACTIONS, Board
+from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
+from starpo.ragen.envs.sokoban.rooms import reverse_play
 
 PACKAGE = importlib.util.find_spec("gym_sokoban")
 pytestmark = pytest.mark.skipif(PACKAGE is None, reason="needs: pip install --no-deps gym-sokoban==0.0.6")

@@ -3,9 +3,9 @@
 import pytest
 from pydantic import TypeAdapter
 
-from ragen.config.environment import EnvironmentConfig
-from ragen.envs import make
-from ragen.envs.variants import VARIANTS
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.envs import make
+from starpo.ragen.envs.variants import VARIANTS
 
 
 def test_the_papers_variants_are_there_each_with_one_line():

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ragen.store import Store
-from schemas.manifest import Stage
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Stage
 
 
 @pytest.fixture

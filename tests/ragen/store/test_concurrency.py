@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 
-from ragen.store import Store
-from schemas.examples import example_turns
+from starpo.ragen.store import Store
+from starpo.schemas.examples import example_turns
 
 KEY = "k" * 32
 NUM_WRITERS = 3
 
 WRITER = """
 import json, pathlib, sys, time
-from ragen.store import Store, datasets
-from schemas.examples import example_turns
-from schemas.manifest import Stage
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts import datasets
+from starpo.schemas.examples import example_turns
+from starpo.schemas.manifest import Stage
 
 datasets.MAX_BATCH_ROWS = 50  # so that rows are on disk before the end
 url, name, first_group, gate = sys.argv[1:]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError
-from ragen.store import Store
-from ragen.store.location import Location
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
+from starpo.ragen.store import Store
+from starpo.ragen.store.remote.location import Location
 
 KEY = "k" * 32
 

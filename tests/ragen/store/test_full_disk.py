@@ -13,10 +13,10 @@ from prefect.states import Failed
 from safetensors.torch import save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from ragen.errors import StoreError
-from ragen.learn.checkpoint import Checkpoint, save_checkpoint
-from ragen.store import Store
-from tasks.stage import is_io_failure
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.learning.learners.checkpoint import Checkpoint, save_checkpoint
+from starpo.ragen.store import Store
+from starpo.tasks.stage import is_io_failure
 
 SIZE_BYTES = 2 * 2**20
 
@@ -78,8 +78,8 @@ def test_what_safetensors_says_is_understood(tmp_path: Path) -> None:
         "import resource, sys, torch\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({2**16}, {resource.RLIM_INFINITY}))\n"
         "from safetensors.torch import save_file\n"
-        "from ragen.errors import StoreError\n"
-        "from ragen.store import Store\n"
+        "from starpo.ragen.core.errors import StoreError\n"
+        "from starpo.ragen.store import Store\n"
         "try:\n"
         "    with Store(sys.argv[1]).new_folder() as folder:\n"
         "        save_file({'weights': torch.zeros(2**16)}, folder / 'model.safetensors')\n"

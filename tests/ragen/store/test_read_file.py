@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError
-from ragen.store import Store
-from schemas.manifest import Stage
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Stage
 
 
 @pytest.fixture

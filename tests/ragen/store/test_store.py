@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ragen.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
-from ragen.store import Store, artifacts
-from schemas.datasets import DATASETS
-from schemas.digest import content_digest
-from schemas.examples import example, example_turns
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts import artifacts
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.digest import content_digest
+from starpo.schemas.examples import example, example_turns
 
 KEY = "k" * 32
 

@@ -1,0 +1,61 @@
+"""Evaluated turns folded to the dataset `episodes`: a row an episode, its text kept, its tokens left behind.
+
+turns of one cell, states seen in training -> episodes of the cell `<name>`, and those of `<name>/seen`
+"""
+
+from collections.abc import Set as AbstractSet
+
+import polars as pl
+import pyarrow as pa
+
+from starpo.schemas.datasets import EPISODES, STATUSES
+
+SEEN = "/seen"
+"""Ends the cell of the episodes that began where training began: no success of a panel counts them."""
+
+
+def fold_episodes(turns: pa.Table, cell: str, temperature: float, seen: AbstractSet[str] = frozenset()) -> pa.Table:
+    """Fold the turns of one evaluated environment.
+
+    Args:
+        turns: Dataset `turns`, rows in any order; each trajectory is an episode.
+        cell: The name of the environment under evaluation.
+        temperature: The sampling temperature.
+        seen: Digests of initial states; episodes that began in one of them are those of the cell `<cell>/seen`.
+
+    Returns:
+        Dataset `episodes`, in order of first appearance of a trajectory in `turns`; empty for empty turns. An episode's
+        status is the worst of its turns, in the order of `schemas.datasets.STATUSES`; it has succeeded if the goal was
+        reached after any turn; its return is the environment's alone.
+    """
+    columns = ["trajectory_id", "env", "env_seed", "member", "turn", "initial_state_digest", "observation", "response"]
+    columns += ["executed_actions", "action_rewards", "response_ids", "status", "success"]
+    frame = pl.DataFrame(turns.select(columns)).with_columns(
+        num_actions=pl.col("executed_actions").list.len().cast(pl.Int32),
+        num_tokens=pl.col("response_ids").list.len().cast(pl.Int32),
+        turn_reward=pl.col("action_rewards").list.sum(),
+        actions=pl.col("executed_actions").list.join(" || "),
+        severity=pl.col("status").replace_strict(list(STATUSES), range(len(STATUSES)), return_dtype=pl.Int32),
+    )
+    episodes = frame.group_by("trajectory_id", maintain_order=True).agg(
+        pl.col("env", "env_seed", "member", "initial_state_digest").first(),
+        pl.col("success").any(),
+        pl.col("severity").max(),
+        pl.col("actions").sort_by("turn"),
+        num_turns=pl.len(),
+        num_actions=pl.col("num_actions").sum(),
+        num_response_tokens=pl.col("num_tokens").sum(),
+        num_format_errors=(pl.col("status") == "format_error").sum(),
+        episode_return=pl.col("turn_reward").sum(),
+        observations=pl.col("observation").sort_by("turn"),
+        responses=pl.col("response").sort_by("turn"),
+    )
+    episodes = episodes.with_columns(
+        cell=pl.when(pl.col("initial_state_digest").is_in(list(seen)))
+        .then(pl.lit(cell + SEEN))
+        .otherwise(pl.lit(cell)),
+        temperature=pl.lit(temperature, pl.Float64),
+        status=pl.col("severity").replace_strict(range(len(STATUSES)), list(STATUSES), return_dtype=pl.String),
+    )
+    schema = EPISODES.schema
+    return episodes.select(schema.names).to_arrow().cast(schema)

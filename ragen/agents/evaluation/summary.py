@@ -1,0 +1,55 @@
+"""The metrics of an evaluation: `evaluation/<cell>/...` from the dataset `episodes`."""
+
+import polars as pl
+import pyarrow as pa
+
+from starpo.ragen.agents.evaluation.intervals import pass_at_k, success_interval
+from starpo.ragen.core.seeding import derive_seed
+from starpo.schemas.datasets import ERROR_STATUSES
+
+
+def summarise(episodes: pa.Table) -> dict[str, float]:
+    """Summarise every cell of a table of episodes.
+
+    Episodes that ended in an environment's or a deadline's error are counted (`num_errors`) and are in no other number.
+    Over the others: `success`, the share that succeeds, with its 95% interval `success_low`, `success_high` (Wilson's
+    where every prompt has one episode, else from resampling prompts, with a fixed seed); `pass_at_<k>` for k = 1, 2, 4,
+    ... up to the fewest episodes of a prompt; `return_mean`; `turns_mean`, `actions_mean` (an episode);
+    `response_length_mean` (tokens; denominator: turns); `format_ok` (share of turns without a malformed response).
+
+    Args:
+        episodes: Dataset `episodes`.
+
+    Returns:
+        Name -> value; finite. A cell of which every episode failed with an error has its counts `num_episodes`,
+        `num_errors` alone; no episodes give nothing.
+    """
+    values: dict[str, float] = {}
+    columns = ["cell", "env_seed", "status", "success", "num_turns", "num_actions", "num_response_tokens"]
+    frame = pl.DataFrame(episodes.select([*columns, "num_format_errors", "episode_return"]))
+    for (cell,), rows in frame.group_by("cell", maintain_order=True):
+        values |= {f"evaluation/{cell}/{name}": float(value) for name, value in _cell_metrics(str(cell), rows).items()}
+    return values
+
+
+def _cell_metrics(cell: str, episodes: pl.DataFrame) -> dict[str, float]:
+    valid = episodes.filter(pl.col("status").is_in(ERROR_STATUSES).not_())
+    counts: dict[str, float] = {"num_episodes": episodes.height, "num_errors": episodes.height - valid.height}
+    if valid.is_empty():
+        return counts
+    prompts = valid.group_by("env_seed", maintain_order=True).agg(trials=pl.len(), successes=pl.col("success").sum())
+    successes, trials = prompts["successes"].to_numpy(), prompts["trials"].to_numpy()
+    low, high = success_interval(successes, trials, seed=derive_seed("evaluation", cell, "bootstrap"))
+    powers = [1 << n for n in range(int(trials.min()).bit_length())]
+    num_turns = int(valid["num_turns"].sum())
+    return counts | {
+        "success": float(successes.sum() / trials.sum()),
+        "success_low": low,
+        "success_high": high,
+        **{f"pass_at_{k}": pass_at_k(trials, successes, k) for k in powers},
+        "return_mean": float(valid["episode_return"].to_numpy().mean()),
+        "turns_mean": num_turns / valid.height,
+        "actions_mean": int(valid["num_actions"].sum()) / valid.height,
+        "response_length_mean": int(valid["num_response_tokens"].sum()) / num_turns,
+        "format_ok": 1 - int(valid["num_format_errors"].sum()) / num_turns,
+    }

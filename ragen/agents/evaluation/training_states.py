@@ -1,0 +1,150 @@
+"""What a checkpoint's training began in, from the artifacts that it was made from.
+
+    checkpoint -> update -> turns: initial_state_digest -> ... -> warm start: initial_states.json -> TrainingStates
+
+A checkpoint's key stands for all of its lineage, so the same checkpoint has the same states in every store that still
+has its rollouts, whichever run asks.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from starpo.ragen.agents.evaluation.panel import Panel
+from starpo.ragen.core.errors import ArtifactMissingError, PolicyError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.recipe import how_made
+from starpo.schemas.manifest import Manifest
+
+FILE = "initial_states.json"
+"""In the folder of a first checkpoint: the digests of the demonstrated states, sorted, or of those of the training that
+the policy comes from; in an exported folder: of all of its training."""
+
+_STATES = TypeAdapter(list[str])
+
+
+@dataclass(frozen=True)
+class TrainingStates:
+    """The initial states of a checkpoint's training.
+
+    Attributes:
+        digests: Of the states.
+        num_unknown: Stages of the training (rollouts, a warm start) whose states are not in the store any more; 0: all
+            states are in `digests`. What a pretrained policy had learned before it came here is known if its folder
+            says so, as one that `ragen checkpoint --output` wrote does.
+    """
+
+    digests: frozenset[str]
+    num_unknown: int
+
+    def seen(self, panel: Panel) -> frozenset[str]:
+        """States of a panel in which training began; none where a panel covers all there is to train on."""
+        return frozenset() if panel.is_exhaustive else panel.excluded_digests & self.digests
+
+    def facts(self, panel: Panel) -> dict[str, float]:
+        """What is to be known beside success: `num_seen_prompts`, and `num_unknown_origins` where it is not 0.
+
+        Nothing of a panel that covers all there is to train on.
+        """
+        if panel.is_exhaustive:
+            return {}
+        counts = {"num_seen_prompts": float(len(self.seen(panel)))}
+        return counts | ({"num_unknown_origins": float(self.num_unknown)} if self.num_unknown else {})
+
+
+@dataclass(frozen=True)
+class _Step:
+    """How a checkpoint was made: from which one, on which rollout; a first one: in which states (None: unknown)."""
+
+    parent: str | None
+    turns: str | None
+    states: frozenset[str] | None = frozenset()
+
+
+def training_states(store: Store, checkpoint: str) -> TrainingStates:
+    """Collect the states in which training of a checkpoint began.
+
+    A rollout counts whole, also where the filter dropped a group of it. What was read once is remembered, so a run that
+    is evaluated on its way reads only what is new.
+
+    Raises:
+        ArtifactDamagedError: If something of the lineage is not what was written.
+    """
+    known: set[str] = set()
+    rollouts: dict[str, None] = {}
+    num_unknown = 0
+    current: str | None = checkpoint
+    while current is not None:
+        try:
+            step = _step(store.url, current)
+        except ArtifactMissingError:
+            num_unknown += 1
+            break
+        if step.turns is not None:
+            rollouts[step.turns] = None
+        if step.states is None:
+            num_unknown += 1
+        else:
+            known |= step.states
+        current = step.parent
+    for turns in rollouts:
+        try:
+            known |= _initial_states(store.url, turns)
+        except ArtifactMissingError:
+            num_unknown += 1
+    return TrainingStates(frozenset(known), num_unknown)
+
+
+def write_states(folder: str | Path, digests: Iterable[str]) -> None:
+    """Note in a policy's folder in which states its training began."""
+    (Path(folder) / FILE).write_text(json.dumps(sorted(set(digests))), encoding="utf-8")
+
+
+def read_states(folder: str | Path) -> list[str]:
+    """The digests that a policy's folder notes; none where it notes nothing.
+
+    Raises:
+        PolicyError: If what it notes cannot be read.
+    """
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return []
+    try:
+        return _STATES.validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise PolicyError(
+            f"'{path}' is damaged ({error.errors()[0]['msg']}); expected a list of digests of initial states. Export "
+            "the policy again, or delete the file: prompts in which its training began then count as unseen"
+        ) from error
+
+
+@lru_cache(maxsize=16_384)
+def _step(store_url: str, checkpoint: str) -> _Step:
+    store = Store(store_url)
+    manifest = store.manifest("checkpoint", checkpoint) if store.has("checkpoint", checkpoint) else None
+    made = manifest or how_made(store, checkpoint)
+    if made is None:
+        raise ArtifactMissingError(f"checkpoint/{checkpoint} is not in {store.url}")
+    if "checkpoint" in made.inputs:
+        return _Step(made.inputs["checkpoint"], made.inputs.get("turns"))
+    if manifest is not None and any(entry.name == FILE for entry in manifest.files):
+        return _Step(None, None, frozenset(json.loads(store.read_file("checkpoint", checkpoint, FILE))))
+    return _Step(None, None, frozenset() if _is_pretrained(made) else None)
+
+
+@lru_cache(maxsize=16_384)
+def _initial_states(store_url: str, turns: str) -> frozenset[str]:
+    digests: set[str] = set()
+    for part in Store(store_url).parts("turns", turns, should_verify=True):
+        column = pq.read_table(part, columns=["initial_state_digest"])["initial_state_digest"]
+        digests.update(column.unique().to_pylist())
+    return frozenset(digests)
+
+
+def _is_pretrained(first: Manifest) -> bool:
+    return bool(first.settings.get("policy", {}).get("type") == "pretrained")

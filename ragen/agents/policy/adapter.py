@@ -1,0 +1,153 @@
+"""LoRA adapters beside a policy's weights, in PEFT's layout: what they are, and weights with them merged in.
+
+    adapter_config.json, adapter_model.safetensors    as PEFT writes them
+    base.json                                         the checkpoint whose weights they were trained on
+
+Only plain LoRA on linear layers is read: `W + alpha / rank * B A`. PEFT itself is not needed for that, so rollouts do
+without it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from starpo.ragen.core.errors import PolicyError
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+BASE = "base.json"
+PREFIX = "base_model.model."
+"""What PEFT puts before the names of a model's parameters."""
+
+_REFUSED = ("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern", "fan_in_fan_out")
+
+
+@dataclass(frozen=True)
+class AdapterShape:
+    """What an adapter's matrices are and where they sit.
+
+    Attributes:
+        rank: Inner dimension.
+        alpha: The product is multiplied by alpha / rank.
+        targets: Last names of the linear layers that have one, sorted.
+    """
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+
+
+def read_shape(folder: str | Path) -> AdapterShape | None:
+    """The shape of the adapter in a policy's folder; None: there is none.
+
+    Raises:
+        PolicyError: If its configuration is damaged, or it is of a kind that is not read here.
+    """
+    path = Path(folder) / ADAPTER_CONFIG
+    if not path.is_file():
+        return None
+    try:
+        config: dict[str, Any] = json.loads(path.read_text())
+        shape = AdapterShape(
+            int(config["r"]), float(config["lora_alpha"]), tuple(sorted(map(str, config["target_modules"])))
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PolicyError(f"'{path}' is no configuration of a LoRA adapter: {type(error).__name__}: {error}") from error
+    odd = [name for name in _REFUSED if config.get(name)] + (["bias"] if config.get("bias", "none") != "none" else [])
+    if config.get("peft_type") != "LORA" or odd:
+        raise PolicyError(
+            f"'{path}' is not a plain LoRA adapter ({', '.join(odd) or config.get('peft_type')}): merge it into its "
+            "weights with PEFT's merge_and_unload(), save the model, and give that folder"
+        )
+    return shape
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter as it was read.
+
+    Attributes:
+        folder: Where from.
+        shape: What it is.
+        tensors: Its matrices, as PEFT names them.
+    """
+
+    folder: str
+    shape: AdapterShape
+    tensors: Mapping[str, Tensor]
+
+    def merged(self, name: str, weight: Tensor) -> Tensor:
+        """A weight of the model with the adapter merged in, computed in float32; weights without one are as they were.
+
+        Raises:
+            PolicyError: If the adapter's matrices do not fit the weight.
+        """
+        stem = f"{PREFIX}{name.removesuffix('.weight')}"
+        lora_a, lora_b = self.tensors.get(f"{stem}.lora_A.weight"), self.tensors.get(f"{stem}.lora_B.weight")
+        if lora_a is None and lora_b is None:
+            return weight
+        if lora_a is None or lora_b is None or weight.shape != (lora_b.shape[0], lora_a.shape[1]):
+            raise PolicyError(
+                f"the adapter in '{self.folder}' does not fit the weight '{name}' beside it; they do not belong "
+                "together. Fetch the checkpoint again"
+            )
+        change = torch.mm(lora_b.float(), lora_a.float()) * (self.shape.alpha / self.shape.rank)
+        return (weight.float() + change).to(weight.dtype)
+
+
+def read_adapter(folder: str | Path) -> Adapter | None:
+    """The adapter in a policy's folder; None: there is none.
+
+    Raises:
+        PolicyError: If it is damaged, or of a kind that is not read here.
+    """
+    shape = read_shape(folder)
+    if shape is None:
+        return None
+    path = Path(folder) / ADAPTER_WEIGHTS
+    try:
+        return Adapter(str(folder), shape, load_file(path))
+    except (SafetensorError, OSError) as error:
+        raise PolicyError(f"the adapter '{path}' cannot be read: {error}; fetch the checkpoint again") from error
+
+
+def merge(weights: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor]:
+    """All weights of a model with the adapter in its folder merged in; the same weights where there is none.
+
+    Raises:
+        PolicyError: If the adapter is damaged, or speaks of other layers than the weights have.
+    """
+    adapter = read_adapter(folder)
+    if adapter is None:
+        return dict(weights)
+    strangers = {name.removeprefix(PREFIX).rsplit(".lora_", 1)[0] + ".weight" for name in adapter.tensors} - set(
+        weights
+    )
+    if strangers:
+        raise PolicyError(
+            f"the adapter in '{folder}' changes {min(strangers)}, which the weights beside it do not have; they do not "
+            "belong together. Fetch the checkpoint again"
+        )
+    return {name: adapter.merged(name, weight) for name, weight in weights.items()}
+
+
+def base_of(folder: str | Path) -> str | None:
+    """Key of the checkpoint that the adapter in a folder was trained on; None: the folder has weights of its own.
+
+    Raises:
+        PolicyError: If the folder's note of it is damaged.
+    """
+    path = Path(folder) / BASE
+    if not path.is_file():
+        return None
+    try:
+        return str(json.loads(path.read_text())["checkpoint"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise PolicyError(f"'{path}' does not name a checkpoint: {error}; fetch the checkpoint again") from error

@@ -1,0 +1,46 @@
+"""The embedded policy: a Qwen2 architecture of about half a million parameters with seeded random weights.
+
+It is an ordinary Hugging Face model, so everything that takes it takes `Qwen/Qwen2.5-0.5B-Instruct` as well.
+"""
+
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.core.seeding import derive_seed
+
+__all__ = ["make_model", "make_tokenizer"]
+
+_ROPE_THETA = 10_000.0
+
+
+def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
+    """Build the model: fp32, tied embeddings, weights a function of `config` and the vocabulary's size alone.
+
+    Args:
+        config: Sizes and seed.
+        tokenizer: Gives the vocabulary's size, the end token and the padding token.
+
+    Returns:
+        The model in evaluation mode. The global random state is as it was before.
+    """
+    architecture = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.num_layers,
+        num_attention_heads=config.num_heads,
+        num_key_value_heads=config.num_kv_heads,
+        intermediate_size=config.intermediate_size,
+        max_position_embeddings=config.max_positions,
+        rope_parameters={"rope_type": "default", "rope_theta": _ROPE_THETA},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype="float32",
+    )
+    # transformers draws weights from torch's global generator and offers no other; fork_rng puts its state back.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))
+        return Qwen2ForCausalLM(architecture).eval()

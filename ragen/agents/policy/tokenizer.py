@@ -1,0 +1,151 @@
+"""`make_tokenizer`: a small byte-level BPE that speaks what the environments and their demonstrators say.
+
+Few tokens a turn is what makes the embedded policy fast: a row of a map, a word, ` ||` and a digit with its leading
+space are one token each, so a turn of the 'state' prompt is about 24 tokens and a response about 17. Every byte is in
+the vocabulary, so any text can be encoded and is decoded back exactly; text that no environment speaks takes a token a
+byte.
+
+    observations, thoughts, actions --cut into pieces--> vocabulary = bytes + pieces + format tags + turn tokens
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from starpo.ragen.config.agent import ACTION_SEPARATOR
+from starpo.ragen.core.registry import DEMONSTRATORS, load
+from starpo.ragen.core.seeding import derive_seed, python_random
+from starpo.ragen.envs import make
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""ChatML as Qwen uses it, without the default system prompt: it would cost every context twenty tokens."""
+
+END_OF_TEXT, TURN_START, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+FORMAT_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+"""One token each, yet not special: they are part of the response's text and must survive decoding."""
+
+_NO_CLASS = "none.Tokenizer"
+"""A class that is not there. Beside a Qwen2 model AutoTokenizer ignores the declared class and puts Qwen2's own in its
+place, which cuts text by another rule. But where a folder names code of its own, and nobody said to trust that, it
+takes the declared class after all: the generic one, which does what tokenizer.json says."""
+
+_PIECE = r"[#_O]{2,}\n?| ?\|\|| ?\p{L}+| ?\d|\n| ?[^\s\p{L}\d]|\s"
+"""Text is cut into these: a map row with its line end, the separator, a word, a digit, a line end, a mark, a blank."""
+
+_SPOKEN_OF: tuple[EnvironmentSettings, ...] = (
+    SokobanSettings(observation="compact", generator="distance"),
+    FrozenLakeSettings(observation="compact"),
+    BanditSettings(names="train"),
+    BanditSettings(names="held_out"),
+    BanditSettings(names="phoenix_dragon"),
+)
+"""Settings of the environments whose words are tokens."""
+
+_EPISODES_EACH, _DECISIONS = 200, 4
+"""Enough for every word of theirs to be said; map rows are listed instead, as some are rare."""
+
+
+def make_tokenizer() -> "PreTrainedTokenizerFast":
+    """Make the tokenizer; the same bytes in every process.
+
+    Returns:
+        A tokenizer with ChatML as its chat template, `<|im_end|>` as end token and `<|endoftext|>` as padding.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=_make_bpe(),
+        eos_token=TURN_END,
+        pad_token=END_OF_TEXT,
+        additional_special_tokens=[TURN_START],
+        clean_up_tokenization_spaces=False,
+        auto_map={"AutoTokenizer": [_NO_CLASS, None]},
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+@cache
+def vocabulary_digest() -> str:
+    """All that decides which ids a text becomes, and which text a conversation: 16 hexadecimal digits.
+
+    Of the tokens in the order of their ids, the rule that cuts text, and the chat template; not of the libraries that
+    carry them out.
+    """
+    vocabulary = _make_bpe().get_vocab()
+    meaning = [sorted(vocabulary, key=vocabulary.__getitem__), _PIECE, CHAT_TEMPLATE]
+    return hashlib.sha256(json.dumps(meaning).encode()).hexdigest()[:16]
+
+
+def _make_bpe() -> Tokenizer:
+    """A BPE without merges whose vocabulary holds whole pieces (`ignore_merges`).
+
+    Learned merges would add a hundred fragments of words that never occur by themselves, and every token costs a row of
+    the output layer.
+    """
+    pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECE), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    pieces = dict.fromkeys(piece for text in _spoken() for piece, _ in pre_tokenizer.pre_tokenize_str(text))
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*alphabet, *pieces]))}
+    bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    bpe.pre_tokenizer = pre_tokenizer
+    bpe.decoder = decoders.ByteLevel()
+    bpe.add_special_tokens([AddedToken(token, normalized=False) for token in (END_OF_TEXT, TURN_START, TURN_END)])
+    bpe.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in FORMAT_TAGS])
+    return bpe
+
+
+def _spoken() -> Iterator[str]:
+    """What stands between special tokens and tags in the contexts of the embedded policy."""
+    yield "user\nassistant\nsystem\n"
+    yield "".join(f" {digit}" for digit in range(10))
+    for row in ("".join(cells) for cells in product("#_", repeat=4)):
+        yield from (f"#{row}#\n", f"#{row}#")
+    for row in ("".join(cells) for cells in product("_O", repeat=4)):
+        yield from (f"{row}\n", row)
+    for number, settings in enumerate(_SPOKEN_OF):
+        environment = make(settings)
+        demonstrate = load(DEMONSTRATORS, settings.type)
+        for episode in range(_EPISODES_EACH):
+            rng = python_random("tokenizer", number, episode)
+            observation, _ = environment.reset(seed=derive_seed("tokenizer", number, episode))
+            yield observation
+            for action in environment.actions:
+                yield f"{action} {ACTION_SEPARATOR} {action}"
+            is_over = False
+            for _ in range(_DECISIONS):  # a later position may call for words that the first one never does
+                if not is_over:
+                    decision = demonstrate(environment, 0.0, rng)
+                    yield decision.think
+                    is_over = _carry_out(environment, decision.actions)
+
+
+def _carry_out(environment: Environment, actions: tuple[str, ...]) -> bool:
+    """Take the actions until the episode ends; does it?"""
+    for action in actions:
+        _, _, terminated, truncated, _ = environment.step(action)
+        if terminated or truncated:
+            return True
+    return False

@@ -1,0 +1,166 @@
+"""A trajectory's context as token ids: what the model sees, grown by appending.
+
+    observation -> Context.observe -> prompt ids -> (engine) -> response ids -> Context.respond
+
+Invariant: the ids added by `observe` and the ids handed to `respond`, concatenated since the last context start, are
+exactly the ids of the context. What was sampled goes in verbatim; nothing is dropped or tokenised a second time. A
+context that grows too long is the loop's to end, never this module's to shorten.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, pairwise
+
+from transformers import PreTrainedTokenizerBase
+
+from starpo.ragen.agents.prompting.parser import prefilled_tag
+from starpo.ragen.agents.prompting.prompt import introduction, turn_message
+from starpo.ragen.agents.prompting.template import derive_pieces
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.base import Environment
+
+_CACHED_TEXTS = 8192  # members of a group are shown the same texts, and so are later turns that change nothing
+
+
+@dataclass(frozen=True)
+class TurnPrompt:
+    """The tokens added before a response.
+
+    Attributes:
+        prompt_ids: The added ids; the whole prompt when `is_context_start`. [num_added_tokens]
+        is_context_start: Does the model's context begin anew with them?
+    """
+
+    prompt_ids: list[int]
+    is_context_start: bool
+
+
+@dataclass
+class _Turn:
+    """A turn in sight: its user message, where it is the context's first and where it is not, and the response."""
+
+    first_text: str
+    later_text: str
+    response_ids: list[int] | None = None
+
+
+class ContextBuilder:
+    """Begins contexts for one tokenizer and one way of prompting. May be shared between threads.
+
+    Attributes:
+        stop_token_ids: The tokens that end an assistant message; the template's own first.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, max_response_tokens: int) -> None:
+        """Derive the template's pieces.
+
+        Raises:
+            TemplateError: If turns cannot be appended to the tokenizer's chat template.
+        """
+        self.agent = agent
+        self.max_response_tokens = max_response_tokens
+        self.pieces = derive_pieces(tokenizer)
+        self.stop_token_ids = self.pieces.stop_token_ids
+        tag_ids = tokenizer.encode(prefilled_tag(agent), add_special_tokens=False)
+        self._generation_ids = [*self.pieces.generation_ids, *tag_ids]
+        # Whether special tokens are split is state of a tokenizer: a copy of our own keeps threads from changing it.
+        self._splitting_tokenizer = deepcopy(tokenizer)
+        self._text_ids = lru_cache(_CACHED_TEXTS)(self._encode)
+
+    def start(self, environment: Environment) -> "Context":
+        """Begin the context of an episode; call after the environment's reset."""
+        return Context(self, introduction(environment.rules(), environment.actions, self.agent))
+
+    def message_ids(self, text: str) -> list[int]:
+        """Token ids of a user message and of what follows it up to the response."""
+        return [*self._text_ids(text), *self._generation_ids]
+
+    def _encode(self, text: str) -> tuple[int, ...]:
+        # An observation may quote special tokens; split, they stay text and cannot end a message or forge a turn.
+        return tuple(self._splitting_tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+
+class Context:
+    """The context of one trajectory. Calls alternate: observe, respond, observe, ..."""
+
+    def __init__(self, builder: ContextBuilder, introduction_text: str) -> None:
+        self._builder = builder
+        self._introduction = introduction_text
+        self._turns: deque[_Turn] = deque(maxlen=builder.agent.window_turns)  # in sight; of 'full', the last is enough
+        self._num_turns = 0
+        self._token_ids: list[int] = []
+        self._user_texts: list[str] = []
+
+    @property
+    def token_ids(self) -> list[int]:
+        """A copy of the context since its last start: what the model sees. [num_tokens]"""
+        return list(self._token_ids)
+
+    @property
+    def user_texts(self) -> list[str]:
+        """The user messages of the context since its last start, for those that render messages themselves."""
+        return list(self._user_texts)
+
+    def observe(
+        self, observation: str, *, actions_left: int, reward: float | None, had_invalid_action: bool
+    ) -> TurnPrompt:
+        """Append what comes before the next response.
+
+        A context begins anew in its first turn and, with context = 'window', in every turn: with the introduction, then
+        the last `window_turns` - 1 turns, their responses verbatim, then this one. The first turn in sight tells no
+        reward: the turn that earned it is out of sight.
+
+        Args:
+            observation: What the environment shows.
+            actions_left: Actions that may still be taken.
+            reward: The environment's reward of the turn before; None in the first turn.
+            had_invalid_action: Was the response before this one malformed?
+        """
+        agent, pieces = self._builder.agent, self._builder.pieces
+        assert not self._turns or self._turns[-1].response_ids is not None, "observe was called twice without respond"
+        previous_ids = self._turns[-1].response_ids if self._turns else None
+        self._turns.append(self._turn(observation, actions_left, reward, had_invalid_action))
+        self._num_turns += 1
+
+        if previous_ids is not None and agent.context == "full":
+            added = pieces.after_response(previous_ids) + self._builder.message_ids(self._turns[-1].later_text)
+            self._token_ids += added
+            self._user_texts.append(self._turns[-1].later_text)
+            return TurnPrompt(added, is_context_start=False)
+
+        added = [*pieces.opening_ids, *self._builder.message_ids(self._turns[0].first_text)]
+        for before, turn in pairwise(self._turns):
+            assert before.response_ids is not None
+            added += before.response_ids + pieces.after_response(before.response_ids)
+            added += self._builder.message_ids(turn.later_text)
+        self._token_ids = list(added)
+        self._user_texts = [self._turns[0].first_text, *(turn.later_text for turn in islice(self._turns, 1, None))]
+        return TurnPrompt(added, is_context_start=True)
+
+    def respond(self, response_ids: Sequence[int]) -> None:
+        """Append the sampled tokens verbatim, the end token included where there is one. [num_response_tokens]"""
+        assert self._turns, "respond was called before observe"
+        assert self._turns[-1].response_ids is None, "respond was called twice without observe"
+        self._turns[-1].response_ids = list(response_ids)
+        self._token_ids += response_ids
+
+    def _turn(self, observation: str, actions_left: int, reward: float | None, had_invalid_action: bool) -> _Turn:
+        agent = self._builder.agent
+        message, message_with_reward = (
+            turn_message(
+                observation,
+                turn=self._num_turns,
+                actions_left=actions_left,
+                reward=shown,
+                had_invalid_action=had_invalid_action,
+                agent=agent,
+                max_response_tokens=self._builder.max_response_tokens,
+            )
+            for shown in (None, reward if agent.should_show_reward else None)
+        )
+        is_introduced = agent.prompt == "full"
+        first_text = f"{self._introduction}\n\n{message}" if is_introduced else message
+        return _Turn(first_text, message_with_reward)

@@ -1,0 +1,125 @@
+"""What the model was told, in words: stored prompt tokens decoded, and cut into messages by role.
+
+    prompt_ids, response_ids, is_context_start of a trajectory -> Transcriber -> messages before each response
+
+Text is what the tokens say, special tokens included: put together, the messages of a prompt are the prompt. Where one
+begins follows from the template's pieces and from the responses that stand in it verbatim, never from looking for
+markers in text that a model or an environment wrote.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from transformers import PreTrainedTokenizerBase
+
+from starpo.ragen.agents.prompting.parser import prefilled_tag
+from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.errors import TemplateError
+
+Role = Literal["system", "user", "assistant", "prompt"]
+"""Who speaks: `system` is what the template puts before the first user message, `user` holds the words that open and
+close its message, the opening of the response included. `prompt`: a prompt that is not of this template's form."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A part of a prompt.
+
+    Attributes:
+        role: Who speaks.
+        text: Its tokens, decoded.
+        num_tokens: How many these are.
+    """
+
+    role: Role
+    text: str
+    num_tokens: int
+
+
+class Transcriber:
+    """Reads prompts of one tokenizer and one way of prompting."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, agent: Mapping[str, Any]) -> None:
+        """Derive the template's pieces; without them a prompt is one message.
+
+        Args:
+            tokenizer: That of the policy.
+            agent: Settings of the agent, as the run recorded them.
+        """
+        self._tokenizer = tokenizer
+        self._pieces: ChatPieces | None = None
+        self._generation_ids: list[int] = []
+        self._system_length = 0
+        self._window_turns = 1
+        try:
+            config, pieces = AgentConfig.model_validate(dict(agent)), derive_pieces(tokenizer)
+        except (TemplateError, ValidationError):  # of another release
+            return
+        self._pieces, self._window_turns = pieces, config.window_turns
+        tag_ids = tokenizer.encode(prefilled_tag(config), add_special_tokens=False)
+        self._generation_ids = [*pieces.generation_ids, *tag_ids]
+        system_ids = pieces.opening_ids[: -_common_end(pieces.opening_ids, pieces.continuation_ids[1:]) or None]
+        if str(tokenizer.decode(list(system_ids), skip_special_tokens=True)).strip():
+            self._system_length = len(system_ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """What tokens say, special tokens too."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def read(self, turns: Sequence[Mapping[str, Any]]) -> list[list[Message]]:
+        """The messages that each turn's prompt added to the context.
+
+        Args:
+            turns: Rows of dataset `turns` of one trajectory, in order.
+
+        Returns:
+            For each turn its messages; those of a turn that is no context start come after all messages and responses
+            since the last one.
+        """
+        return [self._messages(turns, turn) for turn in range(len(turns))]
+
+    def _messages(self, turns: Sequence[Mapping[str, Any]], turn: int) -> list[Message]:
+        ids = list(turns[turn]["prompt_ids"])
+        if not turns[turn]["is_context_start"]:
+            return [self._message("user", ids)]
+        in_sight = turns[max(0, turn + 1 - self._window_turns) : turn]
+        parts = self._parts(ids, [list(row["response_ids"]) for row in in_sight])
+        if parts is None:
+            return [self._message("prompt", ids)]
+        return [self._message(role, part) for role, part in parts if part]
+
+    def _parts(self, ids: list[int], responses: list[list[int]]) -> list[tuple[Role, list[int]]] | None:
+        """Cut the prompt of a context start at the responses that it repeats; None: it is of another form."""
+        pieces = self._pieces
+        if pieces is None or ids[: len(pieces.opening_ids)] != list(pieces.opening_ids):
+            return None
+        start = self._system_length
+        parts: list[tuple[Role, list[int]]] = [("system", ids[:start])]
+        for response in responses:
+            end = _find(ids, [*self._generation_ids, *response, *pieces.after_response(response)], start)
+            if end is None:
+                return None
+            end += len(self._generation_ids)
+            parts += [("user", ids[start:end]), ("assistant", response)]
+            start = end + len(response)
+        return [*parts, ("user", ids[start:])]
+
+    def _message(self, role: Role, ids: Sequence[int]) -> Message:
+        return Message(role, self.decode(ids), len(ids))
+
+
+def _common_end(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both end with: what opens a user message, wherever it stands."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return next((length for length, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+def _find(ids: list[int], wanted: list[int], start: int) -> int | None:
+    """Where the first of these runs of tokens begins, at or after `start`."""
+    for place in range(start, len(ids) - len(wanted) + 1):
+        if ids[place : place + len(wanted)] == wanted:
+            return place
+    return None

@@ -1,0 +1,109 @@
+"""Which row of the cache each sequence is in while a batch is decoded.
+
+Sequences that have had the same prompt and drawn the same tokens so far are one row: the members of a group begin as
+one, and with a policy that writes much the same before it decides they stay together for half of their tokens. A row is
+copied when its sequences part, and leaves the batch when the last of them has ended.
+
+    rows of the cache     | in the batch, dead ones among them | free | retired |
+
+There is always room: every row, dead and retired ones too, is the row of at least one sequence. Nothing of an ended
+sequence is copied, since what it read is the beginning of what its row holds. Where nobody will ask for ended
+sequences their rows are not retired but overwritten.
+
+Suffixes: B sequences, A rows of the batch.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.agents.rollout.kv_cache import KVCache
+
+_LEAVING_SHARE = 8
+"""Rows leave when 1 in this many is dead: to move a row costs about as much as some steps of it."""
+
+
+class Batch:
+    """The rows of a cache in which sequences go on, and the sequences in them.
+
+    Attributes:
+        going: Sequences that have not ended, ascending. int64
+        rows_B: Row of each sequence, ended ones too if they are kept. int64
+        num_rows: Rows of the batch: the cache's first.
+    """
+
+    def __init__(self, cache: KVCache, rows_B: np.ndarray, num_rows: int, keeps_ended: bool) -> None:
+        """Begin with all sequences, in the rows of their prompts.
+
+        Args:
+            cache: Its first rows are the prompts'.
+            rows_B: Row of each sequence.
+            num_rows: Distinct prompts.
+            keeps_ended: Is what ended sequences have read to stay in their rows?
+        """
+        self.rows_B = rows_B
+        self.going = np.arange(len(rows_B))
+        self.num_rows = num_rows
+        self._cache = cache
+        self._keeps_ended = keeps_ended
+        self._num_retired = 0
+
+    def rows_of_going(self, device: torch.device) -> Tensor | None:
+        """Row of each sequence that goes on, int64; None: each is in the row of its own place."""
+        rows = self.rows_B[self.going]
+        if len(rows) == self.num_rows and (rows == np.arange(self.num_rows)).all():
+            return None
+        return torch.from_numpy(rows).to(device)
+
+    def advance(self, drawn: np.ndarray, has_ended: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Take in what the sequences that go on have drawn: some end, some part.
+
+        Args:
+            drawn: Token of each sequence in `going`.
+            has_ended: Is it their last? Not all may be.
+
+        Returns:
+            For each row of the batch its next token, and a sequence that is in it.
+        """
+        self.going, drawn = self.going[~has_ended], drawn[~has_ended]
+        self._part(drawn)
+        self._retire()
+        tokens_A = np.zeros(self.num_rows, dtype=np.int64)  # dead rows read token 0, at a place that exists
+        sequences_A = np.full(self.num_rows, self.going[0])
+        rows = self.rows_B[self.going]
+        tokens_A[rows], sequences_A[rows] = drawn, self.going
+        return tokens_A, sequences_A
+
+    def _part(self, drawn: np.ndarray) -> None:
+        """Give each token but the first that was drawn in a row a copy of that row."""
+        num_tokens = int(drawn.max()) + 1
+        branches, which = np.unique(self.rows_B[self.going] * num_tokens + drawn, return_inverse=True)
+        parents = branches // num_tokens
+        is_copy = np.concatenate([[False], parents[1:] == parents[:-1]])
+        num_copies = int(is_copy.sum())
+        if num_copies:
+            rows = parents.copy()
+            rows[is_copy] = self.num_rows + np.arange(num_copies)
+            self._cache.copy_rows(parents[is_copy], rows[is_copy])
+            self.rows_B[self.going] = rows[which]
+            self.num_rows += num_copies
+
+    def _retire(self) -> None:
+        """Move the batch's last rows into the places of dead ones, and these, if they are kept, to the cache's end."""
+        is_dead = np.ones(self.num_rows, dtype=bool)
+        is_dead[self.rows_B[self.going]] = False
+        dead = np.flatnonzero(is_dead)
+        if len(dead) * _LEAVING_SHARE < self.num_rows or not len(dead):
+            return
+        self.num_rows -= len(dead)
+        sources = self.num_rows + np.flatnonzero(~is_dead[self.num_rows :])
+        targets = dead[: len(sources)]
+        if self._keeps_ended:
+            end = self._cache.num_rows - self._num_retired
+            self._num_retired += len(dead)
+            sources = np.concatenate([dead, sources])
+            targets = np.concatenate([np.arange(end - len(dead), end), targets])
+        self._cache.copy_rows(sources, targets)
+        moved = np.arange(self._cache.num_rows)
+        moved[sources] = targets
+        self.rows_B = moved[self.rows_B]

@@ -1,0 +1,246 @@
+"""One episode: what identifies it, and its life from reset to end, recorded as rows of `turns`.
+
+    Episode (seeds) -> LiveEpisode: begin -> (prompt -> response -> steps) x K -> rows
+
+Owns an episode's rules: how many actions and turns there are, what a malformed response costs, what ends an episode
+and with which status. Knows nothing of engines, batches, deadlines' clocks or rewards' components.
+"""
+
+import json
+import traceback
+from dataclasses import dataclass, field
+from typing import Any
+
+from starpo.ragen.agents.prompting.context import Context, ContextBuilder
+from starpo.ragen.agents.prompting.parser import ParsedResponse, parse, prefilled_tag
+from starpo.ragen.agents.rollout.engine import Response
+from starpo.ragen.envs.base import Environment
+
+Row = dict[str, Any]
+"""Column of `turns` -> value."""
+
+_UNKNOWN_DIGEST = "0" * 16
+_NO_RESPONSE: Row = {
+    "prompt_ids": [],
+    "response_ids": [],
+    "behaviour_logprobs": [],
+    "response": "",
+    "think": None,
+    "answer": None,
+    "parsed_actions": [],
+    "executed_actions": [],
+    "action_rewards": [],
+    "action_effective": [],
+    "format_ok": False,
+    "forfeited_actions": 0,
+    "finish_reason": "none",
+}
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What determines a trajectory, besides the policy and the settings.
+
+    Attributes:
+        group_id: Names the group; its members have the same `env_seed`.
+        member: Index in the group, 0 .. N-1.
+        env_seed: Seed of the initial state.
+        dynamics_seed: Seed of the chance in this member's dynamics.
+        sampling_seed: Seed of this member's tokens.
+    """
+
+    group_id: str
+    member: int
+    env_seed: int
+    dynamics_seed: int
+    sampling_seed: int
+
+    @property
+    def trajectory_id(self) -> str:
+        """Unique among the episodes of a rollout."""
+        return f"{self.group_id}-{self.member}"
+
+
+@dataclass
+class _Reply:
+    """What the environment made of a response's actions; filled step by step, so that an error loses nothing."""
+
+    observation: str
+    executed_actions: list[str] = field(default_factory=list)
+    action_rewards: list[float] = field(default_factory=list)
+    action_effective: list[bool] = field(default_factory=list)
+    terminated: bool = False
+    info: str = "{}"
+    has_failed: bool = False
+
+
+class LiveEpisode:
+    """An episode in play.
+
+    Attributes:
+        episode: What identifies it.
+        rows: Of `turns`, one for each turn that has ended.
+        is_over: Has it ended, for whatever reason?
+        turn: Index of the present turn.
+        initial_digest: Of the first state; zeros where it was never seen.
+    """
+
+    def __init__(self, episode: Episode, environment: Environment, contexts: ContextBuilder) -> None:
+        """Reset the environment. If that fails, the episode is over, with one row of status 'env_error'."""
+        self.episode = episode
+        self.rows: list[Row] = []
+        self.is_over = False
+        self.turn = 0
+        self._environment = environment
+        self._agent = contexts.agent
+        self._opening = prefilled_tag(contexts.agent)
+        self._actions_left = contexts.agent.max_actions
+        self._observation = ""
+        self.initial_digest = self._digest = _UNKNOWN_DIGEST
+        self._is_success = False
+        self._reward: float | None = None
+        self._had_invalid_action = False
+        self._prompt_ids: list[int] = []
+        # Environments are foreign code: whatever they raise is recorded as data and never scored as a reward of 0.
+        try:
+            self._observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
+            self.initial_digest = self._digest = environment.state_digest()
+            self._actions = environment.actions
+            self._context: Context = contexts.start(environment)
+        except Exception as error:
+            self.end_without_response("env_error", _facts(error))
+
+    def prompt(self) -> list[int]:
+        """Build the present turn's prompt.
+
+        Returns:
+            The whole context, up to where the response begins. [num_prompt_tokens]
+        """
+        added = self._context.observe(
+            self._observation,
+            actions_left=self._actions_left,
+            reward=self._reward,
+            had_invalid_action=self._had_invalid_action,
+        )
+        self._prompt_ids = added.prompt_ids
+        return self._context.token_ids
+
+    def messages(self) -> list[dict[str, str]]:
+        """The present turn's prompt as messages: what the user said, and between that what the agent answered."""
+        said = self._context.user_texts
+        answers = [row["response"] for row in self.rows[len(self.rows) + 1 - len(said) :]]
+        messages = [{"role": "user", "content": said[0]}]
+        for answer, text in zip(answers, said[1:], strict=True):
+            messages += [{"role": "assistant", "content": self._opening + answer}, {"role": "user", "content": text}]
+        return messages
+
+    def respond(self, response: Response, text: str) -> None:
+        """Carry out the response to the present prompt, record the turn, and go to the next or end.
+
+        The known actions before the first unknown one are taken, as far as limits allow. A malformed response of which
+        nothing can be taken forfeits as many actions as a turn may have, if `should_malformed_use_actions`: never
+        acting must not pay.
+
+        Args:
+            response: What was sampled.
+            text: Its text without the end token.
+        """
+        self._context.respond(response.token_ids)
+        parsed = parse(text, actions=self._actions, agent=self._agent)
+        is_well_formed = parsed.format_ok and response.finish_reason == "stop"
+        num_allowed = min(self._agent.max_actions_per_turn, self._actions_left)
+        reply = self._act(parsed.known_prefix[:num_allowed])
+        is_forfeit = not (is_well_formed or reply.executed_actions or reply.has_failed)
+        num_forfeited = num_allowed if is_forfeit and self._agent.should_malformed_use_actions else 0
+        actions_left = self._actions_left - len(reply.executed_actions) - num_forfeited
+        is_last = self.turn + 1 == self._agent.max_turns or actions_left == 0
+        self._record(
+            prompt_ids=self._prompt_ids,
+            **_spoken(response, text, parsed),
+            executed_actions=reply.executed_actions,
+            action_rewards=reply.action_rewards,
+            action_effective=reply.action_effective,
+            format_ok=is_well_formed,
+            forfeited_actions=num_forfeited,
+            status="env_error" if reply.has_failed else "ok" if is_well_formed else "format_error",
+            terminated=reply.terminated,
+            truncated=is_last and not reply.terminated and not reply.has_failed,
+            info=reply.info,
+        )
+        self.is_over = is_last or reply.terminated or reply.has_failed
+        self.turn += 1
+        self._observation = reply.observation
+        self._actions_left = actions_left
+        self._reward = sum(reply.action_rewards)
+        self._had_invalid_action = not is_well_formed
+
+    def end_without_response(self, status: str, facts: dict[str, str]) -> None:
+        """Record a last turn in which the agent could not speak.
+
+        Args:
+            status: 'truncated' (the context is full), 'timeout', or 'env_error'.
+            facts: Why, for the column `info`.
+        """
+        self._record(status=status, terminated=False, truncated=status != "env_error", info=_as_json(facts))
+        self.is_over = True
+
+    def _act(self, actions: tuple[str, ...]) -> _Reply:
+        reply = _Reply(self._observation)
+        try:
+            for action in actions:
+                reply.observation, reward, reply.terminated, _, info = self._environment.step(action)
+                reply.action_effective.append(bool(info["effective"]))
+                reply.action_rewards.append(float(reward))
+                reply.executed_actions.append(action)
+                if reply.terminated:
+                    break
+            if reply.executed_actions:
+                reply.info = _as_json(info)
+            self._digest = self._environment.state_digest()
+            self._is_success = self._environment.is_success
+        except Exception as error:
+            reply.has_failed = True
+            reply.info = _as_json(_facts(error))
+        return reply
+
+    def _record(self, **columns: Any) -> None:
+        episode = self.episode
+        row: Row = {
+            "trajectory_id": episode.trajectory_id,
+            "group_id": episode.group_id,
+            "env": self._environment.settings.type,
+            "env_seed": episode.env_seed,
+            "dynamics_seed": episode.dynamics_seed,
+            "sampling_seed": episode.sampling_seed,
+            "member": episode.member,
+            "turn": self.turn,
+            "observation": self._observation,
+            "is_context_start": self.turn == 0 or self._agent.context == "window",
+            "action_cost": self._environment.action_cost,
+            "success": self._is_success,
+            "actions_left": self._actions_left,
+            "initial_state_digest": self.initial_digest,
+            "state_digest": self._digest,
+        }
+        self.rows.append(row | _NO_RESPONSE | columns)
+
+
+def _spoken(response: Response, text: str, parsed: ParsedResponse) -> Row:
+    return {
+        "response_ids": response.token_ids,
+        "behaviour_logprobs": response.logprobs,
+        "response": text,
+        "finish_reason": response.finish_reason,
+        "think": parsed.think,
+        "answer": parsed.answer,
+        "parsed_actions": list(parsed.actions),
+    }
+
+
+def _facts(error: Exception) -> dict[str, str]:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return {"error": type(error).__name__, "message": str(error), "where": f"{place.name}:{place.lineno}"}
+
+
+def _as_json(info: dict[str, Any]) -> str:
+    return json.dumps(info, sort_keys=True, allow_nan=False)

@@ -1,0 +1,50 @@
+"""`RolloutJob`: what the shards of a rollout have in common, as it can be sent to another process."""
+
+import json
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.environment import EnvironmentConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.envs.base import EnvironmentSettings
+
+
+@dataclass(frozen=True)
+class RolloutJob:
+    """Everything that a shard's rows depend on besides its episodes.
+
+    Attributes:
+        folder: Local folder of the policy.
+        checkpoint_key: Its artifact key.
+        environment: What is played.
+        agent: How observations become prompts and responses become actions.
+        sampling: How tokens are drawn.
+        max_context_tokens: Prompt and response together.
+        deadline_s: Wall-clock limit of a shard, from when it begins; None: no limit.
+        store_url: The store that has the checkpoint, for who plays on another machine; None: nobody does.
+    """
+
+    folder: str
+    checkpoint_key: str
+    environment: EnvironmentSettings
+    agent: AgentConfig
+    sampling: SamplingConfig
+    max_context_tokens: int
+    deadline_s: float | None = None
+    store_url: str | None = None
+
+    def to_json(self) -> str:
+        """As text, for `from_json`."""
+        settings = {name: getattr(self, name).model_dump(mode="json") for name in ("environment", "agent", "sampling")}
+        return json.dumps({**self.__dict__, **settings})
+
+    @classmethod
+    def from_json(cls, text: str) -> "RolloutJob":
+        """Read what `to_json` wrote; the environment must be a registered one."""
+        values = json.loads(text)
+        values["environment"] = TypeAdapter(EnvironmentConfig).validate_python(values["environment"])
+        values["agent"] = AgentConfig.model_validate(values["agent"])
+        values["sampling"] = SamplingConfig.model_validate(values["sampling"])
+        return cls(**values)

@@ -1,0 +1,158 @@
+"""The rollout loop: a shard of episodes played side by side, turn by turn.
+
+    episodes -> prompts -> submit -> (engine) -> finished -> parse, step -> rows of `turns`
+                   ^--------------------------------------------'
+
+An episode whose response has ended takes its step and asks for its next turn at once; with an engine that answers in
+rounds that is one call a turn for all live episodes. An episode that ends leaves; the others do not notice, because
+tokens depend on nothing but an episode's own seeds and context.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+from transformers import PreTrainedTokenizerBase
+
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.engine import Request, Response, RolloutSession, StreamingSession
+from starpo.ragen.agents.rollout.episode import Episode, LiveEpisode, Row
+from starpo.ragen.agents.rollout.stream import as_stream
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import ConfigError, EngineError
+from starpo.ragen.core.seeding import derive_seed, token_uniforms
+from starpo.ragen.envs import make
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.schemas.datasets import TURNS
+
+__all__ = ["Episode", "play"]
+
+
+def play(
+    session: RolloutSession | StreamingSession,
+    contexts: ContextBuilder,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: EnvironmentSettings,
+    agent: AgentConfig,
+    sampling: SamplingConfig,
+    max_context_tokens: int,
+    episodes: Sequence[Episode],
+    deadline_s: float | None = None,
+) -> pa.Table:
+    """Play episodes to their ends.
+
+    An episode whose context has no room for a longest response ends with a turn of status 'truncated'; those that live
+    when the deadline has passed end with one of status 'timeout' (a call of `generate` or `finished` is not
+    interrupted).
+
+    Args:
+        session: Answers prompts; not closed here.
+        contexts: Made for this tokenizer and `agent`.
+        tokenizer: Turns response ids to text.
+        settings: Of the environment that is played.
+        agent: Limits of turns and actions, and the response's form.
+        sampling: Longest response.
+        max_context_tokens: Prompt and response together.
+        episodes: With unique trajectory ids.
+        deadline_s: Seconds from now; None: no limit.
+
+    Returns:
+        Dataset `turns`: the rows of an episode together, in the order of `episodes`. No episodes: no rows.
+
+    Raises:
+        ConfigError: If no episode has room for even its first response.
+        EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
+    """
+    assert contexts.agent == agent, "the contexts were built for another agent"
+    stop_at = None if deadline_s is None else time.monotonic() + deadline_s
+    all_episodes = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
+    _share_initial_digests(all_episodes)
+    stream = as_stream(session)
+    waiting: dict[str, LiveEpisode] = {}
+    asking = all_episodes
+    while True:
+        is_late = stop_at is not None and time.monotonic() >= stop_at
+        asking = [episode for episode in asking if not episode.is_over]
+        if is_late:
+            for episode in [*asking, *waiting.values()]:
+                episode.end_without_response("timeout", {"error": f"deadline of {deadline_s} s passed"})
+            break
+        asked, requests = _ask(asking, sampling, max_context_tokens)
+        waiting |= {episode.episode.trajectory_id: episode for episode in asked}
+        if requests:
+            stream.submit(requests)
+        if not waiting:
+            break
+        finished = stream.finished()
+        texts = _texts(tokenizer, finished, contexts.stop_token_ids)
+        asking = [waiting.pop(sequence_id) for sequence_id, _ in finished]
+        for episode, (_, response), text in zip(asking, finished, texts, strict=True):
+            episode.respond(response, text)
+    rows = [row for episode in all_episodes for row in episode.rows]
+    if rows and all(row["turn"] == 0 and row["status"] == "truncated" for row in rows):
+        raise ConfigError(
+            f"no episode has room for its first response: {json.loads(rows[0]['info'])['error']}; raise "
+            "rollout.max_context_tokens or lower rollout.max_response_tokens"
+        )
+    return _table(rows)
+
+
+def _share_initial_digests(episodes: list[LiveEpisode]) -> None:
+    # A member whose reset failed never saw its first state, but its group did: groups have one initial state.
+    seen = {episode.episode.group_id: episode.initial_digest for episode in episodes if not episode.is_over}
+    for episode in episodes:
+        for row in episode.rows:
+            row["initial_state_digest"] = seen.get(episode.episode.group_id, episode.initial_digest)
+
+
+def _ask(
+    live: list[LiveEpisode], sampling: SamplingConfig, max_context_tokens: int
+) -> tuple[list[LiveEpisode], list[Request]]:
+    asked, requests = [], []
+    for episode in live:
+        prompt_ids = episode.prompt()
+        num_needed = len(prompt_ids) + sampling.max_response_tokens
+        if num_needed > max_context_tokens:
+            reason = f"context full: {num_needed} tokens needed, max_context_tokens = {max_context_tokens}"
+            episode.end_without_response("truncated", {"error": reason})
+            continue
+        seed = episode.episode.sampling_seed
+        asked.append(episode)
+        requests.append(
+            Request(
+                sequence_id=episode.episode.trajectory_id,
+                prompt_ids=prompt_ids,
+                uniforms=token_uniforms(seed, episode.turn, sampling.max_response_tokens),
+                seed=derive_seed(seed, "turn", episode.turn),
+                messages=episode.messages,
+            )
+        )
+    return asked, requests
+
+
+def _texts(
+    tokenizer: PreTrainedTokenizerBase, finished: list[tuple[str, Response]], stop_token_ids: tuple[int, ...]
+) -> list[str]:
+    spoken = []
+    for sequence_id, response in finished:
+        ids = response.token_ids
+        if len(ids) != len(response.logprobs):
+            raise EngineError(
+                f"the engine gave {len(response.logprobs)} log-probs for {len(ids)} tokens of {sequence_id}; every "
+                "sampled token needs one"
+            )
+        spoken.append(ids[:-1] if ids and ids[-1] in stop_token_ids else ids)
+    if not spoken:  # which some releases of transformers take for one empty text
+        return []
+    # Special tokens inside a response stay visible: they break its form, as they should. Text is stored as spoken,
+    # so spaces before punctuation are not tidied away.
+    if tokenizer.is_fast:  # the same, without looking at every id
+        return tokenizer.backend_tokenizer.decode_batch(spoken, skip_special_tokens=False)
+    return tokenizer.batch_decode(spoken, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+
+def _table(rows: list[Row]) -> pa.Table:
+    columns = [pa.array([row[column.name] for row in rows], column.type) for column in TURNS.columns]
+    return pa.Table.from_arrays(columns, schema=TURNS.schema)

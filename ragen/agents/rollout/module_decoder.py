@@ -1,0 +1,119 @@
+"""Any causal language model of transformers through its own forward pass, on the engine's cache.
+
+Slower than `fused_decoder` and right for every architecture that keeps keys and values of all tokens in all layers.
+
+Tensor suffixes: B rows, U distinct rows, T slots or new tokens, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
+from starpo.ragen.agents.rollout.prompt_tree import PromptTree
+from starpo.ragen.core.errors import PolicyError
+
+
+class ModuleDecoder:
+    """Implements `ragen.agents.rollout.decoder.Decoder` on a transformers module."""
+
+    def __init__(self, model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> None:
+        """Take the model over; its weights are replaced by `load_weights`.
+
+        Raises:
+            PolicyError: If the model remembers its context otherwise than by keys and values of every token.
+        """
+        module: Any = model  # transformers hides the signature of `to`
+        self._model: Any = module.to(device, dtype).eval()
+        self.vocabulary_size = model.get_output_embeddings().weight.shape[0]
+        self.max_positions = model.config.max_position_embeddings
+        self.cache_shape = _probed_shape(self._model, device, dtype)
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """See `Decoder.load_weights`."""
+        try:
+            missing, _ = self._model.load_state_dict(dict(weights), strict=False)
+        except RuntimeError as error:
+            raise PolicyError(
+                f"the checkpoint's weights do not fit its config: {str(error).splitlines()[-1]}"
+            ) from error
+        untied = set(missing) - set(getattr(self._model, "all_tied_weights_keys", {}))
+        if untied:
+            raise PolicyError(
+                f"the checkpoint has no weight '{min(untied)}'; its config and its weights do not belong together"
+            )
+
+    def prefill(self, tree: PromptTree, cache: KVCache) -> Tensor:
+        """See `Decoder.prefill`. Rows are padded on the right; nothing is shared between them."""
+        num_rows, width = tree.nodes.shape
+        columns = np.arange(width)
+        first_U = tree.positions[tree.nodes[:, 0]]
+        positions_UT = first_U[:, None] + np.minimum(columns, tree.lengths[:, None] - 1)
+        slots = cache.append_block(tree.lengths, width)
+        mask = cache.bias_BT[:num_rows, None, None, : cache.num_slots].repeat(1, 1, width, 1)
+        mask[..., slots] = torch.full((width, width), -torch.inf, dtype=mask.dtype, device=mask.device).triu_(1)
+        last_U = tree.lengths - 1
+        wanted, which_U = np.unique(last_U, return_inverse=True)
+        logits = self._forward(tree.tokens[tree.nodes], positions_UT, mask, _Window(cache, slots, num_rows), wanted)
+        return logits[torch.arange(num_rows), torch.from_numpy(which_U)]
+
+    def step(self, tokens_B: Tensor, positions_B: np.ndarray, cache: KVCache) -> Tensor:
+        """See `Decoder.step`."""
+        slot = cache.append_column()
+        mask = cache.bias_BT[: len(tokens_B), None, None, : cache.num_slots]
+        window = _Window(cache, slice(slot, slot + 1), len(tokens_B))
+        return self._forward(tokens_B[:, None], positions_B[:, None], mask, window, np.zeros(1, dtype=np.int64))[:, 0]
+
+    def _forward(
+        self, tokens: np.ndarray | Tensor, positions: np.ndarray, mask: Tensor, window: "_Window", wanted: np.ndarray
+    ) -> Tensor:
+        """Logits at the columns `wanted`, [rows, wanted, V]."""
+        device = self.cache_shape.device
+        return self._model(
+            input_ids=torch.as_tensor(tokens, device=device),
+            position_ids=torch.as_tensor(positions, device=device),
+            attention_mask=mask.clamp(min=torch.finfo(mask.dtype).min),
+            past_key_values=window,
+            use_cache=True,
+            logits_to_keep=torch.as_tensor(wanted, device=device),
+        ).logits
+
+
+class _Window(DynamicCache):
+    """The slots of a `KVCache` that one forward pass writes, dressed as transformers' own cache."""
+
+    def __init__(self, cache: KVCache, slots: slice, num_rows: int) -> None:
+        super().__init__()
+        self._cache, self._slots, self._num_rows = cache, slots, num_rows
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write one layer's keys and values, and return those of all slots in use."""
+        keys, values = self._cache.in_use(self._num_rows)[layer_idx]
+        keys[:, :, self._slots], values[:, :, self._slots] = key_states, value_states
+        return keys, values
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Slots before this pass."""
+        return self._slots.start
+
+
+def _probed_shape(model: Any, device: torch.device, dtype: torch.dtype) -> CacheShape:
+    """Find out what the model keeps for a token by reading one."""
+    with torch.inference_mode():
+        kept = model(input_ids=torch.zeros((1, 1), dtype=torch.int64, device=device), use_cache=True).past_key_values
+    layers = getattr(kept, "layers", [])
+    keys = [layer.keys for layer in layers if isinstance(getattr(layer, "keys", None), Tensor)]
+    is_plain = len(keys) == len(layers) and not any(getattr(layer, "is_sliding", False) for layer in layers)
+    if not is_plain or len({part.shape for part in keys}) != 1:
+        raise PolicyError(
+            f"the architecture '{model.config.model_type}' does not keep keys and values of every token in every "
+            "layer, as the torch engine needs; use another engine or another model"
+        )
+    _, num_kv_heads, _, head_dim = keys[0].shape
+    return CacheShape(len(keys), num_kv_heads, head_dim, dtype, device)

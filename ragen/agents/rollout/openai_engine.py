@@ -1,0 +1,105 @@
+"""An engine that asks a server which speaks OpenAI's protocol. For evaluation alone: it knows no behaviour log-probs.
+
+checkpoint folder (its tokenizer) -> OpenAIEngine -> OpenAISession (one a shard) -> HTTP -> responses
+
+The model that answers is the server's; a checkpoint gives the tokenizer, the chat template and the panel it is compared
+on.
+"""
+
+import os
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from starpo.ragen.agents.policy.load import load_tokenizer
+from starpo.ragen.agents.rollout.openai_errors import explained
+from starpo.ragen.agents.rollout.openai_session import OpenAISession
+from starpo.ragen.config.openai_engine import OpenAIEngineConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import EngineError, MissingPackageError
+
+_GREETING_TIMEOUT_S = 20.0
+
+
+class OpenAIEngine:
+    """Implements `ragen.agents.rollout.engine.RolloutEngine`. Its sessions stream, and may be used side by side.
+
+    Attributes:
+        is_deterministic: No.
+        is_continuous: Yes.
+    """
+
+    is_deterministic = False
+    is_continuous = True
+
+    def __init__(self, num_threads: int | None = None, **options: Any) -> None:
+        """Choose whom to ask; `load` asks for the first time.
+
+        Args:
+            num_threads: No effect: it waits, it does not compute.
+            options: Fields of `OpenAIEngineConfig`.
+        """
+        self._config = OpenAIEngineConfig(**options)
+        self._tokenizer: PreTrainedTokenizerBase | None = None
+        self._checkpoint_key: str | None = None
+
+    def load(self, folder: str, checkpoint_key: str) -> None:
+        """Take this checkpoint's tokenizer, and see that the server answers and has the model.
+
+        Raises:
+            PolicyError: If the folder has no tokenizer.
+            EngineError: If the server does not answer, refuses the key, or does not know the model.
+            MissingPackageError: If the package `openai` is not installed.
+        """
+        if checkpoint_key == self._checkpoint_key:
+            return
+        self._tokenizer = load_tokenizer(folder)
+        self._greet()
+        self._checkpoint_key = checkpoint_key
+
+    def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> OpenAISession:
+        """Begin a shard.
+
+        Raises:
+            EngineError: If no checkpoint is loaded.
+        """
+        if self._tokenizer is None:
+            raise EngineError("no checkpoint is loaded; call load(folder, checkpoint_key) before session()")
+        client = self._client(self._config.timeout_s, self._config.max_retries)
+        return OpenAISession(client, self._config, self._tokenizer, sampling, stop_token_ids)
+
+    def _greet(self) -> None:
+        """Ask for the list of models, which many servers have; those that have not are taken on trust."""
+        import openai
+
+        config = self._config
+        max_retries = min(config.max_retries, 1)
+        with self._client(min(config.timeout_s, _GREETING_TIMEOUT_S), max_retries) as client:
+            try:
+                names = [model.id for model in client.models.list().data]
+            except (openai.NotFoundError, openai.InternalServerError, openai.RateLimitError):
+                return
+            except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
+                raise explained(error, config, max_retries) from None
+        if config.model not in names:
+            near = get_close_matches(str(config.model), names, n=3) or names[:5]
+            raise EngineError(
+                f"the server at {config.base_url} has no model '{config.model}' (rollout.openai.model); it has "
+                f"{', '.join(near)}"
+            )
+
+    def _client(self, timeout_s: float, max_retries: int) -> Any:
+        try:
+            from openai import OpenAI
+        except ImportError as error:
+            raise MissingPackageError(
+                "engine 'openai' needs the package openai: pip install 'starpo[openai]'"
+            ) from error
+        return OpenAI(
+            base_url=self._config.base_url,
+            api_key=os.environ.get(self._config.key_variable) or "none",
+            timeout=timeout_s,
+            max_retries=max_retries,
+        )

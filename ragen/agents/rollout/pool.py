@@ -1,0 +1,121 @@
+"""A pool of workers that play shards elsewhere; one that is lost is replaced, and its shard played again.
+
+play_shards (threads that wait) -> Pool.play -> an idle worker -> rows
+"""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from queue import LifoQueue
+from threading import Lock
+from typing import Protocol
+
+import pyarrow as pa
+
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.core import errors
+from starpo.ragen.core.errors import EngineError, StarPOError
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerLostError(Exception):
+    """A worker died, or hung and was killed; the message says how."""
+
+
+class Worker(Protocol):
+    """Plays one shard at a time."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Can it be asked?"""
+
+    def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        """Play a shard.
+
+        Raises:
+            WorkerLostError: If it is lost meanwhile.
+            StarPOError: What it met itself.
+        """
+
+    def kill(self) -> None:
+        """End it; may be called by any thread while it plays."""
+
+
+class Pool:
+    """Implements `ragen.agents.rollout.shards.ShardPlayer`. Workers start when first needed, and stay.
+
+    Attributes:
+        num_workers: Workers at most.
+        is_continuous: See `ShardPlayer`.
+        num_lost: Workers that were lost and replaced so far.
+    """
+
+    def __init__(self, start: Callable[[], Worker], num_workers: int, is_continuous: bool, advice: str) -> None:
+        """Start nothing yet.
+
+        Args:
+            start: Starts a worker.
+            num_workers: Workers at most.
+            is_continuous: Do their engines batch whatever is in flight?
+            advice: What to do when workers are lost over the same shard again and again.
+        """
+        self.num_workers = num_workers
+        self.is_continuous = is_continuous
+        self.num_lost = 0
+        self._start = start
+        self._advice = advice
+        self._places: LifoQueue[Worker | None] = LifoQueue()  # None: a place whose worker is yet to be started
+        for _ in range(num_workers):
+            self._places.put(None)
+        self._busy: set[Worker] = set()
+        self._num_stops = 0
+        self._lock = Lock()
+
+    def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        """See `ShardPlayer.play`."""
+        num_stops = self._num_stops
+        worker = self._places.get()
+        try:
+            for is_last_try in (False, True):
+                worker = worker if worker is not None and worker.is_alive else self._start()
+                try:
+                    return self._ask(worker, job, episodes)
+                except WorkerLostError as lost:
+                    if self._num_stops != num_stops:
+                        raise EngineError("another shard has failed, so this one was stopped") from lost
+                    with self._lock:
+                        self.num_lost += 1
+                    if is_last_try:
+                        raise EngineError(
+                            f"two rollout workers died over the same shard, the last with {lost}: {self._advice}"
+                        ) from lost
+                    _log.warning("a rollout worker died (%s); a new one plays its shard again", lost)
+        finally:
+            self._places.put(worker)
+        raise AssertionError
+
+    def stop(self) -> None:
+        """See `ShardPlayer.stop`: workers at work are killed; others take their places when needed."""
+        with self._lock:
+            self._num_stops += 1
+            for worker in self._busy:
+                worker.kill()
+
+    def _ask(self, worker: Worker, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        with self._lock:
+            self._busy.add(worker)
+        try:
+            return worker.play(job, episodes)
+        finally:
+            with self._lock:
+                self._busy.discard(worker)
+
+
+def error_of(payload: bytes) -> StarPOError:
+    """The error that a worker met, of its own type where that is one of the library's; from `worker.failure`."""
+    failure = json.loads(payload)
+    kind = getattr(errors, failure["type"], EngineError)
+    is_ours = isinstance(kind, type) and issubclass(kind, StarPOError)
+    return (kind if is_ours else EngineError)(failure["message"])

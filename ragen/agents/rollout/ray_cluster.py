@@ -1,0 +1,117 @@
+"""The Ray cluster: joined, or started on this machine, and asked whether it has room.
+
+RAY_ADDRESS -> connect -> check_room -> actors, cells
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from threading import Lock
+from typing import Any
+
+from starpo.ragen.core.errors import ConfigError, EngineError, MissingPackageError
+
+REACH_S = 10.0
+"""Seconds in which something must answer at RAY_ADDRESS."""
+
+_OBJECT_STORE_BYTES = 512 * 2**20  # on one machine; what does not fit goes to disk
+_EVERYWHERE = {"RAY_USAGE_STATS_ENABLED": "0"}
+_ALONE = {
+    "RAY_AUTH_MODE": "token",  # Ray's default, which it warns of unless it is asked for
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # despite its name, on every system: listen on loopback
+}
+_connecting = Lock()
+
+
+def connect(num_cpus: int) -> Any:
+    """Ray's module, connected: to the cluster of RAY_ADDRESS, or to one that ends with this process.
+
+    Args:
+        num_cpus: CPUs of the latter.
+
+    Raises:
+        MissingPackageError: If Ray is not installed.
+        EngineError: If no cluster answers at RAY_ADDRESS, or it does not let this process in.
+    """
+    address = os.environ.get("RAY_ADDRESS") or None
+    if "ray" not in sys.modules:  # it reads them once
+        for name, value in {**_EVERYWHERE, **({} if address else _ALONE)}.items():
+            os.environ.setdefault(name, value)
+    try:
+        ray: Any = import_module("ray")
+    except ImportError as error:
+        raise MissingPackageError(
+            "RAGEN_POOL = ray needs Ray, which is not installed here: pip install 'starpo[ray]'"
+        ) from error
+    with _connecting:
+        if not ray.is_initialized():
+            if address is None:
+                ray.init(
+                    "local",
+                    num_cpus=num_cpus,
+                    include_dashboard=False,
+                    object_store_memory=_OBJECT_STORE_BYTES,
+                    logging_level="ERROR",
+                )
+            else:
+                _check_answer(address)
+                try:
+                    ray.init(address, logging_level="ERROR")
+                except Exception as error:
+                    raise EngineError(
+                        f"the Ray cluster at RAY_ADDRESS = {address} cannot be joined: {str(error).splitlines()[0]}. "
+                        "It must run the same releases of Ray and Python as this process, and know its token"
+                    ) from error
+    return ray
+
+
+def check_room(nodes: Iterable[Mapping[str, Any]], asked: Mapping[str, float], count: int, what: str) -> None:
+    """Make sure that a cluster could hold so many actors or tasks at once, if it held nothing else.
+
+    Args:
+        nodes: As `ray.nodes()` tells them.
+        asked: Resource -> what each of them asks for.
+        count: How many.
+        what: Them, for the message, with the settings that say so.
+
+    Raises:
+        ConfigError: If not.
+    """
+    alive = [node for node in nodes if node["Alive"]]
+    found = sum(num_places(node["Resources"], asked) for node in alive)
+    if found < count:
+        have = "; ".join(_listed(node["Resources"], asked) for node in alive) or "no node"
+        raise ConfigError(
+            f"the Ray cluster has room for {found:g} of {count} {what}, each of which asks for "
+            f"{_listed(asked, asked)} on one node. Its nodes have: {have}. Ask for less or fewer, or add nodes; "
+            "RAGEN_RAY_AUTOSCALES=true waits for nodes that come when they are asked for"
+        )
+
+
+def num_places(resources: Mapping[str, float], asked: Mapping[str, float]) -> float:
+    """How many of something that asks for these resources a node has place for; infinity where it asks for none."""
+    # Ray counts in ten-thousandths
+    return min(
+        (round(resources.get(name, 0) * 10_000) // round(amount * 10_000) for name, amount in asked.items()),
+        default=float("inf"),
+    )
+
+
+def _listed(resources: Mapping[str, float], names: Iterable[str]) -> str:
+    return ", ".join(f"{name} {resources.get(name, 0):g}" for name in names) or "nothing"
+
+
+def _check_answer(address: str) -> None:
+    """Ray itself would try for ten minutes and more, deaf to being interrupted."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host:  # 'auto', 'local'
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except (OSError, ValueError) as error:
+        raise EngineError(
+            f"no Ray cluster answers at RAY_ADDRESS = {address} ({error}). Start one (`ray start --head`), correct "
+            "RAY_ADDRESS, or unset it to use this machine alone"
+        ) from error

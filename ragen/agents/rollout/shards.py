@@ -1,0 +1,132 @@
+"""Shards: whole groups that are generated together, the unit in which a rollout is split among workers.
+
+    groups -> make_episodes -> shards -> play_shards (a thread each, which plays or waits for a worker) -> `turns`
+
+The same shard gives the same rows, whoever plays it and whatever else is played.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Protocol
+
+import pyarrow as pa
+
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.usage import take_usage, total, with_usage
+from starpo.ragen.core import seeding
+from starpo.ragen.core.errors import ConfigError, EngineError
+from starpo.schemas.datasets import TURNS
+
+
+class ShardPlayer(Protocol):
+    """Plays shards, several at a time: here or in processes of its own."""
+
+    num_workers: int
+    """Shards that it plays side by side."""
+    is_continuous: bool
+    """Does its engine batch whatever is in flight? Then `play_shards` gives each worker one shard of all its groups."""
+
+    def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        """Play one shard to its end; returns dataset `turns`. May be called by many threads at once.
+
+        Raises:
+            StarPOError: If it cannot be played.
+        """
+
+    def stop(self) -> None:
+        """Make the shards in play fail soon; nobody waits for them any more."""
+
+
+def make_episodes(
+    groups: Sequence[tuple[str, int]], group_size: int, shard_groups: int, batch: int = 0
+) -> list[list[Episode]]:
+    """Seed the members of every group and deal whole groups to shards, in order.
+
+    Args:
+        groups: (group_id, env_seed) of each group.
+        group_size: N, members of a group.
+        shard_groups: Groups of a shard; the last shard may have fewer.
+        batch: The members of batch b have the chance that members b * N, b * N + 1, ... of larger groups would have.
+
+    Returns:
+        Shards of episodes, members of a group one after another. Seeds depend on a group's `env_seed` and the member
+        alone, so no other group, shard size or earlier run moves them.
+    """
+    members = [
+        [
+            Episode(
+                group_id=group_id,
+                member=member,
+                env_seed=env_seed,
+                dynamics_seed=seeding.dynamics_seed(env_seed, batch * group_size + member),
+                sampling_seed=seeding.sampling_seed(env_seed, batch * group_size + member),
+            )
+            for member in range(group_size)
+        ]
+        for group_id, env_seed in groups
+    ]
+    return [
+        [episode for group in members[first : first + shard_groups] for episode in group]
+        for first in range(0, len(members), shard_groups)
+    ]
+
+
+def play_shards(
+    player: ShardPlayer,
+    job: RolloutJob,
+    shards: Sequence[Sequence[Episode]],
+    on_shard: Callable[[int, int], None] | None = None,
+) -> pa.Table:
+    """Play shards side by side. A continuous player is given as few, larger ones as it has workers.
+
+    Args:
+        player: Who plays them.
+        job: Policy, environment and settings.
+        shards: From `make_episodes`.
+        on_shard: Called in this thread after each shard with the number of shards done and of all.
+
+    Returns:
+        Dataset `turns`, rows in shard order whatever order they end in, with what they took (`usage`).
+        No shards: no rows.
+
+    Raises:
+        ConfigError: If no episode of a shard has room for even its first response.
+        EngineError: If a shard fails; the others are stopped. The message names the shard.
+    """
+    if player.is_continuous:
+        shards = _dealt(shards, player.num_workers)
+    with ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard") as pool:
+        futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
+        tables = [TURNS.schema.empty_table() for _ in shards]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                index = futures[future]
+                try:
+                    tables[index] = future.result()
+                except ConfigError:
+                    raise
+                except Exception as error:
+                    groups = list(dict.fromkeys(episode.group_id for episode in shards[index]))
+                    raise EngineError(
+                        f"rollout shard {index + 1} of {len(shards)} (groups {groups[0]} to {groups[-1]}) failed: "
+                        f"{type(error).__name__}: {error}"
+                    ) from error
+                if on_shard is not None:
+                    on_shard(done, len(shards))
+        except BaseException:
+            # Also on an interrupt from the keyboard: leaving the pool waits for its threads.
+            player.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    turns, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
+    return with_usage(pa.concat_tables([TURNS.schema.empty_table(), *turns]), total(usages))
+
+
+def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:
+    """The same episodes in the same order, in at most `num_workers` shards."""
+    size = -(-len(shards) // num_workers)
+    return [
+        [episode for shard in shards[first : first + size] for episode in shard]
+        for first in range(0, len(shards), size or 1)
+    ]

@@ -1,0 +1,133 @@
+"""The rollout engine in this process: PyTorch on the CPU or one GPU.
+
+checkpoint folder -> TorchEngine -> TorchSession (one a shard) -> responses
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from starpo.ragen.agents.policy.load import check_folder, load_policy
+from starpo.ragen.agents.rollout.decoder import Decoder
+from starpo.ragen.agents.rollout.fused_decoder import FusedDecoder
+from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder
+from starpo.ragen.agents.rollout.torch_session import TorchSession
+from starpo.ragen.agents.rollout.weights import read_weights
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import EngineError
+
+
+class TorchEngine:
+    """Implements `engine.RolloutEngine`. Sessions share the weights and may run in threads of their own.
+
+    Two cores are used best by two sessions in two threads with `num_threads=1`: a small model's matrices are too small
+    to be divided.
+
+    Attributes:
+        is_deterministic: On the CPU the same shard gives the same bytes, on one machine type and thread count.
+        is_continuous: No: its sessions answer a shard's trajectories together.
+    """
+
+    is_continuous = False
+
+    def __init__(
+        self,
+        num_threads: int | None = None,
+        *,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        """Choose where and how to compute; `load` does the work.
+
+        Args:
+            num_threads: torch's threads within one `generate` call. They are set with `torch.set_num_threads` in the
+                calling thread for the time of the call, and set back after it. None: torch's setting is left alone.
+            device: None: the GPU if there is one, otherwise the CPU.
+            dtype: Of weights and arithmetic. None: float32 on the CPU, the checkpoint's own on a GPU.
+        """
+        self._num_threads = num_threads
+        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._dtype = dtype or (torch.float32 if self._device.type == "cpu" else None)
+        self.is_deterministic = self._device.type == "cpu"
+        self._decoder: Decoder | None = None
+        self._config_text: str | None = None
+        self._checkpoint_key: str | None = None
+        self._lock = threading.Lock()
+        self._num_running = 0
+        self._threads_before = 0
+
+    def load(self, folder: str, checkpoint_key: str) -> None:
+        """Be at this checkpoint: a no-op when already there.
+
+        Weights of the same architecture are copied over the present ones. Sessions begun before become invalid.
+
+        Raises:
+            PolicyError: If the folder is not a policy: config, weights or tokenizer missing or damaged.
+            EngineError: If a session is generating.
+        """
+        with self._lock, torch.inference_mode():
+            if checkpoint_key == self._checkpoint_key:
+                return
+            if self._num_running:
+                raise EngineError(
+                    f"checkpoint '{checkpoint_key}' cannot be loaded while {self._num_running} sessions generate"
+                )
+            self._checkpoint_key = None  # whatever fails below, the weights may be half of one checkpoint
+            check_folder(folder)
+            config_text = (Path(folder) / "config.json").read_text()
+            if self._decoder is None or config_text != self._config_text:
+                self._decoder = self._new_decoder(folder)
+                self._config_text = config_text
+            else:
+                self._decoder.load_weights(read_weights(folder))
+            self._checkpoint_key = checkpoint_key
+
+    def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> TorchSession:
+        """Begin a shard. Sessions may be used side by side, one thread each.
+
+        Raises:
+            EngineError: If no checkpoint is loaded, or a stop token is not in the vocabulary.
+        """
+        decoder = self._decoder
+        if decoder is None or self._checkpoint_key is None:
+            raise EngineError("no checkpoint is loaded; call load(folder, checkpoint_key) before session()")
+        outside = [token for token in stop_token_ids if not 0 <= token < decoder.vocabulary_size]
+        if outside:
+            raise EngineError(f"stop tokens {outside} are not in the vocabulary of {decoder.vocabulary_size} tokens")
+        checkpoint_key = self._checkpoint_key
+        return TorchSession(decoder, sampling, stop_token_ids, lambda: self._running(checkpoint_key))
+
+    def _new_decoder(self, folder: str) -> Decoder:
+        self._decoder = None  # two models need not fit into memory
+        model, _ = load_policy(folder, self._dtype or "auto")
+        dtype = self._dtype or model.dtype
+        if not FusedDecoder.is_supported(model.config):
+            return ModuleDecoder(model, self._device, dtype)
+        decoder = FusedDecoder(model.config, self._device, dtype)
+        decoder.load_weights(model.state_dict())
+        return decoder
+
+    @contextmanager
+    def _running(self, checkpoint_key: str) -> Iterator[None]:
+        """Hold the weights, and the number of threads, for one call of `generate`."""
+        with self._lock:
+            if checkpoint_key != self._checkpoint_key:
+                raise EngineError(
+                    f"this session began at checkpoint '{checkpoint_key}' and the engine is at "
+                    f"'{self._checkpoint_key}'; begin a new session"
+                )
+            if self._num_running == 0:
+                self._threads_before = torch.get_num_threads()
+            self._num_running += 1
+        try:
+            if self._num_threads is not None:
+                torch.set_num_threads(self._num_threads)
+            yield
+        finally:
+            with self._lock:
+                self._num_running -= 1
+                if self._num_threads is not None:
+                    torch.set_num_threads(self._threads_before)

@@ -1,0 +1,171 @@
+"""One shard's generation: prefill what is new, decode until all rows have ended, keep the cache for the next turn.
+
+    requests -> distinct prompts -> carried-over cache + prompt tree -> prefill -> decode as a batch -> responses
+
+Tensor suffixes: B sequences (one a request), U distinct prompts, A rows of the batch, K steps, V vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.agents.rollout.batch import Batch
+from starpo.ragen.agents.rollout.decoder import Decoder
+from starpo.ragen.agents.rollout.engine import Request, Response, check_prompt
+from starpo.ragen.agents.rollout.kv_cache import KVCache
+from starpo.ragen.agents.rollout.prompt_tree import grow_prompt_tree
+from starpo.ragen.agents.rollout.sampling import draw_tokens
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import EngineError
+
+
+@dataclass
+class _Kept:
+    """Where a sequence is in the cache: its row, and the ids whose keys are there."""
+
+    row: int
+    ids: list[int]
+
+
+class TorchSession:
+    """Implements `engine.RolloutSession`. Keeps the sequences of its last call; others begin anew."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        sampling: SamplingConfig,
+        stop_token_ids: Sequence[int],
+        running: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Made by `TorchEngine.session`; `running` holds the engine's weights in place while it generates."""
+        self._decoder = decoder
+        self._sampling = sampling
+        self._distribution = (sampling.temperature, sampling.top_p)
+        self._is_stop = np.zeros(decoder.vocabulary_size, dtype=bool)
+        self._is_stop[list(stop_token_ids)] = True
+        self._running = running
+        self._cache: KVCache | None = None
+        self._kept: dict[str, _Kept] = {}
+        self._goes_on = True
+
+    def generate(self, requests: Sequence[Request]) -> list[Response]:
+        """Answer all requests, in their order; none give none.
+
+        Raises:
+            EngineError: If a prompt is empty, too long or holds unknown ids, ids of sequences are not unique, uniforms
+                are too few, the engine has moved to another checkpoint, or log-probs are not finite.
+        """
+        if not requests:
+            return []
+        self._check(requests)
+        with self._running(), torch.inference_mode():
+            return self._decode(requests, *self._prefill(requests))
+
+    def close(self) -> None:
+        """Free the cache."""
+        self._cache = None
+        self._kept = {}
+
+    def _check(self, requests: Sequence[Request]) -> None:
+        if len({request.sequence_id for request in requests}) < len(requests):
+            raise EngineError("two requests of one call have the same sequence_id; each trajectory asks once a turn")
+        budget = self._sampling.max_response_tokens
+        for request in requests:
+            check_prompt(request, budget, self._decoder.vocabulary_size, self._decoder.max_positions)
+            if self._sampling.temperature > 0 and len(request.uniforms) < budget:
+                raise EngineError(
+                    f"sequence '{request.sequence_id}' has {len(request.uniforms)} uniforms, {budget} are needed"
+                )
+
+    def _prefill(self, requests: Sequence[Request]) -> tuple[KVCache, Tensor, np.ndarray]:
+        """Read all prompts, identical ones once.
+
+        Returns:
+            The cache, in whose first rows the distinct prompts are; the logits behind each of them, [U, V]; and the
+            row of each request, [B].
+        """
+        row_of: dict[tuple[int, ...], int] = {}
+        rows_B = np.array([row_of.setdefault(tuple(request.prompt_ids), len(row_of)) for request in requests])
+        first_U = np.unique(rows_B, return_index=True)[1].tolist()
+        prompts = [list(prompt) for prompt in row_of]
+        kept = [
+            self._extended(requests[index].sequence_id, prompt) for index, prompt in zip(first_U, prompts, strict=True)
+        ]
+        num_carried_U = np.array([len(entry.ids) for entry in kept])
+        tree = grow_prompt_tree(
+            [prompt[len(entry.ids) :] for prompt, entry in zip(prompts, kept, strict=True)], num_carried_U
+        )
+        num_free = tree.nodes.shape[1] + self._sampling.max_response_tokens
+        if self._kept:  # with a limited window every prompt begins anew, and nothing need be kept for the next
+            self._goes_on = bool(num_carried_U.any())
+        if self._cache is not None and num_carried_U.any():
+            kept_rows_U = np.array([entry.row for entry in kept])
+            cache = self._cache.carried_over(kept_rows_U, num_carried_U, len(requests), num_free)
+        else:
+            cache = KVCache(self._decoder.cache_shape, len(requests), num_free)
+        self.close()
+        return cache, self._decoder.prefill(tree, cache), rows_B
+
+    def _extended(self, sequence_id: str, prompt: list[int]) -> _Kept:
+        """What is kept of this sequence, if the prompt goes on from there; otherwise nothing, in any row."""
+        kept = self._kept.get(sequence_id)
+        if kept is not None and len(kept.ids) < len(prompt) and prompt[: len(kept.ids)] == kept.ids:
+            return kept
+        return _Kept(row=0, ids=[])
+
+    def _decode(
+        self, requests: Sequence[Request], cache: KVCache, logits: Tensor, rows_B: np.ndarray
+    ) -> list[Response]:
+        """Draw tokens until every sequence has ended; sequences that have drawn the same so far are one row."""
+        num_steps = self._sampling.max_response_tokens
+        num_prompt_B = np.array([len(request.prompt_ids) for request in requests])
+        uniforms_KB = np.stack([request.uniforms[:num_steps] for request in requests], axis=1).astype(np.float64)
+        tokens_KB = np.zeros((num_steps, len(requests)), dtype=np.int64)
+        logprobs_KB = np.zeros((num_steps, len(requests)), dtype=np.float32)
+        num_sampled_B = np.full(len(requests), num_steps)
+        has_stopped_B = np.zeros(len(requests), dtype=bool)
+
+        batch = Batch(cache, rows_B, len(logits), keeps_ended=self._goes_on)
+        for step in range(num_steps):
+            going = batch.going
+            uniforms = torch.from_numpy(uniforms_KB[step, going]).to(logits.device)
+            rows = batch.rows_of_going(logits.device)
+            tokens, logprobs = draw_tokens(logits, uniforms, *self._distribution, rows)
+            tokens_KB[step, going] = drawn = tokens.cpu().numpy()
+            logprobs_KB[step, going] = logprobs.cpu().numpy()
+            is_stop = self._is_stop[drawn]
+            has_stopped_B[going[is_stop]] = True
+            num_sampled_B[going[is_stop]] = step + 1
+            if is_stop.all() or step == num_steps - 1:
+                break
+            tokens_A, sequences_A = batch.advance(drawn, is_stop)
+            positions_A = num_prompt_B[sequences_A] + step
+            logits = self._decoder.step(torch.from_numpy(tokens_A).to(logits.device), positions_A, cache)
+
+        responses = [
+            Response(
+                tokens_KB[:num, index].tolist(), logprobs_KB[:num, index].tolist(), "stop" if stopped else "length"
+            )
+            for index, (num, stopped) in enumerate(zip(num_sampled_B.tolist(), has_stopped_B.tolist(), strict=True))
+        ]
+        _check_finite(requests, responses)
+        if self._goes_on:
+            self._cache = cache
+            self._kept = {  # but for the last token drawn, which was never read
+                request.sequence_id: _Kept(row, [*request.prompt_ids, *response.token_ids[:-1]])
+                for request, response, row in zip(requests, responses, batch.rows_B.tolist(), strict=True)
+            }
+        return responses
+
+
+def _check_finite(requests: Sequence[Request], responses: Sequence[Response]) -> None:
+    for request, response in zip(requests, responses, strict=True):
+        if not np.isfinite(response.logprobs).all():
+            raise EngineError(
+                f"sequence '{request.sequence_id}': a log-prob is not finite; the policy's weights are damaged "
+                "(the training that wrote them has diverged)"
+            )

@@ -1,0 +1,112 @@
+"""One shard on vLLM: requests join those in flight at once, whosever they are; each response is handed over as it ends.
+
+requests -> SamplingParams -> VLLMEngine.add -> VLLMEngine.advance -> take -> responses
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starpo.ragen.agents.rollout.engine import Request, Response, check_prompt
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import EngineError
+
+if TYPE_CHECKING:
+    from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A request on its way, and whose it is."""
+
+    session: "VLLMSession"
+    request: Request
+
+
+class VLLMSession:
+    """Implements `ragen.agents.rollout.engine.StreamingSession`.
+
+    Attributes:
+        checkpoint_key: The checkpoint that it was begun at.
+    """
+
+    def __init__(
+        self, engine: "VLLMEngine", sampling: SamplingConfig, stop_token_ids: Sequence[int], checkpoint_key: str
+    ) -> None:
+        """Made by `VLLMEngine.session`."""
+        self.checkpoint_key = checkpoint_key
+        self._engine = engine
+        self._sampling = sampling
+        self._stop_token_ids = list(stop_token_ids)
+        self._finished: list[tuple[str, Response]] = []
+        self._usage = dict.fromkeys(("prompt_tokens", "cached_prompt_tokens", "response_tokens"), 0.0)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """See `StreamingSession.submit`.
+
+        Raises:
+            EngineError: If a prompt is empty, too long or holds unknown ids, or the engine has moved to another
+                checkpoint.
+        """
+        for request in requests:
+            check_prompt(
+                request,
+                self._sampling.max_response_tokens,
+                self._engine.vocabulary_size,
+                self._engine.max_context_tokens,
+            )
+        for request in requests:
+            self._engine.add(InFlight(self, request), self._params(request))
+
+    def finished(self) -> list[tuple[str, Response]]:
+        """See `StreamingSession.finished`: after at most one step of the engine.
+
+        Raises:
+            EngineError: If vLLM fails, or log-probs are not finite.
+        """
+        if not self._finished:
+            self._engine.advance()
+        finished, self._finished = self._finished, []
+        return finished
+
+    def usage(self) -> dict[str, float]:
+        """Prompt tokens, those of them that were found in the prefix cache, and response tokens."""
+        return dict(self._usage)
+
+    def close(self) -> None:
+        """See `StreamingSession.close`."""
+        self._engine.abandon(self)
+
+    def take(self, entry: InFlight, output: Any) -> None:
+        """Receive a response that has ended; called by the engine."""
+        (spoken,) = output.outputs
+        name, ids = entry.request.sequence_id, list(spoken.token_ids)
+        logprobs = [step[token].logprob for token, step in zip(ids, spoken.logprobs, strict=True)]
+        if spoken.finish_reason not in ("stop", "length"):
+            raise EngineError(f"sequence '{name}': vLLM ended its response for reason '{spoken.finish_reason}'")
+        if not all(map(math.isfinite, logprobs)):
+            raise EngineError(
+                f"sequence '{name}': a log-prob is not finite; the policy's weights are damaged (the training that "
+                "wrote them has diverged)"
+            )
+        self._finished.append((name, Response(ids, logprobs, spoken.finish_reason)))
+        self._usage["prompt_tokens"] += len(entry.request.prompt_ids)
+        self._usage["cached_prompt_tokens"] += output.num_cached_tokens or 0
+        self._usage["response_tokens"] += len(ids)
+
+    def _params(self, request: Request) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            temperature=self._sampling.temperature,
+            top_p=self._sampling.top_p,
+            max_tokens=self._sampling.max_response_tokens,
+            stop_token_ids=self._stop_token_ids,
+            logprobs=0,
+            seed=request.seed if self._engine.should_seed_requests else None,
+            ignore_eos=True,  # the template's end tokens are given; others are text
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )

@@ -1,0 +1,67 @@
+"""Shards played by processes of their own, one CPU thread each: neither Python's lock nor the loop is shared, and the
+interpreter may be another environment's.
+
+Pool -> a worker process (`ragen.agents.rollout.worker`) -> rows
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.pool import Pool, WorkerLostError, error_of
+from starpo.ragen.agents.rollout.worker import FAILURE, REQUEST, pack_request
+from starpo.ragen.core.allocator import keeping_freed_memory
+from starpo.ragen.core.frames import read_frame, write_frame
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_BACKGROUND_NICENESS = 19
+
+
+class WorkerPool(Pool):
+    """Implements `ragen.agents.rollout.shards.ShardPlayer`. Workers end with this process."""
+
+    def __init__(self, engine: EngineSpec | str, num_workers: int, python: str | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            engine: What workers generate with; a name in `ragen.core.registry.ENGINES` stands for one without options.
+            num_workers: Processes at most.
+            python: Interpreter of the workers, of an environment that has this package too. None: this one.
+        """
+        spec = EngineSpec(engine) if isinstance(engine, str) else engine
+        command = [python or sys.executable, "-m", "starpo.ragen.agents.rollout.worker", spec.name, spec.options]
+        advice = "is there enough memory? Lower rollout.shard_groups, or RAGEN_THREADS, the number of workers"
+        super().__init__(lambda: _Worker(command), num_workers, spec.is_continuous, advice)
+
+
+class _Worker:
+    """A process that runs `ragen.agents.rollout.worker`; implements `ragen.agents.rollout.pool.Worker`."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**keeping_freed_memory(), **_ONE_THREAD}
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def play(self, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            write_frame(self._process.stdin, REQUEST, pack_request(job, episodes))
+            kind, payload = read_frame(self._process.stdout)
+        except (EOFError, OSError) as error:
+            raise WorkerLostError(f"exit status {self._process.wait(timeout=10)}") from error
+        if kind == FAILURE:
+            raise error_of(payload)
+        return pa.ipc.open_stream(payload).read_all()
+
+    def kill(self) -> None:
+        self._process.kill()

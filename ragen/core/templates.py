@@ -1,0 +1,24 @@
+"""The door to pages and pictures: values in a template are escaped, and made visible."""
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from starpo.ragen.core.visible import visible
+
+
+def template(package: str, name: str) -> Template:
+    """A file of a package's folder `templates`."""
+    environment = Environment(
+        loader=PackageLoader(package, "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_seen,
+    )
+    return environment.get_template(name)
+
+
+def _seen(value: Any) -> Any:
+    return visible(value) if type(value) is str else value  # Markup is a kind of str, and ours

@@ -1,0 +1,1 @@
+"""Two named arms, one pull."""

@@ -1,0 +1,178 @@
+"""The bi-arm bandit (RAGEN, environments): one pull of one of two named arms, whose names hint at their risk.
+
+The safe arm pays a constant, the risky arm rarely pays but more on average: success is pulling the arm of high risk.
+Nothing but the name tells them apart, so an agent succeeds on names it was not trained on only by what they mean.
+
+    seed -> pair of names, their order        dynamics_seed -> does the risky arm pay?
+"""
+
+import random
+from hashlib import blake2b
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.lettering import letter
+
+NAME_PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
+    "train": (
+        ("Teacher", "Trader"),
+        ("Nurse", "Gambler"),
+        ("Accountant", "Adventurer"),
+        ("Farmer", "Prospector"),
+        ("Clerk", "Pirate"),
+        ("Gardener", "Racer"),
+        ("Baker", "Stuntman"),
+        ("Tailor", "Explorer"),
+        ("Postman", "Smuggler"),
+        ("Dentist", "Daredevil"),
+        ("Carpenter", "Inventor"),
+        ("Judge", "Speculator"),
+    ),
+    "held_out": (
+        ("Librarian", "Trader"),
+        ("Archivist", "Gambler"),
+        ("Teacher", "Astronaut"),
+        ("Nurse", "Mercenary"),
+        ("Pharmacist", "Acrobat"),
+        ("Plumber", "Bullfighter"),
+        ("Secretary", "Mountaineer"),
+        ("Shepherd", "Buccaneer"),
+    ),
+    "phoenix_dragon": (("Phoenix", "Dragon"),),
+}
+"""Pairs (name of safe meaning, name of risky meaning). No held-out pair is a training pair: half of them join a name
+known from training to a new one, half are new in both."""
+
+_BACKGROUND = (244, 241, 234)
+_CARD = (255, 255, 255)
+_INK = (40, 44, 52)
+_PULLED = (255, 214, 102)
+_CARD_HEIGHT, _MARGIN, _SCALE = 60, 12, 3
+
+
+class BanditSettings(EnvironmentSettings):
+    """Which names the arms have, and what they pay."""
+
+    type: Literal["bandit"] = "bandit"
+    names: Literal["train", "held_out", "phoenix_dragon"] = "train"
+    """Set of name pairs: 12 for training, 8 held out, or the paper's single pair."""
+    is_reversed: bool = False
+    """BanditRev: the name of safe meaning is the arm of high risk, and the other way round."""
+    low_reward: float = Field(0.15, ge=0.0, le=1000.0)
+    """What the arm of low risk always pays. The paper says 0.15, its public code 0.1."""
+    high_reward: float = Field(1.0, gt=0.0, le=1000.0)
+    """What the arm of high risk pays when it pays."""
+    high_probability: float = Field(0.25, gt=0.0, le=1.0)
+    """How often it pays; otherwise it pays 0."""
+
+    @model_validator(mode="after")
+    def _risk_is_worth_it(self) -> "BanditSettings":
+        if self.high_probability * self.high_reward <= self.low_reward:
+            raise ValueError(
+                f"the arm of high risk pays {self.high_probability * self.high_reward:g} on average and must pay more "
+                f"than low_reward = {self.low_reward:g}: success means choosing it"
+            )
+        return self
+
+
+class Bandit(Environment[BanditSettings]):
+    """One episode is one pull."""
+
+    settings_type = BanditSettings
+    action_cost: ClassVar[float] = 0.0
+    num_initial_states: ClassVar[int | None] = 24  # the training names: 12 pairs in 2 orders
+
+    def __init__(self, settings: BanditSettings) -> None:
+        super().__init__(settings)
+        self._names: tuple[str, str] | None = None
+        self._high_risk_name = ""
+        self._pulled: str | None = None
+        self._paid = 0.0
+        self._chance = random.Random(0)
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Draw a pair of names and their order; every pair and both orders are equally probable."""
+        rng = python_random(seed, "bandit")
+        safe, risky = rng.choice(NAME_PAIRS[self.settings.names])
+        self._high_risk_name = safe if self.settings.is_reversed else risky
+        self._names = (safe, risky) if rng.random() < 0.5 else (risky, safe)
+        self._pulled = None
+        self._paid = 0.0
+        self._chance = python_random(dynamics_seed, "bandit pay-out")
+        return self.render(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Pull the arm named `action`; this ends the episode."""
+        if action not in self.actions:
+            raise EnvironmentFault(f"bandit: '{action}' is no arm; the arms are {', '.join(self.actions)}")
+        if self._pulled is not None:
+            raise EnvironmentFault("bandit: the episode has ended with the first pull; call reset")
+        self._pulled = action
+        if action == self._high_risk_name:
+            has_paid = self._chance.random() < self.settings.high_probability
+            self._paid = self.settings.high_reward if has_paid else 0.0
+        else:
+            self._paid = self.settings.low_reward
+        return self.render(), self._paid, True, False, {"effective": True, "is_success": self.is_success}
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The two names, in the order shown."""
+        if self._names is None:
+            raise EnvironmentFault("bandit: there are no arms before the first reset; call reset")
+        return self._names
+
+    @property
+    def high_risk_arm(self) -> str:
+        """The arm that success is to pull; no observation tells it."""
+        return self._high_risk_name
+
+    @property
+    def has_chance(self) -> bool:
+        """Does the arm of high risk pay only sometimes?"""
+        return self.settings.high_probability < 1.0
+
+    @property
+    def is_success(self) -> bool:
+        """Was the arm of high risk pulled? Whether it has paid does not matter."""
+        return self._pulled is not None and self._pulled == self._high_risk_name
+
+    def rules(self) -> str:
+        """The task in words; it does not say which arm is which."""
+        first, second = self.actions
+        return (
+            f"You stand before two arms, {first} and {second}, and may pull one of them, once.\n"
+            "What an arm pays depends on what its name means: one pays little but surely, the other seldom but well.\n"
+            "Think about what the two names stand for, and choose the arm that pays more on average.\n"
+            f"Actions: {first}, {second}"
+        )
+
+    def state_digest(self) -> str:
+        """Of the names in their order, of which is the arm of high risk, and of the pull."""
+        state = (*self.actions, self._high_risk_name, self._pulled or "", repr(self._paid))
+        return blake2b("\n".join(state).encode(), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The arms in their order and, after the pull, what it paid."""
+        arms = f"Arms: {' '.join(self.actions)}"
+        return arms if self._pulled is None else f"{arms}\n{self._pulled} pays {self._paid:g}"
+
+    def render_rgb(self) -> np.ndarray:
+        """Two cards with the names, one below the other; the pulled one is yellow and shows what it paid."""
+        labels = [f"{name} {self._paid:g}" if name == self._pulled else name for name in self.actions]
+        inks = [letter(label, _SCALE) for label in labels]
+        width = max(320, max(ink.shape[1] for ink in inks) + 4 * _MARGIN)
+        picture = np.full((2 * _CARD_HEIGHT + 3 * _MARGIN, width, 3), _BACKGROUND, np.uint8)
+        for row, (name, ink) in enumerate(zip(self.actions, inks, strict=True)):
+            top = _MARGIN + row * (_CARD_HEIGHT + _MARGIN)
+            card = picture[top : top + _CARD_HEIGHT, _MARGIN:-_MARGIN]
+            card[:] = _INK
+            card[2:-2, 2:-2] = _PULLED if name == self._pulled else _CARD
+            up, left = (card.shape[0] - ink.shape[0]) // 2, (card.shape[1] - ink.shape[1]) // 2
+            card[up : up + ink.shape[0], left : left + ink.shape[1]][ink] = _INK
+        return picture

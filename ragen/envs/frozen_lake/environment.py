@@ -1,0 +1,194 @@
+"""FrozenLake (RAGEN, environments): walk over slippery ice to the goal; a hole ends the walk.
+
+Transitions and rewards are those of Gymnasium's FrozenLake-v1, on random solvable maps.
+
+    seed -> map, start, goal        dynamics_seed -> slips
+"""
+
+import random
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap, draw_map
+
+_TILE = 32
+_ICE, _EDGE, _HOLE = (214, 234, 248), (174, 205, 226), (30, 58, 95)
+_GOAL, _PLAYER, _DROWNED = (46, 160, 67), (214, 69, 65), (126, 92, 120)
+
+
+class FrozenLakeSettings(EnvironmentSettings):
+    """The lake, its slipperiness, and how it is shown."""
+
+    type: Literal["frozen_lake"] = "frozen_lake"
+    size: int = Field(4, ge=2, le=16)
+    """Side of the square lake, in cells."""
+    slip: float = Field(2 / 3, ge=0.0, le=1.0)
+    """Probability of not going where intended; half of it for each perpendicular direction. 2/3: all three directions
+    are equally probable, as in the paper. 0: no chance at all."""
+    frozen_probability: float = Field(0.8, gt=0.0, le=1.0)
+    """Of each cell; the others are holes. Maps without a way to the goal are drawn again."""
+    placement: Literal["random", "corners"] = "random"
+    """'random': start and goal on any two frozen cells. 'corners': from the top left to the bottom right."""
+    min_distance: int = Field(1, ge=1, le=64)
+    """Fewest moves of the shortest way from start to goal; maps with a shorter one are drawn again. 1: any, as in the
+    paper, where half of all goals are at most two moves away."""
+    observation: Literal["grid", "coord", "compact"] = "grid"
+    """'grid': the symbols. 'coord': the symbols, and zero-based coordinates below them. 'compact': one line with the
+    coordinates of player and goal, and the map of the holes."""
+
+
+class FrozenLake(Environment[FrozenLakeSettings]):
+    """One episode is one walk, to the goal or into a hole."""
+
+    settings_type = FrozenLakeSettings
+
+    def __init__(self, settings: FrozenLakeSettings) -> None:
+        super().__init__(settings)
+        self._lake: LakeMap | None = None
+        self._cell = 0
+        self._chance = random.Random(0)
+
+    @property
+    def lake(self) -> LakeMap:
+        """The present episode's map."""
+        if self._lake is None:
+            raise EnvironmentFault("frozen_lake: there is no lake before the first reset; call reset")
+        return self._lake
+
+    @property
+    def cell(self) -> int:
+        """Where the player is."""
+        return self._cell
+
+    @property
+    def is_over(self) -> bool:
+        """Is the player in a hole or at the goal?"""
+        return self.lake.is_end(self._cell)
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Draw a solvable map and put the player at its start."""
+        settings = self.settings
+        rng = python_random(seed, "frozen lake")
+        self._lake = draw_map(
+            settings.size, settings.frozen_probability, settings.placement, settings.min_distance, rng
+        )
+        self._cell = self._lake.start
+        self._chance = python_random(dynamics_seed, "frozen lake slips")
+        return self.render(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Try to move; the reward is 1 on reaching the goal and otherwise 0."""
+        if action not in ACTIONS:
+            raise EnvironmentFault(f"frozen_lake: '{action}' is no action; the actions are {', '.join(ACTIONS)}")
+        if self.is_over:
+            raise EnvironmentFault("frozen_lake: the episode has ended, in a hole or at the goal; call reset")
+        before = self._cell
+        outcomes = self.lake.outcomes(before, action, self.settings.slip)
+        (self._cell,) = self._chance.choices([cell for _, cell in outcomes], [chance for chance, _ in outcomes])
+        reward = 1.0 if self.is_success else 0.0
+        info = {
+            "effective": self._cell != before,
+            "is_success": self.is_success,
+            "is_in_hole": self._cell in self.lake.holes,
+            "cell": list(self.lake.coordinates(self._cell)),
+        }
+        return self.render(), reward, self.is_over, False, info
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Left, Down, Right, Up."""
+        return ACTIONS
+
+    @property
+    def has_chance(self) -> bool:
+        """Is the ice slippery?"""
+        return self.settings.slip > 0.0
+
+    @property
+    def is_success(self) -> bool:
+        """Is the player at the goal?"""
+        return self._lake is not None and self._cell == self._lake.goal
+
+    def rules(self) -> str:
+        """The task in words, with the symbols of the chosen observation."""
+        return "\n".join(
+            [
+                "You walk over a frozen lake and want to reach the goal without falling into a hole.",
+                self._rule_of_chance(),
+                "Reaching the goal pays 1 and everything else 0; the goal and every hole end the walk.",
+                self._symbols(),
+                f"Actions: {', '.join(ACTIONS)}",
+            ]
+        )
+
+    def state_digest(self) -> str:
+        """Of the map, its goal, and where the player is."""
+        state = (self.lake.size, *sorted(self.lake.holes), "goal", self.lake.goal, "player", self._cell)
+        return blake2b(" ".join(map(str, state)).encode(), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The observation in the form that the settings choose."""
+        if self.settings.observation == "compact":
+            (row, column), (goal_row, goal_column) = map(self.lake.coordinates, (self._cell, self.lake.goal))
+            return f"P {row} {column} G {goal_row} {goal_column}\n" + self._rows(self._ground)
+        grid = self._rows(self._symbol)
+        return grid if self.settings.observation == "grid" else f"{grid}\n{self._coordinates()}"
+
+    def render_rgb(self) -> np.ndarray:
+        """Tiles of 32 x 32 pixels: pale ice, dark holes, a green flag, a red player (violet in a hole)."""
+        size = self.lake.size
+        picture = np.full((size * _TILE, size * _TILE, 3), _ICE, np.uint8)
+        y, x = np.mgrid[:_TILE, :_TILE] - (_TILE - 1) / 2
+        radius = np.hypot(x, y)
+        is_pole = (np.abs(x + 6) <= 1) & (np.abs(y) <= 11)
+        is_flag = (x >= -5) & (y <= 0) & (x - 9 <= -2 * np.abs(y + 5.5))
+        for cell in range(self.lake.num_cells):
+            row, column = self.lake.coordinates(cell)
+            tile = picture[row * _TILE : (row + 1) * _TILE, column * _TILE : (column + 1) * _TILE]
+            tile[[0, -1], :] = tile[:, [0, -1]] = _EDGE
+            if cell in self.lake.holes:
+                tile[radius <= 13] = _HOLE
+            if cell == self._cell:
+                tile[radius <= 8.5] = _DROWNED if cell in self.lake.holes else _PLAYER
+            if cell == self.lake.goal:  # over the player, so that both are seen when it is reached
+                tile[is_pole] = _HOLE
+                tile[is_flag] = _GOAL
+        return picture
+
+    def _rule_of_chance(self) -> str:
+        slip = self.settings.slip
+        if slip == 0.0:
+            return "The ice is not slippery: you go where you want to, and at the edge of the lake you stay."
+        return (
+            f"The ice is slippery: you go where you want to with probability {1.0 - slip:.2f}, and to either side "
+            f"of it with probability {slip / 2:.2f} each; at the edge of the lake you stay."
+        )
+
+    def _symbols(self) -> str:
+        if self.settings.observation == "compact":
+            return "P row column: you; G row column: the goal; both from zero at the top left. Map: _ ice, O hole"
+        return "Symbols: P you, _ ice, O hole, G goal, X you in a hole, √ you at the goal"
+
+    def _ground(self, cell: int) -> str:
+        return "O" if cell in self.lake.holes else "_"
+
+    def _symbol(self, cell: int) -> str:
+        if cell == self._cell:
+            return "X" if cell in self.lake.holes else "√" if cell == self.lake.goal else "P"
+        return "G" if cell == self.lake.goal else self._ground(cell)
+
+    def _rows(self, symbol_of: Callable[[int], str]) -> str:
+        size = self.lake.size
+        return "\n".join("".join(map(symbol_of, range(top, top + size))) for top in range(0, size * size, size))
+
+    def _coordinates(self) -> str:
+        holes = " ".join(str(self.lake.coordinates(hole)) for hole in sorted(self.lake.holes)) or "none"
+        player, goal = self.lake.coordinates(self._cell), self.lake.coordinates(self.lake.goal)
+        return f"Player: {player}\nGoal: {goal}\nHoles: {holes}"

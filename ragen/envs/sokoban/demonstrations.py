@@ -1,0 +1,78 @@
+"""Sokoban as a mediocre player plays it: sees the board as it is, decides badly, and carries out what it decided.
+
+The noise lies in decisions (which push), never in key presses or in what is said about the board: a policy that
+imitates it learns to read the board and to walk, and is left with the choice of pushes to learn by reward.
+"""
+
+import random
+
+from starpo.ragen.envs.demonstration import Demonstration
+from starpo.ragen.envs.sokoban.board import ACTIONS, Board
+from starpo.ragen.envs.sokoban.environment import Sokoban
+from starpo.ragen.envs.sokoban.solver import Push, feasible_pushes, first_push, solve
+
+MAX_ACTIONS = 5
+"""A turn has room for five actions (RAGEN, training settings); a longer walk is gone on with in the next turn."""
+
+
+def demonstrate(
+    environment: Sokoban, skill: float, rng: random.Random, max_actions: int = MAX_ACTIONS
+) -> Demonstration:
+    """Choose a push, walk to it and make it. The environment is not stepped.
+
+    The thought is like `X down left O up right push left`: where the box lies from the player, where the target lies
+    from the box, and the push. With several boxes it speaks of the one that is pushed (of the nearest where none can
+    be) and of the free target nearest to it.
+
+    Args:
+        environment: In the position to decide in, which must not be solved.
+        skill: Probability that the push is the first of a shortest solution; otherwise it is drawn uniformly from
+            the feasible ones, the solver's among them. Where the position is lost it always is.
+        rng: The only source of chance.
+        max_actions: Most actions that are named.
+
+    Returns:
+        One to `max_actions` actions; one random action if no push is feasible.
+    """
+    board = environment.board
+    assert not board.is_solved, "there is nothing left to decide"
+    push = _choose(board, skill, rng)
+    box = push.box if push else min(sorted(board.boxes), key=lambda cell: _steps(board, board.player, cell))
+    target = box if box in board.targets else _nearest_free_target(board, box)
+    facts = (
+        f"{environment.symbols.box} {_direction(board, board.player, box)} "
+        f"{environment.symbols.target} {_direction(board, box, target)}"
+    )
+    if push is None:
+        return Demonstration(f"{facts} push none", (rng.choice(ACTIONS),), is_resigned=True)
+    return Demonstration(f"{facts} push {push.action.lower()}", push.path[:max_actions])
+
+
+def _choose(board: Board, skill: float, rng: random.Random) -> Push | None:
+    pushes = feasible_pushes(board)
+    if not pushes:
+        return None
+    if rng.random() < skill and (solution := solve(board)) is not None:
+        return first_push(board, solution)
+    return rng.choice(pushes)
+
+
+def _nearest_free_target(board: Board, box: int) -> int:
+    return min(sorted(board.targets - board.boxes), key=lambda cell: _steps(board, box, cell))
+
+
+def _steps(board: Board, start: int, end: int) -> int:
+    """Manhattan distance between two cells."""
+    (row, col), (end_row, end_col) = board.coordinates(start), board.coordinates(end)
+    return abs(end_row - row) + abs(end_col - col)
+
+
+def _direction(board: Board, start: int, end: int) -> str:
+    """Where `end` lies from `start`: such as 'down', 'up left', or 'here'."""
+    (row, col), (end_row, end_col) = board.coordinates(start), board.coordinates(end)
+    words = []
+    if end_row != row:
+        words.append("down" if end_row > row else "up")
+    if end_col != col:
+        words.append("right" if end_col > col else "left")
+    return " ".join(words) or "here"

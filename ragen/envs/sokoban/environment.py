@@ -1,0 +1,263 @@
+"""Sokoban: push every box onto a target. Deterministic, and irreversible: a box in a corner stays there.
+
+Rules, rewards and symbols of RAGEN; transitions and rewards equal gym-sokoban's, with its four push actions,
+which walk where there is nothing to push.
+
+    seed -> room (sokoban_rooms) -> Board (sokoban_board) -> text, or pixels (sokoban_tiles)
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.sokoban.board import ACTIONS, VOCABULARIES, Board, Symbols
+from starpo.ragen.envs.sokoban.rooms import at_distance, reverse_play
+from starpo.ragen.envs.sokoban.solver import live_cells
+from starpo.ragen.envs.sokoban.tiles import draw
+
+ACTION_REWARD = -0.1
+BOX_ON_TARGET_REWARD = 1.0
+BOX_OFF_TARGET_REWARD = -1.0
+SOLVED_REWARD = 10.0
+
+_DEFAULT_SOLUTION = (6, 10)
+_DEFAULT_SEARCH_DEPTH = 300
+
+
+class SokobanSettings(EnvironmentSettings):
+    """Which rooms, and how they are shown."""
+
+    type: Literal["sokoban"] = "sokoban"
+    height: int = Field(6, ge=5, le=32)
+    """Rows, the walls around included."""
+    width: int = Field(6, ge=5, le=32)
+    """Columns, the walls around included."""
+    num_boxes: int = Field(1, ge=1, le=16)
+    """Boxes, and targets."""
+    vocabulary: Literal["default", "new"] = "default"
+    """Symbols of wall, empty, target, box on target, box, player, player on target. 'default': # _ O √ X P S.
+    'new': W . G C B A @."""
+    observation: Literal["grid", "coord", "compact"] = "grid"
+    """'grid': one symbol a cell. 'coord': the grid, then zero-based coordinates of player, boxes and targets.
+    'compact': a line such as `P 1 2 X 2 2 O 3 4` with a row and a column for the player and every box and target, then
+    a grid of walls and empty cells alone."""
+    generator: Literal["reverse_play", "distance"] = "reverse_play"
+    """'reverse_play': gym-sokoban's, the paper's. 'distance': one box, and a start whose shortest solution has a length
+    uniform in min_solution .. max_solution."""
+    min_solution: int = Field(_DEFAULT_SOLUTION[0], ge=1, le=100)
+    """Fewest actions of the shortest solution; for generator = 'distance'."""
+    max_solution: int = Field(_DEFAULT_SOLUTION[1], ge=1, le=100)
+    """Most actions of the shortest solution; for generator = 'distance'."""
+    search_depth: int = Field(_DEFAULT_SEARCH_DEPTH, ge=3, le=10_000)
+    """Actions that the search for a start may go back from the solved position; for generator = 'reverse_play'."""
+
+    @model_validator(mode="after")
+    def _combination_exists(self) -> "SokobanSettings":
+        interior = (self.height - 2) * (self.width - 2)
+        if 2 * self.num_boxes + 1 > interior:
+            raise ValueError(
+                f"num_boxes = {self.num_boxes} needs {2 * self.num_boxes + 1} cells for boxes, targets and player, but "
+                f"{self.height}x{self.width} has {interior} inside its walls; set num_boxes smaller or the room larger"
+            )
+        if self.generator == "distance":
+            if self.num_boxes != 1:
+                raise ValueError(
+                    f"generator = 'distance' makes rooms with one box, found num_boxes = {self.num_boxes}; "
+                    "set num_boxes = 1 or generator = 'reverse_play'"
+                )
+            if self.min_solution > self.max_solution:
+                raise ValueError(
+                    f"min_solution = {self.min_solution} is above max_solution = {self.max_solution}; exchange them"
+                )
+            if self.search_depth != _DEFAULT_SEARCH_DEPTH:
+                raise ValueError(
+                    "search_depth has no effect while generator = 'distance'; leave it out, or set "
+                    "generator = 'reverse_play'"
+                )
+        elif (self.min_solution, self.max_solution) != _DEFAULT_SOLUTION:
+            raise ValueError(
+                "min_solution and max_solution have no effect while generator = 'reverse_play'; leave them out, or set "
+                "generator = 'distance'"
+            )
+        return self
+
+
+class Sokoban(Environment[SokobanSettings]):
+    """An episode of Sokoban.
+
+    Rewards: -0.1 an action, whether it moves anything or not; +1 when a box comes onto a target, -1 when one leaves it
+    (0 from target to target); +10 when all boxes are on targets, which ends the episode.
+
+    Info: `effective`; `moved_box`; `num_boxes_on_target`; `has_lost_box`, true if some box stands where it can never be
+    pushed to a target any more (a sufficient sign of a lost position, not a necessary one).
+    """
+
+    settings_type: ClassVar[type[EnvironmentSettings]] = SokobanSettings
+    action_cost: ClassVar[float] = ACTION_REWARD
+
+    def __init__(self, settings: SokobanSettings) -> None:
+        super().__init__(settings)
+        self._board: Board | None = None
+        self._live_cells: frozenset[int] = frozenset()
+
+    @property
+    def board(self) -> Board:
+        """The present position.
+
+        Raises:
+            EnvironmentFault: Before the first `reset`.
+        """
+        if self._board is None:
+            raise EnvironmentFault("no Sokoban episode has begun; call reset(seed=...) first")
+        return self._board
+
+    @property
+    def symbols(self) -> Symbols:
+        """The symbols of the configured vocabulary."""
+        return VOCABULARIES[self.settings.vocabulary]
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Up, Down, Left, Right: walk, or push where a box is in the way."""
+        return ACTIONS
+
+    @property
+    def is_success(self) -> bool:
+        """Are all boxes on targets?"""
+        return self.board.is_solved
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Begin an episode in the room of this seed. There is no chance in the dynamics: `dynamics_seed` is unused."""
+        return self.start_from(_room(self.settings, seed))
+
+    def start_from(self, board: Board) -> tuple[str, Info]:
+        """Begin an episode in a given position, as `reset` does in a random one."""
+        self._board = board
+        self._live_cells = _live_cells(board)
+        return self.render(), _info(board, board) | self._prospect()
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Walk or push one cell; see `Environment.step`."""
+        before = self.board
+        if action not in ACTIONS:
+            raise EnvironmentFault(f"Sokoban knows the actions {', '.join(ACTIONS)}, found '{action}'")
+        if before.is_solved:
+            raise EnvironmentFault("the Sokoban episode has ended, all boxes are on targets; call reset(seed=...)")
+        after, reward, info = _outcome(before, action)
+        self._board = after
+        return self.render(), reward, after.is_solved, False, info | self._prospect()
+
+    def rules(self) -> str:
+        """The task, and what the symbols of the configured vocabulary mean."""
+        s = self.symbols
+        lines = [
+            "You are solving a Sokoban puzzle. You are the player, and you must push every box onto a target.",
+            "An action moves you one cell Up, Down, Left or Right. If a box is in that cell, you push it one cell "
+            "onward, provided that the cell behind it is free: not a wall, and not another box.",
+            "You cannot walk through walls or boxes, push two boxes at once, or pull a box.",
+            f"Every action costs {-ACTION_REWARD:g}. A box pushed onto a target earns {BOX_ON_TARGET_REWARD:g}, one "
+            f"pushed off a target loses {-BOX_OFF_TARGET_REWARD:g}, and all boxes on targets earn {SOLVED_REWARD:g}.",
+        ]
+        if self.settings.observation == "compact":
+            lines.append(
+                f"The first line of the state gives zero-based coordinates, row and then column counted from the top "
+                f"left: of the player after {s.player}, of a box after {s.box}, of a target after {s.target}. "
+                f"The map below shows {s.wall} for a wall and {s.empty} for any other cell."
+            )
+            return "\n".join(lines)
+        meanings = (f"{symbol} = {name.replace('_', ' ')}" for name, symbol in s._asdict().items())
+        lines.append(f"Symbols of the state: {', '.join(meanings)}.")
+        if self.settings.observation == "coord":
+            lines.append(
+                "Coordinates are zero-based (row, column), counted from the top left; rows grow downward, "
+                "columns to the right."
+            )
+        return "\n".join(lines)
+
+    def state_digest(self) -> str:
+        """See `Environment.state_digest`; the same in every vocabulary and form of observation."""
+        return _digest(self.board)
+
+    def render(self) -> str:
+        """The present observation in the configured form."""
+        return _observation(self.board, self.settings.observation, self.symbols)
+
+    def render_rgb(self) -> np.ndarray:
+        """The present position as a picture, uint8 [height * 32, width * 32, 3]."""
+        return draw(self.board)
+
+    def _prospect(self) -> Info:
+        return {"has_lost_box": not self.board.boxes <= self._live_cells}
+
+
+@lru_cache(maxsize=4096)
+def _room(settings: SokobanSettings, seed: int) -> Board:
+    """The room of a seed, made once for all members of its group."""
+    rng = python_random(seed, "sokoban", "room")
+    if settings.generator == "distance":
+        return at_distance(rng, settings.height, settings.width, settings.min_solution, settings.max_solution)
+    return reverse_play(rng, settings.height, settings.width, settings.num_boxes, settings.search_depth)
+
+
+# The members of a group walk through much the same positions of one room, so what a position leads to is kept.
+_POSITIONS = 65_536
+
+
+@lru_cache(_POSITIONS)
+def _live_cells(board: Board) -> frozenset[int]:
+    return live_cells(board)
+
+
+@lru_cache(_POSITIONS)
+def _outcome(before: Board, action: str) -> tuple[Board, float, Info]:
+    """What an action makes of a position: the next one, the reward, and what the step did."""
+    after = before.after(action)
+    reward = ACTION_REWARD
+    if after.num_boxes_on_target > before.num_boxes_on_target:
+        reward += BOX_ON_TARGET_REWARD
+    elif after.num_boxes_on_target < before.num_boxes_on_target:
+        reward += BOX_OFF_TARGET_REWARD
+    if after.is_solved:
+        reward += SOLVED_REWARD
+    return after, reward, _info(before, after)
+
+
+def _info(before: Board, after: Board) -> Info:
+    return {
+        "effective": after != before,
+        "moved_box": after.boxes != before.boxes,
+        "num_boxes_on_target": after.num_boxes_on_target,
+    }
+
+
+@lru_cache(_POSITIONS)
+def _digest(board: Board) -> str:
+    return hashlib.blake2b(board.to_text().encode(), digest_size=8).hexdigest()
+
+
+@lru_cache(_POSITIONS)
+def _observation(board: Board, form: str, s: Symbols) -> str:
+    if form == "grid":
+        return board.to_text(s)
+    if form == "coord":
+        return (
+            f"{board.to_text(s)}\nPlayer: {_pairs(board, {board.player})}\nBoxes: {_pairs(board, board.boxes)}\n"
+            f"Targets: {_pairs(board, board.targets)}"
+        )
+    things = [(s.player, board.player)]
+    things += [(s.box, cell) for cell in sorted(board.boxes)]
+    things += [(s.target, cell) for cell in sorted(board.targets)]
+    line = " ".join("{} {} {}".format(symbol, *board.coordinates(cell)) for symbol, cell in things)
+    cells = "".join(s.empty if cell in board.floor else s.wall for cell in range(board.height * board.width))
+    return "\n".join([line, *(cells[start : start + board.width] for start in range(0, len(cells), board.width))])
+
+
+def _pairs(board: Board, cells: Iterable[int]) -> str:
+    return " ".join("({}, {})".format(*board.coordinates(cell)) for cell in sorted(cells))

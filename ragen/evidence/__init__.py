@@ -1,0 +1,8 @@
+"""What stored runs say: reads artifacts and changes none. Begin with `report.data`.
+
+report       the page of a run, comparisons, wandb
+audit        SQL and named questions over stored turns; lineage
+diagnostics  metrics from stored tables, and the collapse verdict
+sizing       what a run will need, before it is started
+imports      trajectories of other systems, taken in
+"""

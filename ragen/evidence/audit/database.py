@@ -1,0 +1,255 @@
+"""`Database`: SQL over Arrow data that can read its views and can do nothing else.
+
+DuckDB runs in memory with its doors to files, network, extensions and Python variables shut and locked. What is stored
+is never in its hands: views are Arrow data that this library reads for it, so there is no file that SQL could name, and
+nothing that it could write to.
+
+    SQL -> checked against empty tables (syntax, names, which views) -> those views loaded -> record batches
+"""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
+
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import QueryError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.audit.time_left import TimeLeft
+from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DECODED, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
+
+BATCH_ROWS = 65_536
+"""Rows of a result's batches."""
+
+_GUARDS = {
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,
+}
+_READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_WRITING_NODE = re.compile(r'"type":"(INSERT|UPDATE|DELETE|MERGE|COPY)\w*_NODE"')
+"""In DuckDB's syntax tree as JSON, in which quotes inside of texts are escaped."""
+_TABLE_NAME = re.compile(r'"table_name":"(\w+)"')
+_HIDDEN_NAMES = ('"function_name":"query', '"error":true')
+"""Where names stand in a text, as in `query('from turns')`, or the tree cannot be had (EXPLAIN with options)."""
+_EXPLAIN = re.compile(r"^\s*explain\s+(analyze\s+)?(?!\()", re.IGNORECASE)
+_NOTHING_BUT_READING = (
+    f"SQL can only read here, and only the views {', '.join(VIEW_NAMES)}; nothing was changed. "
+    "Ask one SELECT; --csv FILE and --parquet FILE write its result."
+)
+
+_OUT_OF_MEMORY = "Out of Memory Error"
+
+Load = Callable[[str], Any]
+"""View -> what DuckDB scans for it: an Arrow table or dataset with that view's columns."""
+
+Decode = Callable[[str, Sequence[int]], str | None]
+"""Run, tokens -> their text; None: it has no tokenizer. Called for the rows and columns alone that a question needs."""
+
+
+class Database:
+    """Views that are loaded when a question first names them. Use it as a context manager, from one thread."""
+
+    def __init__(
+        self,
+        load: Load,
+        explain_failure: Callable[[str], Exception] | None = None,
+        decode: Decode = lambda run, tokens: None,
+        bounds: Runtime | None = None,
+    ) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            load: Called at most once a view.
+            explain_failure: Gets what DuckDB said when the data behind a view could not be read; gives the error to
+                raise.
+            decode: Gives the text of tokens.
+            bounds: Its `sql_...` say how much of the machine a question may use. None: those of the environment.
+        """
+        self._bounds = bounds or Runtime.current()
+        self._load = load
+        self._decode = decode
+        self._explain_failure = explain_failure or (lambda said: QueryError(f"the data cannot be read: {said}"))
+        self._spill = tempfile.TemporaryDirectory(prefix="ragen-sql-")
+        self._connection = self._connect()
+        self._grammar = self._connect()
+        self._bound: set[str] = set()
+        for name, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items():
+            self._grammar.register("_empty", schema.empty_table())
+            self._grammar.execute(f"create table {name} as from _empty").fetchall()
+            self._grammar.unregister("_empty")
+        for name, view in DERIVED_VIEWS.items():
+            self._grammar.execute(f"create table {name} as {view.sql}").fetchall()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._connection.close()
+        self._grammar.close()
+        self._spill.cleanup()
+
+    def query(self, sql: str) -> pa.Table:
+        """The whole answer to a question.
+
+        Raises:
+            QueryError: If it is malformed, names what is not there, would write, or reaches beyond the views; the
+                message is DuckDB's, with the place and near names.
+        """
+        return self.stream(sql).read_all()
+
+    def stream(self, sql: str) -> pa.RecordBatchReader:
+        """The same in batches; columns of one name are told apart by `_1`, `_2`, ... behind it.
+
+        Raises:
+            QueryError: As `query`; while reading, too.
+        """
+        time_left = TimeLeft(self._bounds.sql_timeout_s)
+        views = self._views_of(sql, time_left)
+        for name in views:
+            self._bind(name)
+        connection = self._connection if views else self._grammar  # which knows all views, for questions such as SHOW
+        try:
+            with time_left.spent_by(connection):
+                reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+        except (duckdb.CatalogException, duckdb.BinderException) as error:
+            # The names are right, as the empty tables have shown; what differs is that a view cannot be written to.
+            raise QueryError(f"{_text(error)}\n{_NOTHING_BUT_READING}") from error
+        except duckdb.Error as error:
+            raise self._failure(error) from error
+        schema = pa.schema(
+            [field.with_name(name) for field, name in zip(reader.schema, _unique(reader.schema.names), strict=True)]
+        )
+        return pa.RecordBatchReader.from_batches(schema, self._batches(connection, reader, schema, time_left))
+
+    def _batches(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        reader: pa.RecordBatchReader,
+        schema: pa.Schema,
+        time_left: TimeLeft,
+    ) -> Iterator[pa.RecordBatch]:
+        while True:
+            try:
+                with time_left.spent_by(connection):
+                    batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except (duckdb.Error, pa.ArrowException, OSError) as error:
+                raise self._failure(error) from error
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def _views_of(self, sql: str, time_left: TimeLeft) -> set[str]:
+        """Which views a question reads, after making sure that it is one question."""
+        try:
+            statements = self._grammar.extract_statements(sql)
+            if len(statements) != 1:
+                found = "no statement" if not statements else f"{len(statements)} statements"
+                raise QueryError(f"expected one SELECT statement, found {found}: {quoted(sql.strip())}")
+            if statements[0].type not in _READING:
+                kind = str(statements[0].type).rpartition(".")[2]
+                hint = " (a PIVOT must name its values: PIVOT ... ON column IN (...))" if kind == "MULTI" else ""
+                raise QueryError(f"refused: this is {kind}, not SELECT{hint}.\n{_NOTHING_BUT_READING}")
+            asked = _EXPLAIN.sub("", sql)
+            (tree,) = self._grammar.execute("select json_serialize_sql(?)", [asked]).fetchall()[0]
+        except duckdb.Error as error:
+            raise QueryError(_text(error)) from error
+        if writing := _WRITING_NODE.search(tree):
+            raise QueryError(f"refused: there is {writing[1]} inside this SELECT.\n{_NOTHING_BUT_READING}")
+        with time_left.spent_by(self._grammar):
+            self._check_names(sql, is_explained=asked != sql)
+        if any(mark in tree for mark in _HIDDEN_NAMES):
+            return set(VIEW_NAMES)
+        return {name.lower() for name in _TABLE_NAME.findall(tree)} & set(VIEW_NAMES)
+
+    def _check_names(self, sql: str, *, is_explained: bool) -> None:
+        """Plan the question over the empty tables, which says what is wrong with it, and where, before any is read."""
+        try:
+            self._grammar.execute(sql if is_explained else f"explain\n{sql}").fetchall()
+        except duckdb.PermissionException as error:
+            raise QueryError(f"refused: {_text(error)}\n{_NOTHING_BUT_READING}") from error
+        except duckdb.Error as error:
+            raise QueryError(_text(error) if is_explained else _one_line_up(_text(error))) from error
+
+    def _bind(self, name: str) -> None:
+        if name in self._bound:
+            return
+        if name in DERIVED_VIEWS:
+            sql = DERIVED_VIEWS[name].sql
+            for source in DERIVED_VIEWS[name].sources:
+                self._bind(source)
+        else:
+            self._connection.register(f"_{name}", self._load(name))
+            sql = f"from _{name}"
+        self._connection.execute(f"create view {name} as {sql}").fetchall()
+        self._bound.add(name)
+
+    def _failure(self, error: Exception) -> Exception:
+        if isinstance(error, duckdb.PermissionException):
+            return QueryError(f"refused: {_text(error)}\n{_NOTHING_BUT_READING}")
+        if isinstance(error, duckdb.OutOfMemoryException) or _OUT_OF_MEMORY in str(error):
+            return QueryError(
+                f"the question needs more than the {self._bounds.sql_memory_gb:g} GB of memory and "
+                f"{self._bounds.sql_spill_gb:g} GB of disk that it may have; ask for fewer columns, rows or "
+                f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {_text(error).splitlines()[0]}"
+            )
+        if isinstance(error, duckdb.Error) and "reading the stream" not in str(error):
+            return QueryError(_text(error))
+        return self._explain_failure(_text(error))
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        limits = {
+            "temp_directory": self._spill.name,
+            "memory_limit": f"{self._bounds.sql_memory_gb} GB",
+            "max_temp_directory_size": f"{self._bounds.sql_spill_gb} GB",
+        }
+        connection = duckdb.connect(":memory:", config={**_GUARDS, **limits})
+        connection.execute("set lock_configuration = true").fetchall()
+        connection.create_function(
+            DECODED,
+            _by_column(self._decode),
+            ["varchar", duckdb.sqltype("INTEGER[]")],
+            "varchar",
+            type=ARROW,
+            null_handling=SPECIAL,
+        )
+        return connection
+
+
+def _by_column(decode: Decode) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """The same for columns. It must not know the database, which could then never be freed."""
+
+    def decoded(runs: pa.Array, tokens: pa.Array) -> pa.Array:
+        pairs = zip(runs.to_pylist(), tokens.to_pylist(), strict=True)
+        return pa.array([None if run is None or ids is None else decode(run, ids) for run, ids in pairs], pa.string())
+
+    return decoded
+
+
+def _text(error: Exception) -> str:
+    return str(error).strip()
+
+
+def _one_line_up(text: str) -> str:
+    return re.sub(r"^LINE (\d+):", lambda found: f"LINE {int(found[1]) - 1}:".ljust(len(found[0])), text, flags=re.M)
+
+
+def _unique(names: list[str]) -> list[str]:
+    taken: dict[str, None] = {}
+    for name in names:
+        number, candidate = 0, name
+        while candidate in taken or (number and candidate in names):
+            number += 1
+            candidate = f"{name}_{number}"
+        taken[candidate] = None
+    return list(taken)

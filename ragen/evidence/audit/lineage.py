@@ -1,0 +1,292 @@
+"""Where an artifact comes from, and what came of it: the graph that manifests span, through all runs of a store.
+
+    ARTIFACT -> work -> inputs, transitively      work -> works whose manifests name it, transitively
+
+The nodes are works and not artifacts: what one stage made (a checkpoint, its samples, its metrics) has one key, and
+came from the same inputs. Artifacts that were dropped left their manifests and so keep their place; a work of which
+nothing is left at all ends the chain it is in.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError
+from starpo.ragen.evidence.audit.named import named_artifacts
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.inventory import ArtifactId, take_inventory
+from starpo.ragen.store.remote.location import Location
+from starpo.schemas.manifest import Manifest
+
+NUM_READERS = 8
+"""Manifests read side by side."""
+SHOWN_DIGITS = 10
+"""Of a key, for people."""
+_MAX_SHOWN = 5
+_KEY = re.compile(r"[0-9a-f]{1,64}")
+
+Edge = tuple[str, str, str]
+"""Key of an input, its role, key of the work that read it."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One piece of work: all that a stage made from the same inputs.
+
+    Attributes:
+        key: Of its artifacts.
+        stage: What made it; '' where nothing of it is in the store.
+        kinds: Of its artifacts in the store, sorted.
+        dropped: Kinds of those that were dropped and can be made again, sorted.
+        inputs: Role -> key.
+        names: Where runs name it, as `run:iteration:stage`.
+        distance: Steps from the work that was asked about; negative: it is an ancestor.
+    """
+
+    key: str
+    stage: str
+    kinds: tuple[str, ...]
+    dropped: tuple[str, ...]
+    inputs: dict[str, str]
+    names: tuple[str, ...]
+    distance: int
+
+    @property
+    def is_missing(self) -> bool:
+        """Is nothing of it left, not even a manifest?"""
+        return not self.stage
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Ancestors and descendants of a work.
+
+    Attributes:
+        root: The work that was asked about.
+        works: Key -> it, its ancestors and its descendants, the nearest first.
+        edges: Between them.
+        missing: Keys of ancestors of which nothing is left: the chain is broken there.
+        unreadable: What is wrong with manifests elsewhere in the store; they may hide descendants.
+    """
+
+    root: Work
+    works: dict[str, Work]
+    edges: tuple[Edge, ...]
+    missing: tuple[str, ...]
+    unreadable: tuple[str, ...]
+
+
+def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None] | None = None) -> Lineage:
+    """Ancestors and descendants of an artifact.
+
+    Args:
+        store: All its manifests are read.
+        artifact: `kind/key`, a key, the beginning of either if there is but one such, or `run:iteration:stage`.
+        on_progress: Called with the number of manifests read, and of all.
+
+    Raises:
+        ArtifactMissingError: If there is no such artifact.
+        ConfigError: If several works are meant, or the run has no such iteration or stage.
+        StoreError: If there is no such run.
+        ArtifactDamagedError: If the manifest of the artifact or of an ancestor is not what was written.
+    """
+    inventory = take_inventory(Location(store.url))
+    kinds, dropped = _by_key(inventory.artifacts), _by_key(inventory.dropped)
+    root = _resolve(
+        store, artifact, {key: [*kinds.get(key, ()), *dropped.get(key, ())] for key in {**kinds, **dropped}}
+    )
+    manifests, damaged = _manifests(store, kinds, dropped, on_progress)
+    graph = _Graph(kinds, dropped, manifests, damaged, _names(store))
+    graph.add(root, 0)
+    graph.walk(root, -1, graph.inputs)
+    graph.walk(root, +1, graph.readers)
+    edges = [
+        (source, role, key)
+        for key, work in graph.works.items()
+        for role, source in sorted(work.inputs.items())
+        if source in graph.works
+    ]
+    return Lineage(
+        root=graph.works[root],
+        works=dict(sorted(graph.works.items(), key=lambda item: (abs(item[1].distance), item[1].distance))),
+        edges=tuple(edges),
+        missing=tuple(key for key, work in graph.works.items() if work.is_missing),
+        unreadable=tuple(str(error).partition("\n")[0] for key, error in damaged.items() if key not in graph.works),
+    )
+
+
+def near(found: Lineage, depth: int) -> Lineage:
+    """The part of a lineage that is at most `depth` steps away; 0: all of it."""
+    works = {key: work for key, work in found.works.items() if not depth or abs(work.distance) <= depth}
+    edges = tuple(edge for edge in found.edges if edge[0] in works and edge[2] in works)
+    return Lineage(found.root, works, edges, found.missing, found.unreadable)
+
+
+def dot_text(found: Lineage) -> str:
+    """The graph in Graphviz's language, inputs on the left."""
+    nodes = [
+        f'  "{key}" [label="{_escaped(label(work))}"{_dot_style(work, found.root)}];'
+        for key, work in found.works.items()
+    ]
+    edges = [f'  "{source}" -> "{key}" [label="{_escaped(role)}"];' for source, role, key in found.edges]
+    return "\n".join(["digraph lineage {", "  rankdir=LR;", "  node [shape=box];", *nodes, *edges, "}"])
+
+
+def mermaid_text(found: Lineage) -> str:
+    """The graph as a Mermaid flow chart, inputs on the left, as Markdown pages and Prefect's artifacts show it."""
+    number = {key: f"w{index}" for index, key in enumerate(found.works)}
+    nodes = [f'  {number[key]}["{_plain(label(work))}"]' for key, work in found.works.items()]
+    edges = [f"  {number[source]} -->|{_plain(role)}| {number[key]}" for source, role, key in found.edges]
+    missing = [number[key] for key, work in found.works.items() if work.is_missing]
+    styles = [f"  style {number[found.root.key]} stroke-width:3px"]
+    styles += [f"  style {name} stroke-dasharray:4" for name in missing]
+    return "\n".join(["flowchart LR", *nodes, *edges, *styles])
+
+
+def label(work: Work) -> str:
+    """A work in one line: stage, key, and the first name that a run has for it."""
+    first = (
+        f" {work.names[0]}" + (f" and {len(work.names) - 1} more" if len(work.names) > 1 else "") if work.names else ""
+    )
+    return f"{work.stage or 'not in the store'} {work.key[:SHOWN_DIGITS]}{first}"
+
+
+@dataclass
+class _Graph:
+    kinds: dict[str, list[str]]
+    dropped: dict[str, list[str]]
+    manifests: dict[str, Manifest]
+    damaged: dict[str, ArtifactDamagedError]
+    names: dict[str, list[str]]
+    works: dict[str, Work] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._readers: dict[str, list[str]] = {}
+        for key, manifest in self.manifests.items():
+            for source in manifest.inputs.values():
+                self._readers.setdefault(source, []).append(key)
+
+    def add(self, key: str, distance: int) -> None:
+        if distance <= 0 and key in self.damaged:
+            raise self.damaged[key]
+        manifest = self.manifests.get(key)
+        self.works[key] = Work(
+            key=key,
+            stage=manifest.stage.name if manifest else "",
+            kinds=tuple(sorted(self.kinds.get(key, ()))),
+            dropped=tuple(sorted(self.dropped.get(key, ()))),
+            inputs=dict(manifest.inputs) if manifest else {},
+            names=tuple(self.names.get(key, ())),
+            distance=distance,
+        )
+
+    def inputs(self, key: str) -> Iterable[str]:
+        return self.works[key].inputs.values()
+
+    def readers(self, key: str) -> Iterable[str]:
+        return sorted(set(self._readers.get(key, ())))
+
+    def walk(self, root: str, step: int, following: Callable[[str], Iterable[str]]) -> None:
+        """Add all that can be reached from the root, layer by layer."""
+        layer, distance = [root], 0
+        while layer:
+            distance += step
+            found = [key for start in layer for key in following(start) if key not in self.works]
+            layer = list(dict.fromkeys(found))
+            for key in layer:
+                self.add(key, distance)
+
+
+def _resolve(store: Store, artifact: str, kinds: dict[str, list[str]]) -> str:
+    """The key that is meant."""
+    if ":" in artifact:
+        return _named_key(store, artifact)
+    kind, _, prefix = artifact.rpartition("/")
+    matching = [key for key in kinds if key.startswith(prefix) and (not kind or kind in kinds[key])]
+    if not _KEY.fullmatch(prefix) or not matching:
+        raise ArtifactMissingError(
+            f"no artifact '{artifact}' in the store {store.url}; expected kind/key, a key or its beginning "
+            "(hexadecimal), or run:iteration:stage. `ragen show RUN --iteration N` prints the keys of an iteration"
+        )
+    if len(matching) > 1:
+        shown = ", ".join(sorted(matching)[:_MAX_SHOWN])
+        more = f" and {len(matching) - _MAX_SHOWN} more" if len(matching) > _MAX_SHOWN else ""
+        raise ConfigError(f"'{artifact}' may be any of {len(matching)} keys: {shown}{more}; give more of its digits")
+    return matching[0]
+
+
+def _named_key(store: Store, artifact: str) -> str:
+    run, iteration, stage = (*artifact.split(":", 2), "", "")[:3]
+    named = [found for found in named_artifacts(store, run) if str(found.iteration) == iteration]
+    if not named:
+        last = max(store.runs.iterations(run), default=None)
+        known = "it has none" if last is None else f"it has 0 to {last}"
+        raise ConfigError(f"'{artifact}': the run {run} has no iteration '{iteration}'; {known}")
+    matching = [found for found in named if found.stage == stage]
+    if not matching:
+        stages = list(dict.fromkeys(found.stage for found in named))
+        close = difflib.get_close_matches(stage, stages, n=3, cutoff=0.5)
+        hint = f"did you mean {', '.join(close)}?" if close else f"it has {', '.join(stages)}"
+        raise ConfigError(f"'{artifact}': iteration {iteration} of {run} has no stage '{stage}'; {hint}")
+    return matching[0].key
+
+
+def _manifests(
+    store: Store,
+    kinds: dict[str, list[str]],
+    dropped: dict[str, list[str]],
+    on_progress: Callable[[int, int], None] | None,
+) -> tuple[dict[str, Manifest], dict[str, ArtifactDamagedError]]:
+    """One manifest a key (its kinds have the same inputs), and what is wrong with those that cannot be read."""
+
+    def read(key: str) -> Manifest | ArtifactDamagedError | None:
+        try:
+            return store.manifest(kinds[key][0], key) if key in kinds else store.dropped(dropped[key][0], key)
+        except ArtifactDamagedError as error:
+            return error
+        except ArtifactMissingError:  # deleted since it was listed
+            return None
+
+    keys = list({**kinds, **dropped})
+    manifests: dict[str, Manifest] = {}
+    damaged: dict[str, ArtifactDamagedError] = {}
+    with ThreadPoolExecutor(NUM_READERS) as readers:
+        for number, (key, found) in enumerate(zip(keys, readers.map(read, keys), strict=True), start=1):
+            if isinstance(found, Manifest):
+                manifests[key] = found
+            elif found is not None:
+                damaged[key] = found
+            if on_progress:
+                on_progress(number, len(keys))
+    return manifests, damaged
+
+
+def _by_key(artifacts: Iterable[ArtifactId]) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for artifact in artifacts:
+        kinds.setdefault(artifact.key, []).append(artifact.kind)
+    return kinds
+
+
+def _names(store: Store) -> dict[str, list[str]]:
+    """Key -> where runs name it, oldest run first."""
+    names: dict[str, dict[str, None]] = {}
+    for run in reversed(store.runs.list()):
+        for found in named_artifacts(store, run.name):
+            names.setdefault(found.key, {})[found.place] = None
+    return {key: list(places) for key, places in names.items()}
+
+
+def _dot_style(work: Work, root: Work) -> str:
+    return ", style=dashed" if work.is_missing else ", penwidth=3" if work.key == root.key else ""
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+
+
+def _plain(text: str) -> str:
+    """Text in which Mermaid finds no syntax of its own."""
+    return re.sub(r"[^\w .:,+-]", lambda found: f"#{ord(found[0])};", text)

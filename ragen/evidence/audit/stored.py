@@ -1,0 +1,190 @@
+"""The views over what a store holds: the artifacts that runs name, read column by column where they lie.
+
+    runs -> named artifacts -> Parquet files with (run, iteration) -> Arrow datasets -> Database
+
+What is checked, and what it costs. Always: the manifest of every artifact that a view reads (one small read each) and,
+locally, the size of its files; a remote file of another size has its footer elsewhere and cannot be read. Columns and
+iterations that a question does not need are neither read nor checked. When reading fails, the artifacts of the views in
+question are hashed to name the damaged one. With `should_verify` all of them are hashed beforehand, which reads every
+byte (and downloads remote files into the cache); only then is a changed byte sure to be noticed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs
+
+from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.evidence.audit.database import Database
+from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
+from starpo.ragen.evidence.audit.staleness import staleness
+from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.remote.ranges import RangeFile
+from starpo.schemas.manifest import Manifest
+
+NUM_READERS = 8
+"""Manifests read side by side: on object storage each costs a round trip."""
+
+Part = Path | RangeFile
+
+
+def open_database(store: Store, runs: list[str], *, should_verify: bool = False) -> Database:
+    """The views over these runs.
+
+    Args:
+        store: Where they are.
+        runs: Their names.
+        should_verify: Hash every file of a view before it is read.
+
+    Raises:
+        StoreError: If there is no such run. (Artifacts are looked at when a question needs them: then also
+            ArtifactMissingError and ArtifactDamagedError, which name the artifact and where the run names it.)
+    """
+    views = _StoredViews(store, runs, should_verify)
+    return Database(views.load, views.explain, views.decode)
+
+
+class _StoredViews:
+    def __init__(self, store: Store, runs: list[str], should_verify: bool) -> None:
+        self._store = store
+        self._runs = runs
+        self._should_verify = should_verify
+        self._named = [artifact for run in runs for artifact in named_artifacts(store, run)]
+        self._loaded: list[str] = []
+        self._tokenizer = cache(self._find_tokenizer)
+
+    def load(self, view: str) -> Any:
+        """An Arrow dataset, or table, with the view's columns."""
+        if view in DATASET_VIEWS:
+            self._loaded.append(view)
+            parts = self._parts(view)
+            uses = {run: staleness(self._store, run) for run in self._runs} if view == "turns" else {}
+            return _dataset(view, parts, uses)
+        return self._runs_table if view == "runs" else self._artifacts_table
+
+    def decode(self, run: str, tokens: Sequence[int]) -> str | None:
+        """The text of tokens, special ones too; None: no checkpoint has the run's tokenizer."""
+        tokenizer = self._tokenizer(run)
+        if tokenizer is None:
+            return None
+        return str(tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def explain(self, said: str) -> Exception:
+        """The error for files that could not be read: the damaged artifact, if there is one."""
+        try:
+            for kind in self._loaded:
+                self._parts(kind, should_verify=True)
+        except (ArtifactDamagedError, ArtifactMissingError) as error:
+            return error
+        return StoreError(f"a dataset of {self._store.url} cannot be read, although its bytes are as written: {said}")
+
+    def _find_tokenizer(self, run: str) -> Any:
+        if run not in self._runs:
+            return None
+        return find_tokenizer(self._store, checkpoints_of(self._store, self._store.runs.iterations(run)))
+
+    def _parts(self, kind: str, *, should_verify: bool = False) -> list[tuple[NamedArtifact, list[Part]]]:
+        named = [artifact for artifact in self._named if artifact.kind == kind]
+        is_hashed = should_verify or self._should_verify
+        keys = list(dict.fromkeys(artifact.key for artifact in named))
+        places = {artifact.key: artifact for artifact in reversed(named)}
+
+        def parts(key: str) -> list[Part]:
+            with _said_where(places[key]):
+                return self._store.parts(kind, key, should_verify=is_hashed)
+
+        with ThreadPoolExecutor(NUM_READERS) as readers:
+            found = dict(zip(keys, readers.map(parts, keys), strict=True))
+        return [(artifact, found[artifact.key]) for artifact in named]
+
+    @cached_property
+    def _runs_table(self) -> pa.Table:
+        rows = []
+        for run in map(self._store.runs.get, self._runs):
+            state = self._store.runs.state(run.name)
+            rows.append(
+                {
+                    "run": run.name,
+                    "flow": run.flow,
+                    "preset": run.preset,
+                    "status": state.status if state else None,
+                    "created": run.created,
+                    "config": canonical_json(run.config),
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=RECORD_VIEWS["runs"])
+
+    @cached_property
+    def _artifacts_table(self) -> pa.Table:
+        def row(artifact: NamedArtifact) -> dict[str, Any]:
+            with _said_where(artifact):
+                manifest, is_dropped = self._manifest(artifact.kind, artifact.key)
+            return {
+                "run": artifact.run,
+                "iteration": artifact.iteration,
+                "stage": artifact.stage,
+                "kind": artifact.kind,
+                "artifact": artifact.key,
+                "is_reused": artifact.is_reused,
+                "is_dropped": is_dropped,
+                "num_rows": manifest.num_rows,
+                "size_bytes": sum(entry.size_bytes for entry in manifest.files),
+                "seconds": manifest.provenance.get("seconds"),
+            }
+
+        with ThreadPoolExecutor(NUM_READERS) as readers:
+            return pa.Table.from_pylist(list(readers.map(row, self._named)), schema=RECORD_VIEWS["artifacts"])
+
+    def _manifest(self, kind: str, key: str) -> tuple[Manifest, bool]:
+        """The manifest, and whether it is all that is left."""
+        try:
+            return self._store.manifest(kind, key), False
+        except ArtifactMissingError:
+            dropped = self._store.dropped(kind, key)
+            if dropped is None:
+                raise
+            return dropped, True
+
+
+def _dataset(
+    view: str, parts: list[tuple[NamedArtifact, list[Part]]], uses: Mapping[str, Mapping[int, int]]
+) -> ds.Dataset | pa.Table:
+    """One fragment a file; run, iteration, staleness, artifact, is_reused are not in it, and hold for all its rows."""
+    schema = DATASET_VIEWS[view]
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
+    here = pyarrow.fs.LocalFileSystem()
+    fragments = []
+    for artifact, files in parts:
+        facts = (
+            (ds.field("run") == artifact.run)
+            & (ds.field("iteration") == pa.scalar(artifact.iteration, pa.int32()))
+            & (ds.field("artifact") == artifact.key)
+            & (ds.field("is_reused") == artifact.is_reused)
+        )
+        stale = uses.get(artifact.run, {}).get(artifact.iteration)
+        if stale is not None:
+            facts &= ds.field("staleness") == pa.scalar(stale, pa.int32())
+        for file in files:
+            if isinstance(file, Path):
+                fragments.append(parquet.make_fragment(str(file), here, facts))
+            else:
+                fragments.append(parquet.make_fragment(pa.PythonFile(file, mode="r"), None, facts))
+    return ds.FileSystemDataset(fragments, schema, parquet) if fragments else schema.empty_table()
+
+
+@contextmanager
+def _said_where(artifact: NamedArtifact) -> Iterator[None]:
+    """Errors about an artifact say where the run names it."""
+    try:
+        yield
+    except StoreError as error:
+        raise type(error)(f"{artifact.place}: {error}") from error

@@ -1,0 +1,219 @@
+"""Named numbers of one iteration: pure functions from stored tables to `name -> value`.
+
+Names are `rollout/...`, `reward/...` and `filter/...`. Every value is finite; a number that does not exist (a mean over
+nothing) is absent from the result, never NaN or 0. Unless a name says otherwise, everything is over *valid*
+trajectories: one that contains an error status ('env_error', 'timeout') is counted, and is in no statistic.
+Standard deviations have ddof 0.
+"""
+
+import math
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from starpo.ragen.core.errors import DataError
+from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
+from starpo.schemas.datasets import ERROR_STATUSES, METRICS
+
+
+def rollout_metrics(turns: pa.Table) -> dict[str, float]:
+    """What was played.
+
+    Trajectories (denominator: all): `num_trajectories`, `num_turns`; for the statuses truncated, env_error and timeout
+    `num_<status>` and `<status>_share`, the trajectories with such a turn.
+
+    Trajectories (denominator: valid): `success_rate` (the goal was reached in some turn), `turns_mean`, `actions_mean`
+    (executed), `forfeited_actions_mean`, `limit_share` (ended by a limit, not by the environment).
+
+    Responses (denominator: responses of valid trajectories): `format_ok`, `length_share` (cut at the longest response
+    allowed), `response_length_mean` and `response_length_max` (tokens), `distinct_response_share` (different texts; it
+    falls in the Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a reasoning).
+
+    `entropy`: mean negative behaviour log-probability, nats; denominator: response tokens. It estimates the entropy of
+    the distribution sampled from. `effective_action_share`: denominator: executed actions.
+
+    Args:
+        turns: Dataset `turns`.
+
+    Returns:
+        Names, each beginning with `rollout/`, and values. Empty turns give the counts alone, all 0.
+    """
+    columns = ["trajectory_id", "status", "success", "truncated", "forfeited_actions", "executed_actions"]
+    columns += ["action_effective", "behaviour_logprobs", "response", "think", "format_ok", "finish_reason"]
+    frame = pl.DataFrame(turns.select(columns)).with_columns(
+        is_valid=pl.col("status").is_in(ERROR_STATUSES).not_().all().over("trajectory_id"),
+        num_actions=pl.col("executed_actions").list.len().cast(pl.Int64),
+        num_effective=pl.col("action_effective").list.sum().cast(pl.Int64),
+        num_tokens=pl.col("behaviour_logprobs").list.len().cast(pl.Int64),
+        logprob_sum=pl.col("behaviour_logprobs").list.eval(pl.element().cast(pl.Float64)).list.sum(),
+    )
+    num_trajectories = frame["trajectory_id"].n_unique()
+    values: dict[str, float | None] = {"num_trajectories": num_trajectories, "num_turns": frame.height}
+    for status in ("truncated", *ERROR_STATUSES):
+        count = frame.filter(pl.col("status") == status)["trajectory_id"].n_unique()
+        values[f"num_{status}"] = count
+        values[f"{status}_share"] = _ratio(count, num_trajectories)
+
+    valid = frame.filter("is_valid")
+    trajectories = valid.group_by("trajectory_id", maintain_order=True).agg(
+        pl.col("success", "truncated").any(), pl.col("num_actions", "forfeited_actions").sum(), num_turns=pl.len()
+    )
+    values |= {
+        "success_rate": _mean(trajectories["success"]),
+        "turns_mean": _mean(trajectories["num_turns"]),
+        "actions_mean": _mean(trajectories["num_actions"]),
+        "forfeited_actions_mean": _mean(trajectories["forfeited_actions"]),
+        "limit_share": _mean(trajectories["truncated"]),
+        "effective_action_share": _ratio(valid["num_effective"].sum(), valid["num_actions"].sum()),
+    }
+
+    responses = valid.filter(pl.col("finish_reason") != "none")
+    reasonings = responses["think"].drop_nulls()
+    values |= {
+        "format_ok": _mean(responses["format_ok"]),
+        "length_share": _mean(responses["finish_reason"] == "length"),
+        "entropy": _ratio(-responses["logprob_sum"].sum(), responses["num_tokens"].sum()),
+        "response_length_mean": _mean(responses["num_tokens"]),
+        "response_length_max": _number(responses["num_tokens"].max()),
+        "distinct_response_share": _ratio(responses["response"].n_unique(), responses.height),
+        "reasoning_characters_mean": _mean(reasonings.str.len_chars()),
+        "distinct_reasoning_share": _ratio(reasonings.n_unique(), len(reasonings)),
+    }
+    return _present("rollout", values)
+
+
+def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
+    """What was paid.
+
+    Over valid trajectories: `return_mean`, `return_std`, `return_min`, `return_max`; `component/<name>_mean`, the mean
+    over trajectories of the component's sum over turns. `in_group_std`: mean over groups of the standard deviation of
+    the group's returns; only groups of at least two valid trajectories have one. `malformed_return_gap`: the mean
+    return of trajectories with a malformed response minus that of those without; when it is above 0, being malformed
+    pays, and the format will collapse.
+
+    Args:
+        rewards: Dataset `rewards`.
+        turns: Dataset `turns`, of which the rewards are.
+
+    Returns:
+        Names, each beginning with `reward/`, and values; empty where there is no valid trajectory.
+    """
+    valid = pl.DataFrame(rewards.drop_columns(["normalised_return"])).filter("is_valid")
+    malformed = (
+        pl.DataFrame(turns.select(["trajectory_id", "status"]))
+        .group_by("trajectory_id", maintain_order=True)
+        .agg(is_malformed=(pl.col("status") == "format_error").any())
+    )
+    trajectories = valid.unique("trajectory_id", maintain_order=True).join(
+        malformed, on="trajectory_id", how="left", maintain_order="left"
+    )
+    returns = trajectories["trajectory_return"]
+    group_stds = (
+        trajectories.group_by("group_id", maintain_order=True)
+        .agg(num_valid=pl.len(), std=pl.col("trajectory_return").std(ddof=0))
+        .filter(pl.col("num_valid") >= 2)["std"]
+    )
+    values: dict[str, float | None] = {
+        "return_mean": _mean(returns),
+        "return_std": _number(returns.std(ddof=0)),
+        "return_min": _number(returns.min()),
+        "return_max": _number(returns.max()),
+        "in_group_std": _mean(group_stds),
+    }
+    by_format = {
+        is_malformed: returns.filter(trajectories["is_malformed"] == is_malformed) for is_malformed in (True, False)
+    }
+    if all(len(part) > 0 for part in by_format.values()):
+        values["malformed_return_gap"] = _mean(by_format[True]) - _mean(by_format[False])  # type: ignore[operator]
+    components = valid.select("component_names", "component_values").explode("component_names", "component_values")
+    for name, total in (
+        components.group_by("component_names", maintain_order=True).agg(pl.col("component_values").sum()).rows()
+    ):
+        values[f"component/{name}_mean"] = _ratio(total, trajectories.height)
+    return _present("reward", values)
+
+
+def filter_metrics(selection: pa.Table) -> dict[str, float]:
+    """What the filter did.
+
+    Counts of groups: `num_groups`, `num_kept`, `num_invalid` (no valid trajectory), `num_zero_variance` (equal returns,
+    among groups with a valid trajectory), `num_empty` (1 if nothing was kept, else 0: it adds up over iterations).
+    Shares: `kept_share` (denominator: all groups), `zero_variance_share` (denominator: groups with a valid trajectory).
+    `num_kept_trajectories`: valid trajectories of kept groups. Means over groups: `kept_score_mean`,
+    `dropped_score_mean` (those with a valid trajectory), `kept_success`, `dropped_success` likewise.
+
+    Args:
+        selection: Dataset `selection`.
+
+    Returns:
+        Names, each beginning with `filter/`, and values. An empty selection gives the counts alone.
+    """
+    frame = pl.DataFrame(selection.select(["num_valid", "score", "return_std", "success_rate", "kept"]))
+    valid = frame.filter(pl.col("num_valid") > 0)
+    kept, dropped = valid.filter("kept"), valid.filter(~pl.col("kept"))
+    num_zero_variance = int((valid["return_std"] <= ZERO_VARIANCE_STD).sum())
+    return _present(
+        "filter",
+        {
+            "num_groups": frame.height,
+            "num_kept": kept.height,
+            "num_invalid": frame.height - valid.height,
+            "num_zero_variance": num_zero_variance,
+            "num_empty": float(kept.height == 0),
+            "num_kept_trajectories": int(kept["num_valid"].sum()),
+            "kept_share": _ratio(kept.height, frame.height),
+            "zero_variance_share": _ratio(num_zero_variance, valid.height),
+            "kept_score_mean": _mean(kept["score"]),
+            "dropped_score_mean": _mean(dropped["score"]),
+            "kept_success": _mean(kept["success_rate"]),
+            "dropped_success": _mean(dropped["success_rate"]),
+        },
+    )
+
+
+def metrics_table(iteration: int, stage: str, values: Mapping[str, float]) -> pa.Table:
+    """One stage's numbers as rows.
+
+    Args:
+        iteration: Updates done before the stage began.
+        stage: The stage that measured them.
+        values: Name -> finite number.
+
+    Returns:
+        Dataset `metrics`, a row a name, in the order given; empty if there is none.
+
+    Raises:
+        DataError: If a number is NaN or infinite.
+    """
+    not_finite = {name: value for name, value in values.items() if not math.isfinite(value)}
+    if not_finite:
+        raise DataError(
+            f"metrics of stage '{stage}' at iteration {iteration} are not finite: {not_finite}; a number that does not "
+            "exist must be left out, and a loss that is not finite must stop the update"
+        )
+    columns = [[iteration] * len(values), [stage] * len(values), list(values), [float(v) for v in values.values()]]
+    schema = METRICS.schema
+    return pa.Table.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def _mean(values: pl.Series) -> float | None:
+    return _number(values.mean())
+
+
+def _number(value: object) -> float | None:
+    return None if value is None else float(value)  # type: ignore[arg-type]
+
+
+def _ratio(part: object, whole: object) -> float | None:
+    numerator, denominator = _number(part), _number(whole)
+    return numerator / denominator if numerator is not None and denominator else None
+
+
+def _present(stage: str, values: dict[str, float | None]) -> dict[str, float]:
+    """The numbers that exist, under full names."""
+    present = {f"{stage}/{name}": float(value) for name, value in values.items() if value is not None}
+    assert all(math.isfinite(value) for value in present.values()), f"not finite: {present}"
+    return present

@@ -1,0 +1,139 @@
+"""Online-k: one rollout serves k consecutive updates, each on the whole of it. For how long may it be trusted?
+
+    metrics of each update -> RolloutUse: reuse, or play anew         records of a run -> reuses -> by_reuse: the report
+
+The report is read off what is stored: consecutive iterations with the same `turns` are reuses of one rollout.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+
+KL = "update/validity_after/kl"
+EFFECTIVE_SAMPLE_SIZE = "update/validity_after/effective_sample_size_tokens"
+_BEFORE = "update/validity_before/"
+
+
+@dataclass
+class RolloutUse:
+    """Counts the updates on the present rollout, and says when to collect the next.
+
+    Attributes:
+        config: `online_k` and the thresholds.
+        num_updates: Updates that the present rollout has served.
+        num_early: Rollouts collected before their predecessor had served `online_k` updates, because of a threshold.
+        stale: What threshold the newest update passed, in words; None: none.
+    """
+
+    config: StarPOConfig
+    num_updates: int = 0
+    num_early: int = 0
+    stale: str | None = None
+    _is_over: bool = True
+
+    def should_collect(self) -> bool:
+        """Is it time for a rollout? If so, what is counted from here on is the new one's."""
+        if not self._is_over:
+            return False
+        self.num_early += self.stale is not None and self.num_updates < self.config.online_k
+        self.num_updates, self.stale, self._is_over = 0, None, False
+        return True
+
+    def served(self, metrics: Mapping[str, float]) -> str | None:
+        """An update was made on it.
+
+        Args:
+            metrics: The update's. Only those that a threshold speaks of are read.
+
+        Returns:
+            The reason, in words, if the next iteration collects a rollout early.
+        """
+        self.num_updates += 1
+        self.stale = _passed(self.config, metrics)
+        is_used_up = self.num_updates >= self.config.online_k
+        self._is_over = is_used_up or self.stale is not None
+        return None if is_used_up else self.stale
+
+    def served_nothing(self) -> None:
+        """The filter kept no group of it: another update would find nothing either."""
+        self._is_over = True
+
+
+def _passed(config: StarPOConfig, metrics: Mapping[str, float]) -> str | None:
+    highest, lowest = config.online_max_kl, config.online_min_effective_sample_size
+    if highest is not None and metrics[KL] > highest:
+        return f"KL to the behaviour policy {metrics[KL]:.4g} is above online_max_kl = {highest:g}"
+    if lowest is not None and metrics[EFFECTIVE_SAMPLE_SIZE] < lowest:
+        found = metrics[EFFECTIVE_SAMPLE_SIZE]
+        return f"effective sample size {found:.4g} is below online_min_effective_sample_size = {lowest:g}"
+    return None
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """An update, as a use of its rollout.
+
+    Attributes:
+        iteration: Whose update it is.
+        reuse: How many updates the rollout had served before; 0: it is fresh.
+        is_early: Is the rollout fresh, and the one before it was given up because of a threshold?
+        values: `clip_fraction` of the update itself, and what `learners.validity` measured before its first step.
+    """
+
+    iteration: int
+    reuse: int
+    is_early: bool
+    values: dict[str, float]
+
+
+def reuses(store: Store, run: str) -> list[Reuse]:
+    """The updates of a run in their order, each with the number of times that its rollout was used before.
+
+    Raises:
+        ConfigError: If the run has no update, or one by a release that did not measure this.
+    """
+    online_k = store.runs.get(run).config.get("online_k", 1)
+    found: list[Reuse] = []
+    rollout, num_updates, was_empty = None, 0, True
+    for iteration, stages in store.runs.iterations(run).items():
+        if "rollout" not in stages:
+            continue
+        is_fresh = stages["rollout"] != rollout
+        is_early = is_fresh and not was_empty and num_updates < online_k
+        rollout, num_updates = stages["rollout"], 0 if is_fresh else num_updates
+        was_empty = "update" not in stages
+        if not was_empty:
+            found.append(Reuse(iteration, num_updates, is_early, _values(store, run, stages["update"]["metrics"])))
+            num_updates += 1
+    if not found:
+        raise ConfigError(f"run {run} has no update yet, so there is nothing to say about how its rollouts were used")
+    return found
+
+
+def _values(store: Store, run: str, key: str) -> dict[str, float]:
+    table = store.read_table("metrics", key, columns=["name", "value"])
+    metrics = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+    values = {name.removeprefix(_BEFORE): value for name, value in metrics.items() if name.startswith(_BEFORE)}
+    if not values:
+        raise ConfigError(
+            f"the updates of run {run} do not say how far they were from the behaviour policy: an earlier release made "
+            "them. Start the run again under another name; what the updates do is the same"
+        )
+    if "update/clip_fraction" in metrics:  # absent while only the critic learns
+        values["clip_fraction"] = metrics["update/clip_fraction"]
+    return values
+
+
+def by_reuse(found: list[Reuse]) -> list[dict[str, float]]:
+    """A row for each number of earlier uses: `reuse`, `num_updates`, and the mean of every value over the updates."""
+    rows = []
+    for reuse in sorted({update.reuse for update in found}):
+        updates = [update.values for update in found if update.reuse == reuse]
+        names = dict.fromkeys(name for values in updates for name in values)
+        means = {name: fmean(values[name] for values in updates if name in values) for name in names}
+        rows.append({"reuse": reuse, "num_updates": len(updates), **means})
+    return rows

@@ -1,0 +1,82 @@
+"""Trajectories from elsewhere: files of dataset `turns`, taken as they are or refused.
+
+Parquet | Arrow | JSON lines -> read_turns -> rows of `turns`, which the store validates
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.json
+import pyarrow.parquet as pq
+
+from starpo.ragen.core.errors import DataError, first_line
+from starpo.schemas.datasets import TURNS
+
+
+def _read_json(file: Path) -> pa.Table:
+    options = pa.json.ParseOptions(explicit_schema=TURNS.schema, unexpected_field_behavior="infer")
+    return pa.json.read_json(file, parse_options=options)
+
+
+def _read_arrow(file: Path) -> pa.Table:
+    with pa.OSFile(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+_READERS: dict[str, tuple[str, Callable[[Path], pa.Table]]] = {
+    ".parquet": ("Parquet", pq.read_table),
+    ".arrow": ("an Arrow file", _read_arrow),
+    ".feather": ("an Arrow file", _read_arrow),
+    ".jsonl": ("JSON lines of dataset 'turns'", _read_json),
+    ".ndjson": ("JSON lines of dataset 'turns'", _read_json),
+}
+
+
+def read_turns(file: Path) -> pa.Table:
+    """Read one iteration's trajectories. Columns may stand in any order, and integers and reals be of other widths.
+
+    Args:
+        file: Its suffix says its form: .parquet, .arrow, .feather, .jsonl or .ndjson.
+
+    Returns:
+        Rows with the columns and types of dataset `turns`; their values are yet to be validated.
+
+    Raises:
+        DataError: If the file cannot be read, is of another form, or its columns are not those of `turns`.
+    """
+    if file.suffix not in _READERS:
+        raise DataError(f"{file}: trajectories are read from {', '.join(_READERS)} files, found '{file.suffix}'")
+    form, read = _READERS[file.suffix]
+    try:
+        table = read(file)
+    except FileNotFoundError as error:
+        raise DataError(f"{file}: there is no such file") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{file}: is not {form}: {first_line(error)}") from error
+    if not table.num_rows:
+        raise DataError(f"{file}: has no rows; give a file with the trajectories of an iteration")
+    names = TURNS.schema.names
+    missing = [name for name in names if name not in table.column_names]
+    unknown = [name for name in table.column_names if name not in names]
+    if missing or unknown:
+        faults = [
+            f"{what}: {', '.join(found)}" for what, found in (("missing", missing), ("unknown", unknown)) if found
+        ]
+        raise DataError(
+            f"{file}: its columns are not those of the dataset 'turns' (version {TURNS.version}); {'; '.join(faults)}. "
+            "`ragen sql --views` says what each column means"
+        )
+    return pa.Table.from_arrays([_cast(table, field, file) for field in TURNS.schema], schema=TURNS.schema)
+
+
+def _cast(table: pa.Table, field: pa.Field, file: Path) -> pa.ChunkedArray:
+    column = table.column(field.name)
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(
+            f"{file}: column '{field.name}' is of type {column.type}, expected {field.type}, and does not fit: "
+            f"{first_line(error)}"
+        ) from error

@@ -1,0 +1,144 @@
+"""What a trajectory looked like: pictures of every state, by playing its stored actions again.
+
+Observations are made for the model and may hold coordinates alone; the environment itself can always be drawn. A
+replay is checked against what was stored (state digests of a rollout, observations and return of an evaluated
+episode), so a picture is never of another game.
+
+    env settings, seeds, executed actions --Environment--> frames of each turn
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.envs import make
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
+
+Frame = dict[str, Any]
+"""`{"kind": environment type, "text": rows}` in that type's default symbols, `{"kind": "arms", ...}` for the bandit, or
+`{"kind": "text", "text": observation}` for an environment that the page cannot draw."""
+
+_DRAWN_AS: dict[str, dict[str, str]] = {
+    "sokoban": {"observation": "grid", "vocabulary": "default"},
+    "frozen_lake": {"observation": "grid"},
+}
+"""Settings that change how a state is written and nothing else, set to what the page can draw."""
+
+
+@dataclass(frozen=True)
+class EpisodeReplay:
+    """An evaluated episode, played again.
+
+    Attributes:
+        frames: The state before each turn and after each of its actions. [turns][actions + 1]
+        rewards: Of each action. [turns][actions]
+    """
+
+    frames: list[list[Frame]]
+    rewards: list[list[float]]
+
+
+def read_settings(environment: Mapping[str, Any]) -> EnvironmentSettings:
+    """The settings of an environment from a stored configuration, as far as they are drawn.
+
+    Raises:
+        ConfigError: If no environment of that type is registered.
+    """
+    return _as_drawn(_as_stored(environment))
+
+
+def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, Any]]) -> list[list[Frame]] | None:
+    """Play one trajectory again.
+
+    Args:
+        settings: From `read_settings`.
+        turns: Rows of dataset `turns` of one trajectory, in order.
+
+    Returns:
+        For each turn the state before it and the state after each of its executed actions. [turns][actions + 1].
+        None: the environment as it is today does not repeat what was stored, or fails.
+    """
+    environment = make(settings)
+    frames: list[list[Frame]] = []
+    try:
+        seen, _ = environment.reset(seed=turns[0]["env_seed"], dynamics_seed=turns[0]["dynamics_seed"])
+        if environment.state_digest() != turns[0]["initial_state_digest"]:
+            return None
+        for turn in turns:
+            shown = [_frame(environment, seen, None, None)]
+            for action in turn["executed_actions"]:
+                seen, reward, _, _, _ = environment.step(action)
+                shown.append(_frame(environment, seen, action, reward))
+            if turn["executed_actions"] and environment.state_digest() != turn["state_digest"]:
+                return None
+            frames.append(shown)
+    except EnvironmentFault:
+        return None
+    return frames
+
+
+def replay_episode(
+    environment: Mapping[str, Any],
+    *,
+    seed: int,
+    dynamics_seed: int,
+    initial_state_digest: str,
+    observations: Sequence[str],
+    actions: Sequence[Sequence[str]],
+    episode_return: float,
+) -> EpisodeReplay | None:
+    """Play one evaluated episode again; without state digests, what the policy saw is the witness.
+
+    Args:
+        environment: The settings that were played, from a manifest.
+        seed: Of the initial state.
+        dynamics_seed: Of the chance in its dynamics.
+        initial_state_digest: Of the first state.
+        observations: Before each turn, as the policy saw them. [turns]
+        actions: Executed in each turn. [turns][actions]
+        episode_return: Sum of the environment's rewards.
+
+    Returns:
+        None: the environment as it is today does not repeat what was stored, or fails.
+    """
+    settings = _as_stored(environment)
+    witness, drawn = make(settings), make(_as_drawn(settings))
+    frames: list[list[Frame]] = []
+    rewards: list[list[float]] = []
+    try:
+        shown_to_policy, _ = witness.reset(seed=seed, dynamics_seed=dynamics_seed)
+        seen, _ = drawn.reset(seed=seed, dynamics_seed=dynamics_seed)
+        if witness.state_digest() != initial_state_digest:
+            return None
+        for observation, executed in zip(observations, actions, strict=True):
+            if shown_to_policy != observation:
+                return None
+            frames.append([_frame(drawn, seen, None, None)])
+            rewards.append([])
+            for action in executed:
+                shown_to_policy, _, _, _, _ = witness.step(action)
+                seen, reward, _, _, _ = drawn.step(action)
+                frames[-1].append(_frame(drawn, seen, action, reward))
+                rewards[-1].append(reward)
+    except EnvironmentFault:
+        return None
+    is_the_same = math.isclose(sum(map(sum, rewards)), episode_return, abs_tol=1e-6)
+    return EpisodeReplay(frames, rewards) if is_the_same else None
+
+
+def _as_stored(environment: Mapping[str, Any]) -> EnvironmentSettings:
+    return load(ENVIRONMENTS, environment["type"]).settings_type.model_validate(dict(environment))
+
+
+def _as_drawn(settings: EnvironmentSettings) -> EnvironmentSettings:
+    return settings.model_copy(update=_DRAWN_AS.get(settings.type, {}))
+
+
+def _frame(environment: Environment[Any], seen: str, action: str | None, reward: float | None) -> Frame:
+    kind = environment.settings.type
+    if kind == "bandit":
+        return {"kind": "arms", "arms": list(environment.actions), "pulled": action, "paid": reward}
+    return {"kind": kind if kind in _DRAWN_AS else "text", "text": seen}

@@ -1,0 +1,192 @@
+"""`gather`: everything a report shows, read from a store by the run's name.
+
+What is embedded is bounded: curves, filter decisions and stages of every iteration; trajectories of a sample of
+iterations (the last, the first, those asked for, those at which a signal of collapse was raised, and others evenly
+between), as many as fit; and episodes of the evaluations, sampled in the same way.
+
+    runs/<run> + manifests + metrics, selection, turns, rewards, samples, episodes -> ReportData -> page
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
+from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
+from starpo.ragen.evidence.diagnostics.series import Series, metric_series
+from starpo.ragen.evidence.report.boards import read_settings
+from starpo.ragen.evidence.report.decisions import Decision, read_decisions
+from starpo.ragen.evidence.report.embedding import Batch, Embedded, embed, sampled
+from starpo.ragen.evidence.report.evaluations import read_evaluation
+from starpo.ragen.evidence.report.reading import Missing, Place, Reader, places, side_by_side
+from starpo.ragen.evidence.report.tokens import TokenLengths
+from starpo.ragen.evidence.report.trajectories import read_rollout
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Run, RunState
+from starpo.schemas.datasets import METRICS
+from starpo.schemas.manifest import Manifest
+
+MAX_ROLLOUT_BYTES = 8 * 2**20
+"""Compressed size of all embedded training trajectories; a third more as base64 in the page."""
+MAX_EVALUATION_BYTES = 3 * 2**20
+"""The same of evaluated episodes."""
+MAX_SAMPLED_ITERATIONS = 50
+"""Iterations whose training trajectories are embedded, and as many whose evaluations are."""
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """A run as a report shows it.
+
+    Attributes:
+        run: Name, flow, preset, configuration.
+        state: How it stands; None: it has never said.
+        store_url: Where it is, without credentials.
+        series: Every metric by name and iteration.
+        verdict: Is it collapsing, and since when?
+        manifests: Of every artifact that can be read, by its place in the run.
+        decisions: Of the filter, by iteration and rank.
+        rollouts: Embedded training trajectories, by iteration.
+        evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
+        num_iterations: Iterations with a rollout.
+        has_tokenizer: Could prompts be decoded, and the tokens of responses be told apart?
+        missing: What the report does without.
+    """
+
+    run: Run
+    state: RunState | None
+    store_url: str
+    series: dict[str, Series]
+    verdict: Verdict
+    manifests: dict[Place, Manifest]
+    decisions: list[Decision]
+    rollouts: list[Embedded]
+    evaluations: list[Embedded]
+    num_iterations: int
+    has_tokenizer: bool
+    missing: list[Missing]
+
+
+def gather(
+    store: Store,
+    run: str,
+    *,
+    wanted: Sequence[int] = (),
+    max_rollout_bytes: int = MAX_ROLLOUT_BYTES,
+    max_evaluation_bytes: int = MAX_EVALUATION_BYTES,
+    max_sampled_iterations: int = MAX_SAMPLED_ITERATIONS,
+    on_batch: Callable[[str], None] = lambda _: None,
+) -> ReportData:
+    """Read a run, finished or not, whole or damaged: what cannot be read is listed in `ReportData.missing`.
+
+    Args:
+        store: Where it is.
+        run: Its name.
+        wanted: Iterations whose trajectories come before those of others.
+        max_rollout_bytes: Bound of the embedded training trajectories, compressed.
+        max_evaluation_bytes: Bound of the embedded episodes, compressed.
+        max_sampled_iterations: Bound of the iterations each of them is from.
+        on_batch: Told, in words, which trajectories are read next.
+
+    Raises:
+        StoreError: If there is no such run, or its `run.json` cannot be read.
+        ConfigError: If it has no rollout at a wanted iteration.
+    """
+    record, reader = store.runs.get(run), Reader(store)
+    iterations = reader.iterations(record)
+    artifacts = places(iterations)
+    found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
+    manifests = {place: manifest for place, manifest in found if manifest is not None}
+    series = read_series(reader, artifacts)
+    verdict = diagnose(series)
+    signalled = [signal.iteration for signal in verdict.signals]
+    tokenizer = find_tokenizer(store, checkpoints_of(store, iterations))
+    token_lengths = TokenLengths(tokenizer.backend_tokenizer) if tokenizer else None
+    transcriber = Transcriber(tokenizer, record.config.get("agent", {})) if tokenizer else None
+    settings = _drawn_settings(record)
+    rollouts = _by_iteration(artifacts, "turns")
+    _check_wanted(record, wanted, rollouts)
+
+    def batches() -> Iterator[Batch]:
+        for iteration in sampled(list(rollouts), [*wanted, *signalled], max(max_sampled_iterations, len(wanted) + 2)):
+            on_batch(f"rollout of iteration {iteration}")
+            of_iteration = [place for place in artifacts if place.iteration == iteration]
+            if batch := read_rollout(reader, of_iteration, settings, token_lengths, transcriber):
+                yield batch
+
+    def evaluations() -> Iterator[Batch]:
+        by_iteration = _by_iteration(artifacts, "episodes")
+        own = f"evaluate:{record.config['environment']['type']}"
+        for iteration in sampled(list(by_iteration), [*wanted, *signalled], max_sampled_iterations):
+            for place in sorted(by_iteration[iteration], key=lambda place: (place.stage != own, place.stage)):
+                on_batch(f"{place.stage} of iteration {iteration}")
+                manifest = manifests.get(place)
+                if manifest and (batch := read_evaluation(reader, place, manifest)):
+                    yield batch
+
+    return ReportData(
+        run=record,
+        state=reader.state(record),
+        store_url=store.url,
+        series=series,
+        verdict=verdict,
+        manifests=manifests,
+        decisions=read_decisions(reader, artifacts),
+        rollouts=sorted(embed(batches(), max_rollout_bytes), key=lambda e: e.iteration),
+        evaluations=sorted(embed(evaluations(), max_evaluation_bytes), key=lambda e: e.iteration),
+        num_iterations=len(rollouts),
+        has_tokenizer=tokenizer is not None,
+        missing=reader.missing,
+    )
+
+
+def read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
+    """Every metric of a run that can be read, by name and iteration."""
+    metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
+    tables = [table for table in side_by_side(reader.table, metrics.values()) if table is not None]
+    return metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
+
+
+def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
+    """Stage -> iteration -> wall-clock seconds of the work that made its artifacts, in whichever run that was.
+
+    A stage's seconds are those of its artifact that was written last: its work began before the first of them. An
+    artifact that is used again (Online-k) was made once.
+    """
+    seconds: dict[str, Series] = {}
+    made: set[tuple[str, str]] = set()
+    for place, manifest in manifests.items():
+        value = manifest.provenance.get("seconds")
+        if value is None or (place.kind, place.key) in made:
+            continue
+        made.add((place.kind, place.key))
+        of_stage = seconds.setdefault(place.stage, {})
+        of_stage[place.iteration] = max(of_stage.get(place.iteration, 0.0), float(value))
+    return seconds
+
+
+def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:
+    found: dict[int, list[Place]] = {}
+    for place in artifacts:
+        if place.kind == kind:
+            found.setdefault(place.iteration, []).append(place)
+    return found
+
+
+def _drawn_settings(run: Run) -> EnvironmentSettings | None:
+    try:
+        return read_settings(run.config["environment"])
+    except (KeyError, StarPOError, ValidationError):
+        return None
+
+
+def _check_wanted(run: Run, wanted: Sequence[int], rollouts: Mapping[int, list[Place]]) -> None:
+    for iteration in wanted:
+        if iteration not in rollouts:
+            known = f"{min(rollouts)} to {max(rollouts)}" if rollouts else "none yet"
+            raise ConfigError(f"run {run.name} has no rollout at iteration {iteration}; it has {known}")

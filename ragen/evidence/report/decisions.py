@@ -1,0 +1,58 @@
+"""What the filter decided, group by group.
+
+selection of every iteration -> Decision
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starpo.ragen.evidence.report.reading import Place, Reader, side_by_side
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the filter decided on one group.
+
+    Attributes:
+        iteration: Updates done before.
+        group_id: The group.
+        rank: 0 is the best score.
+        score: The filter's.
+        return_mean: Of the group's valid trajectories.
+        success_rate: Of the same.
+        num_trajectories: Of the group.
+        is_kept: Was it trained on?
+        reason: Why, in words.
+    """
+
+    iteration: int
+    group_id: str
+    rank: int
+    score: float
+    return_mean: float
+    success_rate: float
+    num_trajectories: int
+    is_kept: bool
+    reason: str
+
+
+def read_decisions(reader: Reader, artifacts: Sequence[Place]) -> list[Decision]:
+    """All decisions of a run that can be read, by iteration and rank."""
+    selections = [place for place in artifacts if place.kind == "selection"]
+    tables = side_by_side(reader.table, selections)
+    return [
+        Decision(
+            iteration=place.iteration,
+            group_id=row["group_id"],
+            rank=row["rank"],
+            score=row["score"],
+            return_mean=row["return_mean"],
+            success_rate=row["success_rate"],
+            num_trajectories=row["num_trajectories"],
+            is_kept=row["kept"],
+            reason=row["reason"],
+        )
+        for place, table in zip(selections, tables, strict=True)
+        if table is not None
+        for row in sorted(table.to_pylist(), key=lambda row: row["rank"])
+    ]

@@ -1,0 +1,63 @@
+"""One HTML page that needs no network, no server and no other file, from a template, scripts, styles and data.
+
+Everything that came from a model or an environment is untrusted. It is escaped by the template or travels as JSON or
+base64, and the page's script puts it on the page as text only; a content security policy names the page's own script
+by its hash, so that nothing else would run even if it got in, and forbids every connection.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from starpo.ragen.core.templates import template
+from starpo.ragen.core.visible import visible
+
+_BETWEEN_BACKTICKS = re.compile("`([^`\n]+)`")
+
+
+def render_document(page: str, *, scripts: Sequence[str], styles: Sequence[str], data: Any, **values: Any) -> str:
+    """Render a page.
+
+    Args:
+        page: A file of `templates/` that extends `document.html.j2`.
+        scripts: Files of `templates/`, run in this order as one script.
+        styles: Files of `templates/`.
+        data: What the script draws, as JSON.
+        values: What the template shows; escaped.
+    """
+    script = "\n".join(map(_file, scripts))
+    return template("starpo.ragen.evidence.report", page).render(
+        coded=coded,
+        **values,
+        page_data=rounded(data),
+        style=Markup("\n".join(map(_file, styles))),  # our own files, not data
+        script=Markup(script),  # our own files, not data
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def coded(text: str) -> Markup:
+    """Words with what stands between backticks as code; escaped."""
+    return Markup(_BETWEEN_BACKTICKS.sub(r"<code>\1</code>", str(escape(visible(text)))))
+
+
+def rounded(value: Any) -> Any:
+    """JSON with real numbers of six digits, which is more than a screen shows."""
+    match value:
+        case float():
+            return float(f"{value:.6g}")
+        case dict():
+            return {name: rounded(item) for name, item in value.items()}
+        case list() | tuple():
+            return [rounded(item) for item in value]
+        case _:
+            return value
+
+
+def _file(name: str) -> str:
+    return files("starpo.ragen.evidence.report").joinpath("templates", name).read_text(encoding="utf-8")

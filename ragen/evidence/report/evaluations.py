@@ -1,0 +1,109 @@
+"""Evaluated episodes as the page shows them, in the same form as training rollouts.
+
+episodes of one cell -> Batch
+"""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from starpo.ragen.agents.evaluation.episodes import SEEN
+from starpo.ragen.config.agent import ACTION_SEPARATOR
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.seeding import dynamics_seed
+from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
+from starpo.ragen.evidence.report.embedding import Batch, shortened
+from starpo.ragen.evidence.report.reading import Place, Reader
+from starpo.schemas.manifest import Manifest
+
+Row = dict[str, Any]
+
+
+def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch | None:
+    """All episodes of one cell at one iteration, in the order of its panel, as one group.
+
+    Args:
+        reader: Of the store.
+        place: An artifact of kind `episodes`.
+        manifest: Its manifest, which says what was played.
+
+    Returns:
+        None: it cannot be read.
+    """
+    table = reader.table(place)
+    if table is None:
+        return None
+    environment = manifest.settings.get("environment", {})
+    try:
+        read_settings(environment)
+    except (StarPOError, ValidationError, KeyError):
+        environment = None
+    rows = table.to_pylist()
+    prompts = {seed: number for number, seed in enumerate(dict.fromkeys(row["env_seed"] for row in rows))}
+    members = [_episode(row, number, prompts[row["env_seed"]], environment) for number, row in enumerate(rows)]
+    cell = rows[0]["cell"].removesuffix(SEEN) if rows else place.stage.removeprefix("evaluate:")
+    group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members)}
+    return Batch(place.iteration, cell, [{**group, "reason": "", "members": members}])
+
+
+def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | None) -> Row:
+    actions = [text.split(f" {ACTION_SEPARATOR} ") if text else [] for text in row["actions"]]
+    replay = None
+    if environment is not None:
+        replay = replay_episode(
+            environment,
+            seed=row["env_seed"],
+            dynamics_seed=dynamics_seed(row["env_seed"], row["member"]),
+            initial_state_digest=row["initial_state_digest"],
+            observations=row["observations"],
+            actions=actions,
+            episode_return=row["episode_return"],
+        )
+    return {
+        "id": f"p{prompt:04d}-{row['member']}",
+        "member": number,
+        "seed": str(row["env_seed"]),
+        "return": row["episode_return"],
+        "valid": True,
+        "success": row["success"],
+        "status": row["status"],
+        "errors": row["num_format_errors"],
+        "drawn": replay is not None,
+        "sample": None,
+        "turns": [
+            _turn(observation, response, executed, replay, turn)
+            for turn, (observation, response, executed) in enumerate(
+                zip(row["observations"], row["responses"], actions, strict=True)
+            )
+        ],
+    }
+
+
+def _turn(observation: str, response: str, executed: list[str], replay: EpisodeReplay | None, turn: int) -> Row:
+    texts = {"observation": shortened(observation), "response": shortened(response)}
+    rewards = replay.rewards[turn] if replay else []
+    return {
+        **{name: text for name, (text, _) in texts.items()},
+        "cut": {name: num_cut for name, (_, num_cut) in texts.items() if num_cut},
+        "think": None,
+        "answer": None,
+        "prompt": None,
+        "ids": [],
+        "lengths": None,
+        "surprisals": [],
+        "named": executed,
+        "executed": executed,
+        "rewards": rewards,
+        "components": {},
+        "total": sum(rewards) if replay else None,
+        "status": None,
+        "finish": None,
+        "forfeited": 0,
+        "left": None,
+        "frames": replay.frames[turn] if replay else [],
+    }
+
+
+def _mean(values: Any) -> float:
+    numbers = [float(value) for value in values]
+    return sum(numbers) / len(numbers) if numbers else 0.0

@@ -1,0 +1,172 @@
+"""`render_report`: a run as one HTML page.
+
+ReportData -> template values, the script's data -> document
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from starpo.ragen.evidence.report import words
+from starpo.ragen.evidence.report.curves import main_panels, other_panels
+from starpo.ragen.evidence.report.data import ReportData, stage_seconds
+from starpo.ragen.evidence.report.decisions import Decision
+from starpo.ragen.evidence.report.document import render_document
+from starpo.ragen.evidence.report.embedding import Embedded
+from starpo.schemas.manifest import Manifest
+
+_SCRIPTS = (
+    "elements.js",
+    "recorded.js",
+    "address.js",
+    "chart.js",
+    "timeline.js",
+    "stages.js",
+    "decisions.js",
+    "boards.js",
+    "batches.js",
+    "tokens.js",
+    "player.js",
+    "prompt.js",
+    "turns.js",
+    "iteration.js",
+    "viewer.js",
+    "find.js",
+    "page.js",
+)
+_STYLES = ("colours.css", "document.css", "charts.css", "report.css", "trajectory.css", "boards.css")
+_MAX_SHOWN_MISSING = 50
+
+
+def render_report(data: ReportData) -> str:
+    """Render the page.
+
+    Returns:
+        HTML. Its size is about four thirds of the embedded trajectories' plus 100 bytes a metric and point, 100 a
+        filter decision and 200 a stored artifact.
+    """
+    embedded = [*data.rollouts, *data.evaluations]
+    return render_document(
+        "page.html.j2",
+        scripts=_SCRIPTS,
+        styles=_STYLES,
+        data=_page_data(data),
+        run=data.run,
+        state=data.state,
+        verdict=data.verdict,
+        verdict_words=words.verdict_words(data.verdict),
+        facts=words.facts(data),
+        headline=words.headline(data.series, data.run.environment),
+        settings=words.flattened(data.run.config),
+        stages=_stage_rows(data),
+        embedded_words=words.embedded_words(data),
+        missing=data.missing[:_MAX_SHOWN_MISSING],
+        num_missing=len(data.missing),
+        batches=[base64.b64encode(e.packed).decode() for e in embedded],
+    )
+
+
+def _page_data(data: ReportData) -> dict[str, Any]:
+    """What the page's script draws, as JSON."""
+    reasons = {reason: number for number, reason in enumerate(dict.fromkeys(d.reason for d in data.decisions))}
+    last = max((x for series in data.series.values() for x in series), default=0)
+    return {
+        "run": data.run.name,
+        "environment": data.run.environment,
+        "panels": [asdict(panel) for panel in main_panels(data.series)],
+        "other_panels": [asdict(panel) for panel in other_panels(data.series)],
+        "metrics": {name: list(series.items()) for name, series in sorted(data.series.items())},
+        "signals": [asdict(signal) for signal in data.verdict.signals],
+        "last_iteration": max([last, *(place.iteration for place in data.manifests)]),
+        "decisions": [_packed_decision(decision, reasons) for decision in data.decisions],
+        "reasons": list(reasons),
+        "stage_seconds": {stage: list(series.items()) for stage, series in stage_seconds(data.manifests).items()},
+        **_artifacts(data),
+        "batches": [_packed_batch(e) for e in (*data.rollouts, *data.evaluations)],
+    }
+
+
+def _packed_decision(decision: Decision, reasons: Mapping[str, int]) -> list[Any]:
+    return [
+        decision.iteration,
+        decision.group_id,
+        decision.rank,
+        round(decision.score, 4),
+        round(decision.return_mean, 3),
+        round(decision.success_rate, 3),
+        int(decision.is_kept),
+        reasons[decision.reason],
+    ]
+
+
+def _packed_batch(embedded: Embedded) -> dict[str, Any]:
+    return {
+        "iteration": embedded.iteration,
+        "cell": embedded.cell,
+        "shown": embedded.num_trajectories,
+        "all": embedded.num_all,
+    }
+
+
+def _artifacts(data: ReportData) -> dict[str, Any]:
+    """Every artifact in a row; what made it is written once for all that were made alike."""
+    origins: dict[str, int] = {}
+    rows = []
+    for place, manifest in data.manifests.items():
+        origin = json.dumps(_origin(manifest), ensure_ascii=False)
+        rows.append(
+            [
+                place.iteration,
+                place.stage,
+                place.kind,
+                place.key,
+                manifest.num_rows,
+                sum(entry.size_bytes for entry in manifest.files),
+                manifest.provenance.get("seconds"),
+                manifest.stage.version,
+                int(manifest.is_deterministic),
+                str(manifest.provenance.get("written_at", "")),
+                manifest.inputs,
+                origins.setdefault(origin, len(origins)),
+            ]
+        )
+    return {"artifacts": rows, "origins": [json.loads(origin) for origin in origins]}
+
+
+def _origin(manifest: Manifest) -> dict[str, str]:
+    """Code, versions and machine, in words."""
+    provenance = manifest.provenance
+
+    def listed(name: str) -> str:
+        facts = provenance.get(name)
+        return (
+            ", ".join(f"{k} {v}" for k, v in facts.items() if v is not None)
+            if isinstance(facts, dict)
+            else str(facts or "unknown")
+        )
+
+    return {
+        "code": str(provenance.get("code") or "unknown"),
+        "versions": listed("versions"),
+        "hardware": listed("hardware"),
+        "threads": listed("threads"),
+    }
+
+
+def _stage_rows(data: ReportData) -> list[tuple[str, int, str, str, str]]:
+    """Stage, times, total, mean and share of all, the longest first."""
+    seconds = stage_seconds(data.manifests)
+    totals = {stage: sum(series.values()) for stage, series in seconds.items()}
+    everything = sum(totals.values()) or 1.0
+    return [
+        (
+            stage,
+            len(seconds[stage]),
+            words.duration(total),
+            f"{total / len(seconds[stage]):.2f} s",
+            f"{total / everything:.0%}",
+        )
+        for stage, total in sorted(totals.items(), key=lambda item: -item[1])
+    ]

@@ -1,0 +1,130 @@
+"""Read what can be read of a run and keep a list of what cannot: a report is made of a damaged store too.
+
+runs/<run> -> places of its artifacts -> Reader.table, Reader.manifest -> content, or None and a `Missing`
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Run, RunState, StageKeys
+from starpo.schemas.manifest import Manifest
+
+_NUM_READERS = 4
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where an artifact stands in a run."""
+
+    iteration: int
+    stage: str
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, order=True)
+class Missing:
+    """Something of a run that a report does without.
+
+    Attributes:
+        iteration: Updates done before; None: it belongs to the run as a whole.
+        what: Stage and artifact, or a file of the run's record.
+        reason: Why it cannot be read, and what to do about it.
+    """
+
+    iteration: int | None
+    what: str
+    reason: str
+
+
+class Reader:
+    """Reads the artifacts of a run; what fails is noted once and left out."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._missing: dict[tuple[str, str], Missing] = {}
+
+    @property
+    def missing(self) -> list[Missing]:
+        """What could not be read so far, by iteration; what belongs to the whole run comes first."""
+        return sorted(self._missing.values(), key=lambda m: (-1 if m.iteration is None else m.iteration, m.what))
+
+    def iterations(self, run: Run) -> dict[int, StageKeys]:
+        """As `Runs.iterations`, without the iterations whose record is damaged."""
+        try:
+            return self.store.runs.iterations(run.name)
+        except StarPOError:
+            pass
+        found: dict[int, StageKeys] = {}
+        for iteration in range(int(run.config.get("iterations", 0)) + 1):
+            try:
+                stages = self.store.runs.iteration(run.name, iteration)
+            except StarPOError as error:
+                self._note(("runs", str(iteration)), Missing(iteration, "its record", _line(error)))
+            else:
+                if stages:
+                    found[iteration] = stages
+        return found
+
+    def state(self, run: Run) -> RunState | None:
+        """As `Runs.state`; None also where it is damaged."""
+        try:
+            return self.store.runs.state(run.name)
+        except StarPOError as error:
+            self._note(("runs", "state"), Missing(None, "state.json", _line(error)))
+            return None
+
+    def manifest(self, place: Place) -> Manifest | None:
+        """An artifact's manifest, also of one that was dropped because it can be derived again."""
+        try:
+            return self.store.dropped(place.kind, place.key) or self.store.manifest(place.kind, place.key)
+        except StarPOError as error:
+            self.note(place, error)
+            return None
+
+    def table(self, place: Place | None, columns: Sequence[str] | None = None) -> pa.Table | None:
+        """A dataset; None also where there is no place."""
+        if place is None:
+            return None
+        try:
+            return self.store.read_table(place.kind, place.key, columns)
+        except StarPOError as error:
+            self.note(place, error)
+            return None
+
+    def note(self, place: Place, error: StarPOError) -> None:
+        """Write down that an artifact cannot be read."""
+        what = f"{place.kind} of {place.stage} ({place.key})"
+        self._note((place.kind, place.key), Missing(place.iteration, what, _line(error)))
+
+    def _note(self, name: tuple[str, str], missing: Missing) -> None:
+        self._missing.setdefault(name, missing)
+
+
+def places(iterations: dict[int, StageKeys]) -> list[Place]:
+    """Every artifact of a run, in order of iteration and stage."""
+    return [
+        Place(iteration, stage, kind, key)
+        for iteration, stages in iterations.items()
+        for stage, keys in stages.items()
+        for kind, key in keys.items()
+    ]
+
+
+def side_by_side(read: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Read many small artifacts at once: on object storage each costs a round trip."""
+    with ThreadPoolExecutor(_NUM_READERS) as readers:
+        return list(readers.map(read, items))
+
+
+def _line(error: StarPOError) -> str:
+    return " ".join(str(error).split())

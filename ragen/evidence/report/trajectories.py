@@ -1,0 +1,195 @@
+"""Training rollouts as the page shows them: text, boards, rewards, the filter's and the update's numbers, tokens.
+
+turns, rewards, selection, samples of one iteration -> Batch
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.evidence.report.boards import replay_frames
+from starpo.ragen.evidence.report.embedding import Batch, shortened
+from starpo.ragen.evidence.report.reading import Place, Reader
+from starpo.ragen.evidence.report.tokens import TokenLengths
+from starpo.schemas.datasets import STATUSES
+
+_TURN_COLUMNS = [
+    "trajectory_id",
+    "group_id",
+    "env_seed",
+    "dynamics_seed",
+    "member",
+    "turn",
+    "observation",
+    "is_context_start",
+    "prompt_ids",
+    "response_ids",
+    "behaviour_logprobs",
+    "response",
+    "think",
+    "answer",
+    "parsed_actions",
+    "executed_actions",
+    "action_rewards",
+    "forfeited_actions",
+    "finish_reason",
+    "status",
+    "success",
+    "actions_left",
+    "initial_state_digest",
+    "state_digest",
+]
+_SAMPLE_COLUMNS = {
+    "advantage": "advantage",
+    "mean_ratio": "ratio",
+    "clip_fraction": "clip",
+    "kl_behaviour": "kl",
+    "entropy": "entropy",
+    "loss_share": "share",
+}
+"""Of dataset `samples`, and what the page calls them."""
+
+Row = dict[str, Any]
+
+
+def read_rollout(
+    reader: Reader,
+    places: Sequence[Place],
+    settings: EnvironmentSettings | None,
+    token_lengths: TokenLengths | None,
+    transcriber: Transcriber | None,
+) -> Batch | None:
+    """All trajectories of an iteration, by group, the filter's best first.
+
+    Args:
+        reader: Of the store; what is missing but the turns leaves gaps, not an empty page.
+        places: The iteration's artifacts.
+        settings: From `read_settings`; None: the environment is not known here, so nothing is drawn.
+        token_lengths: None: token boundaries are not known.
+        transcriber: None: prompts cannot be decoded.
+
+    Returns:
+        None: there are no turns to read.
+    """
+    by_kind = {place.kind: place for place in places}
+    table = reader.table(by_kind.get("turns"), _TURN_COLUMNS)
+    if table is None:
+        return None
+    rewards = {(row["trajectory_id"], row["turn"]): row for row in _rows(reader, by_kind.get("rewards"))}
+    samples = {row["trajectory_id"]: row for row in _rows(reader, by_kind.get("samples"))}
+    members: dict[str, list[Row]] = {}
+    for _, rows in groupby(table.to_pylist(), key=lambda row: row["trajectory_id"]):
+        turns = list(rows)
+        trajectory = _trajectory(settings, turns, rewards, token_lengths, transcriber)
+        trajectory["sample"] = _sample(samples.get(trajectory["id"]))
+        members.setdefault(turns[0]["group_id"], []).append(trajectory)
+    selection = sorted(_rows(reader, by_kind.get("selection")), key=lambda row: row["rank"])
+    decided: dict[str, Row] = {
+        row["group_id"]: {
+            "kept": row["kept"],
+            "score": row["score"],
+            "success": row["success_rate"],
+            "reason": row["reason"],
+        }
+        for row in selection
+        if row["group_id"] in members
+    }
+    undecided = {"kept": None, "score": None, "success": None, "reason": "what the filter decided cannot be read"}
+    groups = [
+        {"id": group_id, **decided.get(group_id, undecided), "members": members[group_id]}
+        for group_id in dict.fromkeys([*decided, *members])
+    ]
+    return Batch(places[0].iteration, None, groups)
+
+
+def _trajectory(
+    settings: EnvironmentSettings | None,
+    rows: list[Row],
+    rewards: Mapping[tuple[str, int], Row],
+    token_lengths: TokenLengths | None,
+    transcriber: Transcriber | None,
+) -> Row:
+    prompts = _prompts(rows, transcriber)
+    frames = replay_frames(settings, rows) if settings is not None else None
+    paid = [rewards.get((row["trajectory_id"], row["turn"])) for row in rows]
+    return {
+        "id": rows[0]["trajectory_id"],
+        "member": rows[0]["member"],
+        "seed": str(rows[0]["env_seed"]),  # JavaScript's numbers are too small for it
+        "return": paid[0]["trajectory_return"] if paid[0] else None,
+        "valid": paid[0]["is_valid"] if paid[0] else True,
+        "success": any(row["success"] for row in rows),
+        "status": max((row["status"] for row in rows), key=STATUSES.index),
+        "errors": sum(row["status"] == "format_error" for row in rows),
+        "drawn": frames is not None,
+        "turns": [
+            {**_turn(row, reward, frames[number] if frames else [], token_lengths), "prompt": prompts[number]}
+            for number, (row, reward) in enumerate(zip(rows, paid, strict=True))
+        ],
+    }
+
+
+def _prompts(rows: list[Row], transcriber: Transcriber | None) -> list[Row | None]:
+    """Of each turn: does its context begin anew, how many tokens are in it, and the messages that were added."""
+    if transcriber is None:
+        return [None] * len(rows)
+    prompts: list[Row | None] = []
+    size = 0
+    for row, added in zip(rows, transcriber.read(rows), strict=True):
+        size = (0 if row["is_context_start"] else size) + len(row["prompt_ids"])
+        messages = [[message.role, *shortened(message.text), message.num_tokens] for message in added]
+        prompts.append({"start": row["is_context_start"], "size": size, "added": messages})
+        size += len(row["response_ids"])
+    return prompts
+
+
+def _turn(row: Row, reward: Row | None, frames: list[Any], token_lengths: TokenLengths | None) -> Row:
+    texts = {name: shortened(row[name]) for name in ("observation", "response", "think", "answer")}
+    components = zip(reward["component_names"], reward["component_values"], strict=True) if reward else ()
+    return {
+        **{name: text for name, (text, _) in texts.items()},
+        "cut": {name: num_cut for name, (_, num_cut) in texts.items() if num_cut},
+        **_tokens(row, texts["response"][0] or "", token_lengths),
+        "named": [shortened(action)[0] for action in row["parsed_actions"]],
+        "executed": row["executed_actions"],
+        "rewards": row["action_rewards"],
+        "components": {name: value for name, value in components if value},
+        "total": reward["total"] if reward else None,
+        "status": row["status"],
+        "finish": row["finish_reason"],
+        "forfeited": row["forfeited_actions"],
+        "left": row["actions_left"],
+        "frames": frames,
+    }
+
+
+def _tokens(row: Row, shown: str, token_lengths: TokenLengths | None) -> Row:
+    """The tokens of the text that is shown: ids, thousandths of a nat below certainty, lengths in UTF-16 units."""
+    ids, lengths = row["response_ids"], None
+    if token_lengths is not None:
+        lengths = token_lengths.measure(ids, row["response"])
+    if len(shown) < len(row["response"]):
+        ids, lengths = _cut_to(ids, lengths, len(shown))
+    surprisals = [round(-1000 * value) for value in row["behaviour_logprobs"][: len(ids)]]
+    return {"ids": ids, "lengths": lengths, "surprisals": surprisals}
+
+
+def _cut_to(ids: list[int], lengths: list[int] | None, num_characters: int) -> tuple[list[int], list[int] | None]:
+    if lengths is None:
+        return ids[:num_characters], None
+    end = place = 0
+    while end < len(ids) and place + lengths[end] <= num_characters:
+        place += lengths[end]
+        end += 1
+    return ids[:end], lengths[:end]
+
+
+def _sample(row: Row | None) -> Row | None:
+    return None if row is None else {name: float(f"{row[column]:.4g}") for column, name in _SAMPLE_COLUMNS.items()}
+
+
+def _rows(reader: Reader, place: Place | None) -> list[Row]:
+    table = reader.table(place)
+    return [] if table is None else table.to_pylist()

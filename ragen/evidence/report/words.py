@@ -1,0 +1,165 @@
+"""A run in a few words: what it achieved, whether it collapses, what a reader asks first.
+
+ReportData -> sentences, (name, value) -> page
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from starpo.ragen.evidence.diagnostics.collapse import Verdict
+from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.evidence.report.data import ReportData, stage_seconds
+
+
+def headline(series: Mapping[str, Series], environment: str) -> str:
+    """What the run achieved on its environment's panel, in a sentence."""
+    name = f"evaluation/{environment}/success"
+    points = list(series.get(name, {}).items())
+    if not points:
+        return "No evaluation has been stored yet."
+    (first, start), (last, end) = points[0], points[-1]
+    if first == last:
+        return f"Success {interval(series, name, first)} after {updates(first)}."
+    direction = "rose" if end > start else "fell" if end < start else "stayed"
+    best = max(points, key=lambda point: point[1])
+    peak = f"; it was {best[1]:.1%} at its best, after {updates(best[0])}" if best[1] > end else ""
+    span = f"from {interval(series, name, first)} to {interval(series, name, last)}" if direction != "stayed" else ""
+    return f"Success {direction} {span or f'at {interval(series, name, last)}'} in {updates(last - first)}{peak}."
+
+
+def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
+    """A success rate with its 95% interval, where that was measured."""
+    value = f"{series[name][iteration]:.1%}"
+    low, high = series.get(f"{name}_low", {}), series.get(f"{name}_high", {})
+    if iteration in low and iteration in high:
+        value += f" (95% interval {low[iteration]:.1%} to {high[iteration]:.1%})"
+    return value
+
+
+def updates(number: int) -> str:
+    """A number of updates."""
+    return "1 update" if number == 1 else f"{number} updates"
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """The verdict in a line; its signals are listed below it."""
+    holding = [signal for signal in verdict.signals if signal.ended is None]
+    if holding:
+        number = "a signal holds" if len(holding) == 1 else f"{len(holding)} signals hold"
+        return f"{verdict.status}: {number}, since iteration {min(signal.iteration for signal in holding)}."
+    past = f"; {len(verdict.signals)} did in the past" if verdict.signals else ""
+    return f"{verdict.status}: no signal of a collapse holds{past}."
+
+
+def facts(data: ReportData) -> list[tuple[str, str]]:
+    """Name and value of what a reader asks first."""
+    run, state, config = data.run, data.state, data.run.config
+    seconds = sum(sum(series.values()) for series in stage_seconds(data.manifests).values())
+    found = [
+        ("State", state.status if state else "unknown"),
+        ("Iterations", f"{data.num_iterations} of {config.get('iterations', 'unknown')}"),
+        ("Environment", run.environment),
+        ("Policy", policy(config.get("policy", {}))),
+        ("Advantage", str(config.get("update", {}).get("advantage", "unknown"))),
+        ("Filter", filter_rule(config.get("filter", {}))),
+        ("Seed", str(config.get("seed", "unknown"))),
+        ("Preset", run.preset or "none"),
+        ("Begun", moment(run.created)),
+        ("Work in stages", duration(seconds)),
+        ("Store", data.store_url),
+    ]
+    if state is not None:
+        found.insert(-1, ("Last sign of life", moment(state.heartbeat)))
+    return found
+
+
+def embedded_words(data: ReportData) -> list[str]:
+    """Which trajectories are in the page, and where the others are, with counts."""
+    return [_rollout_words(data), _evaluation_words(data)]
+
+
+def _rollout_words(data: ReportData) -> str:
+    if not data.rollouts:
+        return "No rollout has been stored yet."
+    shown = sum(e.num_trajectories for e in data.rollouts)
+    everything = sum(d.num_trajectories for d in data.decisions)
+    if len(data.rollouts) == data.num_iterations and all(e.num_trajectories == e.num_all for e in data.rollouts):
+        words = f"All {shown:,} training trajectories of the run are in this page."
+    else:
+        of_all = f" of the run's {everything:,}" if everything >= shown else ""
+        words = (
+            f"In this page are {shown:,}{of_all} training trajectories, from {len(data.rollouts)} of "
+            f"{data.num_iterations} iterations: the last, the first, those at which a signal was raised, and others "
+            f"evenly between. The others are in the store: `ragen report {data.run.name} --embed N` puts those of "
+            f"iteration N into the page, `ragen show {data.run.name} --iteration N --trajectory ID` prints one."
+        )
+        cut = [e for e in data.rollouts if e.num_trajectories < e.num_all]
+        if cut:
+            words += f" Of iteration {cut[0].iteration} there are {cut[0].num_trajectories:,} of {cut[0].num_all:,}."
+    not_drawn = sum(e.num_not_drawn for e in data.rollouts)
+    if not_drawn:
+        words += f" {not_drawn:,} have no pictures: the environment as it is today does not repeat them."
+    if not data.has_tokenizer:
+        words += (
+            " Prompts are left out, and tokens are shown apart from the text: no checkpoint with the tokenizer is in "
+            "the store."
+        )
+    return words
+
+
+def _evaluation_words(data: ReportData) -> str:
+    stored = [m for place, m in data.manifests.items() if place.kind == "episodes"]
+    if not stored:
+        return "No evaluation has been stored yet."
+    everything = sum(manifest.num_rows or 0 for manifest in stored)
+    shown = sum(e.num_trajectories for e in data.evaluations)
+    if shown == everything:
+        words = f"All {shown:,} evaluated episodes of its {len(stored)} evaluations are, too."
+    else:
+        words = f"Of {everything:,} evaluated episodes there are {shown:,}, "
+        words += f"from {len(data.evaluations)} of {len(stored)} evaluations."
+    not_drawn = sum(e.num_not_drawn for e in data.evaluations)
+    return words + (f" {not_drawn:,} of these have no pictures." if not_drawn else "")
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Settings by dotted path, as text."""
+    rows: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and value:
+            rows += flattened(value, f"{path}.")
+        else:
+            rows.append((path, "none" if value is None else value if isinstance(value, str) else json.dumps(value)))
+    return rows
+
+
+def policy(settings: Mapping[str, Any]) -> str:
+    """Which model is trained."""
+    if settings.get("type") == "tiny":
+        return f"tiny: {settings['num_layers']} layers of {settings['hidden_size']}"
+    return str(settings.get("name_or_path", "unknown"))
+
+
+def filter_rule(settings: Mapping[str, Any]) -> str:
+    """Which groups are kept."""
+    strategy = str(settings.get("strategy", "unknown"))
+    if strategy == "none":
+        return "none"
+    share = settings.get("keep_count") if strategy == "top_k" else f"{settings.get('keep', 1.0):.0%}"
+    return f"{strategy}, {share} by {settings.get('metric')}"
+
+
+def moment(time: datetime) -> str:
+    """A time to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the units of people."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

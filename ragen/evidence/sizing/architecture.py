@@ -1,0 +1,181 @@
+"""Sizes of a transformer with a gated feed-forward layer (Qwen2, Qwen3, Llama, Mistral), and its parameters counted.
+
+policy settings --architecture_of--> Architecture --> num_parameters
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from starpo.ragen.config.policy import PolicyConfig, TinyPolicy
+from starpo.ragen.core.errors import PolicyError
+
+_TABLE = Path(__file__).parent / "data" / "architectures.json"
+_SUFFIXES = ("-Instruct",)
+_BIASED = ("qwen2",)
+_NORMED_HEADS = ("qwen3",)
+KNOWN_TYPES = ("qwen2", "qwen3", "llama", "mistral")
+"""Values of `model_type` in config.json whose parameters are counted here."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What a model's parameters, caches and operations follow from.
+
+    Attributes:
+        hidden_size: h, width of the residual stream.
+        num_layers: L.
+        num_heads: Query heads.
+        num_kv_heads: Key-value heads.
+        head_dim: Width of a head; q = num_heads * head_dim, kv = num_kv_heads * head_dim.
+        intermediate_size: i, width of the feed-forward layers.
+        vocab_size: V.
+        is_tied: Are the embeddings the output layer too?
+        has_qkv_bias: Have the query, key and value maps a bias?
+        has_head_norms: Are queries and keys normalised head by head?
+    """
+
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    is_tied: bool
+    has_qkv_bias: bool = True
+    has_head_norms: bool = False
+
+    @property
+    def query_size(self) -> int:
+        """q: all query heads side by side."""
+        return self.num_heads * self.head_dim
+
+    @property
+    def kv_size(self) -> int:
+        """kv: all key heads, or all value heads, side by side."""
+        return self.num_kv_heads * self.head_dim
+
+    @property
+    def linear_maps(self) -> dict[str, tuple[int, int]]:
+        """Name -> (inputs, outputs) of the linear maps of a layer."""
+        h, q, kv, i = self.hidden_size, self.query_size, self.kv_size, self.intermediate_size
+        return {
+            "q_proj": (h, q), "k_proj": (h, kv), "v_proj": (h, kv), "o_proj": (q, h),
+            "gate_proj": (h, i), "up_proj": (h, i), "down_proj": (i, h),
+        }  # fmt: skip
+
+    @property
+    def num_matrix_parameters(self) -> int:
+        """Weights of the linear maps of all layers: L (2 h q + 2 h kv + 3 h i)."""
+        return self.num_layers * sum(inputs * outputs for inputs, outputs in self.linear_maps.values())
+
+    @property
+    def num_backbone_parameters(self) -> int:
+        """All but an output layer of its own: matrices, biases, norms, embeddings V h."""
+        biases = self.query_size + 2 * self.kv_size if self.has_qkv_bias else 0
+        norms = 2 * self.hidden_size + (2 * self.head_dim if self.has_head_norms else 0)
+        rest = self.num_layers * (biases + norms) + self.hidden_size
+        return self.num_matrix_parameters + rest + self.vocab_size * self.hidden_size
+
+    @property
+    def num_parameters(self) -> int:
+        """Of the policy: the backbone and, where it is not tied, an output layer of V h."""
+        return self.num_backbone_parameters + (0 if self.is_tied else self.vocab_size * self.hidden_size)
+
+    @property
+    def num_critic_parameters(self) -> int:
+        """Of the critic: the backbone and a map from h to 1 with a bias."""
+        return self.num_backbone_parameters + self.hidden_size + 1
+
+    def num_adapter_parameters(self, rank: int, targets: list[str] | None = None) -> int:
+        """Of LoRA adapters: L * sum over the adapted maps of rank * (inputs + outputs) (LoRA, 2106.09685, section 4.1).
+
+        Args:
+            rank: Of every adapter.
+            targets: Names of the adapted maps; None: all of a layer.
+        """
+        maps = self.linear_maps
+        return self.num_layers * sum(rank * sum(maps[name]) for name in (targets or maps) if name in maps)
+
+
+def architecture_of(policy: PolicyConfig) -> Architecture:
+    """The architecture that a policy's settings stand for; weights are not looked at.
+
+    Args:
+        policy: The embedded policy, a folder with a config.json, or the name of a model in the shipped table.
+
+    Raises:
+        PolicyError: If it is neither, or of a type that is not known here.
+    """
+    if isinstance(policy, TinyPolicy):
+        return Architecture(
+            hidden_size=policy.hidden_size,
+            num_layers=policy.num_layers,
+            num_heads=policy.num_heads,
+            num_kv_heads=policy.num_kv_heads,
+            head_dim=policy.hidden_size // policy.num_heads,
+            intermediate_size=policy.intermediate_size,
+            vocab_size=_tiny_vocabulary(),
+            is_tied=True,
+        )
+    file = Path(policy.name_or_path).expanduser() / "config.json"
+    if file.is_file():
+        return _of_config(file)
+    known = known_architectures()
+    name = policy.name_or_path
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    if name in known:
+        return known[name]
+    raise PolicyError(
+        f"policy.name_or_path = '{policy.name_or_path}': neither a folder with a config.json nor a model whose sizes "
+        f"are known here, so nothing is said about it; known: {', '.join(known)} (and -Instruct). Give a folder with "
+        "its config.json, which says the sizes (the weights are not looked at): --set policy.name_or_path=FOLDER"
+    )
+
+
+@cache
+def known_architectures() -> dict[str, Architecture]:
+    """Name of a model -> its architecture: Qwen2.5, from the configurations that its makers published."""
+    table: dict[str, dict[str, Any]] = json.loads(_TABLE.read_text())
+    return {name: Architecture(**sizes) for name, sizes in table.items()}
+
+
+@cache
+def _tiny_vocabulary() -> int:
+    from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+
+    return len(make_tokenizer())
+
+
+def _of_config(file: Path) -> Architecture:
+    try:
+        config = json.loads(file.read_text())
+        kind = config["model_type"]
+        if kind not in KNOWN_TYPES:
+            raise PolicyError(
+                f"'{file}': the parameters of models of type '{kind}' are not counted here; "
+                f"known types: {', '.join(KNOWN_TYPES)}"
+            )
+        num_heads = config["num_attention_heads"]
+        return Architecture(
+            hidden_size=config["hidden_size"],
+            num_layers=config["num_hidden_layers"],
+            num_heads=num_heads,
+            num_kv_heads=config.get("num_key_value_heads") or num_heads,
+            head_dim=config.get("head_dim") or config["hidden_size"] // num_heads,
+            intermediate_size=config["intermediate_size"],
+            vocab_size=config["vocab_size"],
+            is_tied=config.get("tie_word_embeddings", False),
+            has_qkv_bias=kind in _BIASED or bool(config.get("attention_bias", False)),
+            has_head_norms=kind in _NORMED_HEADS,
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, PolicyError):
+            raise
+        raise PolicyError(
+            f"'{file}' cannot be read as a model's configuration: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,265 @@
+"""What a run needs, part by part.
+
+settings, architecture, machine --estimate--> Estimate --fit--> or an error; --flows.console.plan--> tables
+"""
+
+from dataclasses import dataclass
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.evidence.sizing.architecture import Architecture
+from starpo.ragen.evidence.sizing.device import GIB, Machine
+from starpo.ragen.evidence.sizing.memory import (
+    BYTES,
+    Part,
+    activation_bytes,
+    adapter_activation_bytes,
+    kv_cache_bytes,
+    logits_bytes,
+    optimiser_bytes,
+    zero_bytes,
+)
+from starpo.ragen.evidence.sizing.storage import run_bytes, trained_parameters
+from starpo.ragen.evidence.sizing.throughput import (
+    RESPONSE_SHARE,
+    IterationTokens,
+    Seconds,
+    count_tokens,
+    engine_dtype,
+    seconds,
+    shard_rows,
+)
+
+PROCESS_BYTES = 0.45 * GIB
+"""Of a process that has torch and Prefect loaded and no model, on a CPU."""
+CUDA_BYTES = 1.0 * GIB
+"""Of a GPU, for its context, kernels and what the allocator cannot use. Assumed."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of one GPU, or of a machine that computes on its CPU.
+
+    Attributes:
+        always: What stays from the first update on.
+        rollout: What sampling holds besides.
+        update: What an update holds besides.
+    """
+
+    always: list[Part]
+    rollout: list[Part]
+    update: list[Part]
+
+    @property
+    def peak_bytes(self) -> float:
+        """The larger of the two phases, with what stays."""
+        return _sum(self.always) + max(_sum(self.rollout), _sum(self.update))
+
+    @property
+    def parts(self) -> list[Part]:
+        """What makes the peak, the largest first."""
+        phase = max(self.rollout, self.update, key=_sum)
+        return sorted([*self.always, *phase], key=lambda part: -part.size_bytes)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run needs.
+
+    Attributes:
+        architecture: Of its policy.
+        machine: What was assumed to run it.
+        num_trained: 'policy', 'critic' -> parameters that an update changes.
+        num_gpus: GPUs that it asks for; 0 on a CPU. Engine and learner share them.
+        memory: Of each of them, or of the machine.
+        host: What a GPU's machine holds for it in its own memory.
+        tokens: Of an iteration.
+        seconds: Of an iteration.
+        storage: 'checkpoints', 'datasets' -> bytes of the whole run.
+    """
+
+    architecture: Architecture
+    machine: Machine
+    num_trained: dict[str, int]
+    num_gpus: int
+    memory: Memory
+    host: list[Part]
+    tokens: IterationTokens
+    seconds: Seconds
+    storage: dict[str, float]
+
+    @property
+    def host_bytes(self) -> float:
+        """Of the machine's memory, for all of its GPUs."""
+        return _sum(self.host) * max(1, self.num_gpus)
+
+
+def estimate(
+    config: StarPOConfig,
+    architecture: Architecture,
+    machine: Machine,
+    *,
+    response_share: float = RESPONSE_SHARE,
+    decoded_tokens_s: float | None = None,
+    trained_tokens_s: float | None = None,
+) -> Estimate:
+    """Estimate what a run needs, on one kind of machine.
+
+    Args:
+        config: Its settings.
+        architecture: Of its policy.
+        machine: What it is to run on.
+        response_share: Mean response as a share of the longest; seconds and storage depend on it, memory does not.
+        decoded_tokens_s: Tokens a second of rollouts, if they are known.
+        trained_tokens_s: Tokens a second of training, if they are known.
+    """
+    tokens = count_tokens(config, response_share)
+    is_cpu = machine.device.is_cpu
+    ranks = config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1
+    vllm = config.rollout.vllm
+    engines = vllm.num_engines * vllm.tensor_parallel_size if config.rollout.engine == "vllm" else 1
+    states, gradients, host = _learner_states(config, architecture, ranks)
+    passes = machine.number if is_cpu and ranks == 1 else 1  # micro-batches side by side
+    weights, caches, num_processes = _engine(config, architecture, tokens, machine)
+    update = [
+        *_scaled(gradients, 1 + passes if ranks == 1 else 1),
+        *_scaled(_pass(config, architecture, tokens), passes),
+    ]
+    base = (
+        Part(
+            "processes",
+            (num_processes + ranks) * PROCESS_BYTES,
+            f"{num_processes + ranks} x {PROCESS_BYTES / GIB:g} GiB",
+        )
+        if is_cpu
+        else Part("CUDA", CUDA_BYTES, "context and fragments, assumed")
+    )
+    if is_cpu:  # all ranks, and what they would put aside, are in the same memory
+        states, update, host = _scaled([*states, *host], ranks), _scaled(update, ranks), []
+    return Estimate(
+        architecture=architecture,
+        machine=machine,
+        num_trained=trained_parameters(config, architecture),
+        num_gpus=0 if is_cpu else max(ranks, engines),
+        memory=Memory([base, *states, *weights], caches, update),
+        host=host,
+        tokens=tokens,
+        seconds=seconds(config, architecture, tokens, machine, decoded_tokens_s, trained_tokens_s),
+        storage=run_bytes(config, architecture, tokens),
+    )
+
+
+def _learner_states(
+    config: StarPOConfig, architecture: Architecture, ranks: int
+) -> tuple[list[Part], list[Part], list[Part]]:
+    """What stays of a learner, a set of its gradients, and what it keeps in the host's memory; of one rank."""
+    update = config.update
+    stage = update.deepspeed.zero_stage if update.learner == "deepspeed" else 0
+    states: list[Part] = []
+    gradients: list[Part] = []
+    host: list[Part] = []
+    if update.lora is not None:
+        size = BYTES[update.dtype] * architecture.num_parameters / (ranks if stage == 3 else 1)
+        shared = ", policy and critic together" if update.needs_critic else ""
+        states.append(
+            Part("frozen weights", size, f"{BYTES[update.dtype]} P, P = {architecture.num_parameters:,}{shared}")
+        )
+    for name, trained in trained_parameters(config, architecture).items():
+        optimiser = update.optimiser if name == "policy" else update.critic.optimiser
+        if stage:
+            cut = zero_bytes(trained, stage, ranks, update.dtype, is_offloaded=update.deepspeed.offload_optimizer)
+            how = f"ZeRO {stage} over {ranks}, T = {trained:,}"
+            states += [Part(f"{name}: {what}", cut[what], how) for what in ("weights", "optimiser")]
+            gradients.append(Part(f"{name}: gradients", cut["gradients"], how))
+            host.append(Part(f"{name}: optimiser", cut["host"], f"offloaded, 12 T / {ranks}, T = {trained:,}"))
+        else:
+            held = optimiser_bytes(architecture, trained, optimiser.type)
+            states.append(Part(f"{name}: weights", 4.0 * trained, f"4 T, T = {trained:,}"))
+            states.append(Part(f"{name}: optimiser", held, f"{optimiser.type}, {held / trained:.2g} T"))
+            gradients.append(Part(f"{name}: gradients", 4.0 * trained, f"4 T, T = {trained:,}"))
+    if update.kl_coefficient > 0 and update.lora is None:
+        size = 4.0 * architecture.num_parameters / (ranks if stage == 3 else 1)
+        states.append(Part("reference", size, f"4 P, P = {architecture.num_parameters:,}"))
+    if not stage:  # policy and critic take their steps in turn, and forget their gradients
+        gradients = [max(gradients, key=lambda part: part.size_bytes)]
+    return states, gradients, [part for part in host if part.size_bytes]
+
+
+def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> list[Part]:
+    """What one micro-batch of the policy holds while its gradient is taken."""
+    update = config.update
+    segments = 1 if config.agent.context == "full" else config.agent.max_turns
+    most = tokens.num_trajectories * tokens.kept * segments * tokens.longest_context
+    num_tokens = int(min(max(update.micro_batch_tokens, tokens.longest_context), max(most, tokens.longest_context)))
+    responses = int(num_tokens * tokens.longest_response / tokens.longest_context)
+    is_recomputed = update.activation_checkpointing
+    recomputed = " recomputed" if is_recomputed else ""
+    adapters = []
+    if update.lora is not None:
+        rank, targets = update.lora.rank, update.lora.targets
+        kept = adapter_activation_bytes(architecture, num_tokens, rank, targets, is_recomputed=is_recomputed)
+        adapters.append(Part("adapters' activations", kept, f"float32{recomputed}, rank {rank}"))
+    return [
+        *adapters,
+        Part(
+            "activations",
+            activation_bytes(architecture, num_tokens, update.dtype, is_recomputed=is_recomputed),
+            f"{update.dtype}{recomputed}, {num_tokens:,} tokens of a micro-batch",
+        ),
+        Part(
+            "logits",
+            logits_bytes(architecture, responses, has_entropy=update.entropy_coefficient > 0),
+            f"{20 if update.entropy_coefficient > 0 else 16} M V, M = {responses:,}, V = {architecture.vocab_size:,}",
+        ),
+    ]
+
+
+def _engine(
+    config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, machine: Machine
+) -> tuple[list[Part], list[Part], int]:
+    """What stays of an engine, what a rollout holds, and how many processes it has of its own; of one GPU."""
+    rollout, is_cpu = config.rollout, machine.device.is_cpu
+    dtype = engine_dtype(config, is_cpu)
+    weights = float(BYTES[dtype] * architecture.num_parameters)
+    if rollout.engine == "openai":
+        return [], [], 0
+    if rollout.engine == "vllm":
+        vllm = rollout.vllm
+        weights /= vllm.tensor_parallel_size
+        if is_cpu or vllm.kv_cache_gib is not None:
+            cache = (vllm.kv_cache_gib or 1.0) * GIB
+            what = f"weights in {dtype} and {cache / GIB:g} GiB of cache"
+            size = weights + cache
+        else:
+            size = vllm.gpu_memory_utilization * machine.device.memory_bytes
+            what = f"{vllm.gpu_memory_utilization:g} of the GPU"
+        needed = weights + kv_cache_bytes(architecture, tokens.longest_context, dtype) / vllm.tensor_parallel_size
+        size = max(size, needed)  # vLLM refuses to start where one context does not fit
+        return [Part("vLLM", size * (vllm.num_engines if is_cpu else 1), what)], [], vllm.num_engines if is_cpu else 0
+    num_shards = -(-rollout.num_groups // rollout.shard_groups)
+    workers = machine.number if is_cpu and min(machine.number, num_shards) > 1 else 0
+    rows = shard_rows(config)
+    slots = tokens.longest_context * (2 if config.agent.context == "full" else 1)  # the turn's cache and the next one's
+    cache = kv_cache_bytes(architecture, rows * slots, dtype)
+    busy = min(workers, num_shards) or 1
+    how = f"{BYTES[dtype]} P" + f" x {workers} workers" * bool(workers)
+    return (
+        [Part("engine: weights", weights * (workers or 1), how)],
+        [
+            Part(
+                "keys and values", cache * busy,
+                f"{rows} rows x {slots:,} slots, {kv_cache_bytes(architecture, 1, dtype):,.0f} bytes a token"
+                + f" x {busy} shards" * (busy > 1),
+            )
+        ],
+        workers,
+    )  # fmt: skip
+
+
+def _scaled(parts: list[Part], factor: int) -> list[Part]:
+    if factor == 1:
+        return parts
+    return [Part(part.name, part.size_bytes * factor, f"{part.formula} x {factor}") for part in parts]
+
+
+def _sum(parts: list[Part]) -> float:
+    return sum(part.size_bytes for part in parts)

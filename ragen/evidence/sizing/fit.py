@@ -1,0 +1,165 @@
+"""Does a run fit, and if not, what would make it fit. Asked before anything is started.
+
+Estimate --misfits--> reasons; settings --remedies--> changes that help --check_fits--> an error with numbers
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.sizing.architecture import Architecture
+from starpo.ragen.evidence.sizing.device import GIB, Machine
+from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
+
+_MAX_REMEDIES = 4
+_LEAST_TOKENS = 512
+_LEAST_ROWS = 16
+_RANK = 64
+
+
+class DoesNotFitError(ConfigError):
+    """A run needs more memory, or more GPUs, than there is."""
+
+
+def misfits(found: Estimate, host_memory_bytes: float | None = None) -> list[str]:
+    """Why a run does not fit, a sentence each; none: it fits.
+
+    Args:
+        found: What it needs, on the machine that it names.
+        host_memory_bytes: Memory of the GPUs' machine. None: not looked at.
+    """
+    machine, reasons = found.machine, []
+    if found.num_gpus > machine.number:
+        reasons.append(f"it asks for {found.num_gpus} GPUs, and there {_are(machine.number)}")
+    if found.memory.peak_bytes > machine.device.memory_bytes:
+        where = "of memory" if machine.device.is_cpu else "a GPU"
+        has = "the machine" if machine.device.is_cpu else machine.device.name
+        reasons.append(
+            f"it needs about {_gib(found.memory.peak_bytes)} {where}, and {has} has {_gib(machine.device.memory_bytes)}"
+        )
+    if host_memory_bytes is not None and found.host_bytes > host_memory_bytes:
+        reasons.append(
+            f"it puts about {_gib(found.host_bytes)} of optimiser states into the machine's memory, which has "
+            f"{_gib(host_memory_bytes)}"
+        )
+    return reasons
+
+
+def check_fits(
+    config: StarPOConfig, architecture: Architecture, machine: Machine, host_memory_bytes: float | None = None
+) -> Estimate:
+    """Make sure that a run fits, before it is started.
+
+    Args:
+        config: Its settings.
+        architecture: Of its policy.
+        machine: What it is to run on.
+        host_memory_bytes: Memory of the GPUs' machine. None: not looked at.
+
+    Returns:
+        What it needs.
+
+    Raises:
+        DoesNotFitError: If it does not; the message has the numbers, the largest parts and what to change.
+    """
+    found = estimate(config, architecture, machine)
+    reasons = misfits(found, host_memory_bytes)
+    if not reasons:
+        return found
+    lines = [f"this run does not fit: {'; '.join(reasons)}. Its largest parts:"]
+    lines += [f"  {_gib(part.size_bytes):>10}  {part.name} ({part.formula})" for part in found.memory.parts[:4]]
+    helpful = list(remedies(config, architecture, machine, host_memory_bytes))
+    if helpful:
+        lines.append("Any of these would make it fit:")
+        lines += [f"  {_flags(overrides)}  ({_gib(after.memory.peak_bytes)})" for overrides, after in helpful]
+    else:
+        lines.append(
+            "No change of batches, adapters or caches makes it fit: take a smaller policy or a larger machine."
+        )
+    lines.append(
+        "`ragen plan` shows all of it. If the estimate is wrong for you, RAGEN_SHOULD_CHECK_MEMORY=false starts"
+    )
+    lines[-1] += " the run all the same."
+    raise DoesNotFitError("\n".join(lines))
+
+
+def remedies(
+    config: StarPOConfig, architecture: Architecture, machine: Machine, host_memory_bytes: float | None = None
+) -> Iterator[tuple[dict[str, Any], Estimate]]:
+    """Changes that would make a run fit, the mildest first, with what it would need then; at most four.
+
+    Args:
+        config: Its settings.
+        architecture: Of its policy.
+        machine: What it is to run on.
+        host_memory_bytes: As in `check_fits`.
+    """
+    number = 0
+    for ladder in _ladders(config, machine):
+        for overrides in ladder:
+            try:
+                after = estimate(apply_overrides(config, overrides), architecture, machine)
+            except ConfigError:  # the settings contradict each other
+                continue
+            if not misfits(after, host_memory_bytes):
+                yield overrides, after
+                number += 1
+                break
+        if number == _MAX_REMEDIES:
+            return
+
+
+def _ladders(config: StarPOConfig, machine: Machine) -> Iterator[list[dict[str, Any]]]:
+    """Changes to try, each going further step by step: the first step that helps is enough."""
+    update, rollout = config.update, config.rollout
+    yield _halvings("update.micro_batch_tokens", update.micro_batch_tokens, _LEAST_TOKENS)
+    if rollout.engine == "vllm" and rollout.vllm.kv_cache_gib is None:
+        share = rollout.vllm.gpu_memory_utilization
+        yield [{"rollout.vllm.gpu_memory_utilization": s} for s in (0.4, 0.3, 0.2, 0.1) if s < share]
+    if rollout.engine == "torch":
+        least = max(1, _LEAST_ROWS // rollout.group_size)
+        yield _halvings("rollout.shard_groups", min(rollout.shard_groups, rollout.num_groups), least)
+    recomputing = {"update.activation_checkpointing": True}
+    smallest = {"update.micro_batch_tokens": min(update.micro_batch_tokens, _LEAST_TOKENS), **recomputing}
+    yield [recomputing, smallest]
+    if not machine.device.is_cpu and update.optimiser.type == "adamw":
+        cuts: list[dict[str, Any]] = [
+            {
+                "update.learner": "deepspeed", "update.deepspeed.num_ranks": machine.number,
+                "update.deepspeed.zero_stage": stage, "update.deepspeed.offload_optimizer": is_offloaded,
+            }
+            for stage, is_offloaded in ((2, False), (3, False), (2, True), (3, True))
+            if machine.number > 1 or is_offloaded
+        ]  # fmt: skip
+        yield [*cuts, *({**cut, **smallest} for cut in cuts)]
+    if update.lora is None and update.optimiser.type == "adamw":
+        adapters: dict[str, Any] = {"update.lora": {"rank": _RANK}}
+        yield [adapters, {**adapters, **smallest}]
+
+
+def _halvings(path: str, value: int, least: int) -> list[dict[str, Any]]:
+    values = []
+    while value // 2 >= least:
+        value //= 2
+        values.append({path: value})
+    return values
+
+
+def _flags(overrides: dict[str, Any]) -> str:
+    return " ".join(f"--set {path}={_toml(value)}" for path, value in overrides.items())
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "'{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items()) + "}'"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _gib(size_bytes: float) -> str:
+    return f"{size_bytes / GIB:.1f} GiB"
+
+
+def _are(number: int) -> str:
+    return "is 1" if number == 1 else f"are {number}"

@@ -1,0 +1,227 @@
+"""Tokens of an iteration, and the seconds that they take on an assumed device.
+
+settings --count_tokens--> IterationTokens --seconds--> rollout, update
+"""
+
+import math
+from dataclasses import dataclass
+
+from starpo.ragen.agents.prompting.prompt import introduction, turn_message
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.envs import make
+from starpo.ragen.evidence.sizing.architecture import Architecture
+from starpo.ragen.evidence.sizing.device import Machine
+from starpo.ragen.evidence.sizing.memory import BYTES, DType, kv_cache_bytes
+
+CHARACTERS_A_TOKEN = 3.0
+"""Of prompts; drawn boards have about two, English four. Assumed where no tokenizer is at hand."""
+RESPONSE_SHARE = 0.5
+"""Mean response as a share of the longest. Assumed; the tiny policy's is about 0.5, and a model's own falls in training
+(RAGEN, Fig 11)."""
+_TEMPLATE_TOKENS = 10
+"""Of a chat template around a user's message."""
+TINY_DECODED = 62_000.0
+"""Tokens a second and core that the torch engine decodes with the tiny policy, environments included. Measured over 57
+iterations of the preset `sokoban` on two cores: 2,340 turns of 16.5 tokens in 0.31 s."""
+TINY_TRAINED = 17_500.0
+"""Tokens a second and core that the torch learner trains it on, forward and backward. Measured on the same run: half of
+2,340 turns of 41 tokens, trained on once and scored three times, in 2.7 s."""
+_TINY_PARAMETERS = 573_824
+
+
+@dataclass(frozen=True)
+class IterationTokens:
+    """Tokens of one iteration: expected, and at most.
+
+    Attributes:
+        num_trajectories: P N.
+        num_turns: Of all of them together, at most.
+        prompt: Prompt tokens of a trajectory, each counted once.
+        response: Response tokens of a trajectory, expected.
+        context: Tokens in sight at its last response, expected.
+        longest_context: The same at most; what caches and micro-batches must hold.
+        longest_response: Response tokens among `longest_context`, at most, that one segment of an update has.
+        segments: Tokens that an update reads for a trajectory: its whole context once, or a window a turn.
+        kept: Share of the trajectories that the filter keeps, at most.
+    """
+
+    num_trajectories: int
+    num_turns: int
+    prompt: float
+    response: float
+    context: float
+    longest_context: int
+    longest_response: int
+    segments: float
+    kept: float
+
+    @property
+    def decoded(self) -> float:
+        """Response tokens of all trajectories."""
+        return self.num_trajectories * self.response
+
+    @property
+    def trained(self) -> float:
+        """Tokens that one pass of the update reads."""
+        return self.num_trajectories * self.kept * self.segments
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What an iteration takes, and by which rates.
+
+    Attributes:
+        rollout: Seconds.
+        update: Seconds.
+        decoded_tokens_s: Tokens a second of the rollout, all devices together.
+        trained_tokens_s: Tokens a second of one forward and backward pass of the policy, all devices together.
+        assumption: Where the rates are from.
+    """
+
+    rollout: float
+    update: float
+    decoded_tokens_s: float
+    trained_tokens_s: float
+    assumption: str
+
+
+def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -> IterationTokens:
+    """Count the tokens of an iteration in which every trajectory takes all of its turns.
+
+    Prompts are the environment's own text, at `CHARACTERS_A_TOKEN`; the embedded policy's tokenizer counts exactly.
+
+    Args:
+        config: The run's settings.
+        response_share: Mean response as a share of the longest.
+    """
+    agent, rollout = config.agent, config.rollout
+    opening, message = _prompt_tokens(config)
+    response = rollout.max_response_tokens * response_share
+    turns = agent.max_turns
+
+    def context(turns_in_sight: int, each: float) -> float:
+        return min(rollout.max_context_tokens, opening + turns_in_sight * (message + each))
+
+    window = turns if agent.context == "full" else min(agent.window_turns, turns)
+    segments = context(turns, response) if agent.context == "full" else turns * context(window, response)
+    longest = math.ceil(context(window, rollout.max_response_tokens))
+    share = config.filter.keep if config.filter.strategy == "top_fraction" else 1.0
+    kept = math.ceil(share * rollout.num_groups) / rollout.num_groups
+    return IterationTokens(
+        num_trajectories=rollout.num_groups * rollout.group_size,
+        num_turns=rollout.num_groups * rollout.group_size * turns,
+        prompt=opening + turns * message,
+        response=min(turns * response, rollout.max_context_tokens * (1 if agent.context == "full" else turns)),
+        context=context(window, response),
+        longest_context=longest,
+        longest_response=min(longest, rollout.max_response_tokens * (turns if agent.context == "full" else 1)),
+        segments=segments,
+        kept=kept,
+    )
+
+
+def seconds(
+    config: StarPOConfig,
+    architecture: Architecture,
+    tokens: IterationTokens,
+    machine: Machine,
+    decoded_tokens_s: float | None = None,
+    trained_tokens_s: float | None = None,
+) -> Seconds:
+    """Seconds of an iteration.
+
+    Training: 6 P operations a token forward and backward, 2 P forward (Kaplan et al. 2020, 2001.08361, section 2.1), at
+    the device's `training_share`. An update scores all tokens before and after it, trains `num_epochs` times, and does
+    the same with the critic; the reference is scored once.
+
+    Decoding: a step reads all weights and the keys and values of the rows in the batch, at `decoding_share` of the
+    device's bandwidth; at least 2 P operations a token. On a CPU both rates are those measured with the tiny policy, in
+    inverse proportion to the parameters.
+
+    Args:
+        config: The run's settings.
+        architecture: Of the policy.
+        tokens: Of the iteration.
+        machine: What it runs on.
+        decoded_tokens_s: Tokens a second of the rollout, if they are known.
+        trained_tokens_s: Tokens a second of training, if they are known.
+    """
+    told = [name for name, rate in (("decoding", decoded_tokens_s), ("training", trained_tokens_s)) if rate]
+    decoding = decoded_tokens_s or _decoded_tokens_s(config, architecture, tokens, machine)
+    training = trained_tokens_s or _trained_tokens_s(config, architecture, machine)
+    policy_passes = config.update.num_epochs + 2 / 3  # scored before and after: a third of a training pass each
+    critic_passes = config.update.num_epochs + 1 / 3 if config.update.needs_critic else 0.0
+    reference_passes = 1 / 3 if config.update.kl_coefficient > 0 else 0.0
+    recomputed = 4 / 3 if config.update.activation_checkpointing else 1.0
+    passes = recomputed * (policy_passes + critic_passes) + reference_passes
+    device = machine.device
+    assumed = (
+        "rates measured with the tiny policy on one core, by parameters and cores"
+        if device.is_cpu
+        else f"{device.name} at {device.training_share:.0%} of its operations in training and "
+        f"{device.decoding_share:.0%} of its bandwidth in decoding"
+    )
+    return Seconds(
+        rollout=tokens.decoded / decoding,
+        update=passes * tokens.trained / training,
+        decoded_tokens_s=decoding,
+        trained_tokens_s=training,
+        assumption=assumed + (f"; {' and '.join(told)} as given" if told else ""),
+    )
+
+
+def _trained_tokens_s(config: StarPOConfig, architecture: Architecture, machine: Machine) -> float:
+    device = machine.device
+    if device.is_cpu:
+        return TINY_TRAINED * _TINY_PARAMETERS / architecture.num_parameters * machine.number
+    number = min(machine.number, config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1)
+    return number * device.training_share * device.flops[config.update.dtype] / (6 * architecture.num_parameters)
+
+
+def _decoded_tokens_s(
+    config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, machine: Machine
+) -> float:
+    device, engine = machine.device, config.rollout.engine
+    if device.is_cpu:
+        return TINY_DECODED * _TINY_PARAMETERS / architecture.num_parameters * machine.number
+    dtype = engine_dtype(config, device.is_cpu)
+    number = config.rollout.vllm.num_engines if engine == "vllm" else 1
+    rows = tokens.num_trajectories / number
+    rows = min(rows, config.rollout.vllm.max_num_seqs if engine == "vllm" else shard_rows(config))
+    read = BYTES[dtype] * architecture.num_parameters + kv_cache_bytes(architecture, rows * tokens.context / 2, dtype)
+    step_s = max(
+        read / (device.bandwidth_bytes_s * device.decoding_share),
+        2 * architecture.num_parameters * rows / (device.flops[dtype] * device.training_share),
+    )
+    return number * rows / step_s
+
+
+def shard_rows(config: StarPOConfig) -> int:
+    """Trajectories that the torch engine generates together."""
+    return min(config.rollout.shard_groups, config.rollout.num_groups) * config.rollout.group_size
+
+
+def engine_dtype(config: StarPOConfig, is_cpu: bool) -> DType:
+    """Of the engine's weights and caches."""
+    if is_cpu:
+        return "float32"
+    if config.rollout.engine == "vllm":
+        return "float32" if config.rollout.vllm.dtype == "float32" else "bfloat16"
+    return config.policy.dtype if config.policy.type == "pretrained" else "float32"
+
+
+def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
+    """Tokens of what opens a context, and of a turn's message, of the run's own environment."""
+    environment, agent = make(config.environment), config.agent
+    observation, _ = environment.reset(seed=0)
+    message = turn_message(
+        observation, turn=1, actions_left=agent.max_actions, reward=0.0 if agent.should_show_reward else None,
+        had_invalid_action=False, agent=agent, max_response_tokens=config.rollout.max_response_tokens,
+    )  # fmt: skip
+    opening = introduction(environment.rules(), environment.actions, agent) if agent.prompt == "full" else ""
+    if config.policy.type == "tiny":
+        from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+
+        tokenizer = make_tokenizer()
+        return float(len(tokenizer.encode(opening))), float(len(tokenizer.encode(message)) + _TEMPLATE_TOKENS)
+    return len(opening) / CHARACTERS_A_TOKEN, len(message) / CHARACTERS_A_TOKEN + _TEMPLATE_TOKENS

@@ -1,0 +1,157 @@
+"""From turns and rewards to the dataset `selection`: every group's score, rank, fate and the reason for it.
+
+    turns, rewards --group statistics--> score --strategy--> kept
+
+Scores are read from the returns as they were paid, never from normalised ones (with 'mean_std' every group's standard
+deviation would be 1 and the ranking noise). The filter changes no reward, and it neither copies nor pads: a kept group
+is trained on once.
+"""
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.core.errors import DataError
+from starpo.ragen.core.registry import FILTERS, load
+from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
+from starpo.schemas.datasets import SELECTION
+
+
+def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig) -> pa.Table:
+    """Choose the groups to train on.
+
+    Only valid trajectories enter a group's statistics. A group may not be kept if it has none, nor, when
+    `should_drop_zero_variance`, if its returns are equal; such groups rank behind all others.
+
+    Args:
+        turns: Dataset `turns`, rows in any order.
+        rewards: Dataset `rewards` of those turns, rows in any order.
+        config: The metric, its direction, and the strategy.
+
+    Returns:
+        Dataset `selection`, a row a group, in order of first appearance in `turns`. It may keep nothing; it is empty
+        for empty turns.
+
+    Raises:
+        DataError: If `rewards` lacks a trajectory of `turns`.
+    """
+    groups = _group_statistics(_trajectories(turns, rewards), config)
+    scores = groups["score"].to_numpy()
+    may_keep = groups["num_valid"].to_numpy() > 0
+    if config.should_drop_zero_variance:
+        may_keep &= groups["return_std"].to_numpy() > ZERO_VARIANCE_STD
+    goodness = _larger_is_better(scores, may_keep, config.should_keep_largest)
+    is_kept = load(FILTERS, config.strategy)(goodness, config)
+    assert is_kept.shape == scores.shape, f"strategy '{config.strategy}' must decide on every group"
+    assert not (is_kept & ~may_keep).any(), f"strategy '{config.strategy}' kept a group that may not be kept"
+    # Best first; then groups that may not be kept. lexsort is stable, so ties go to the earlier group.
+    direction = -1.0 if config.should_keep_largest else 1.0
+    order = np.lexsort((direction * scores, ~may_keep))
+    ranks = np.empty(len(order), dtype=np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    groups = groups.with_columns(
+        pl.Series("rank", ranks),
+        pl.Series("kept", is_kept),
+        pl.lit(config.metric).alias("metric"),
+        pl.lit(config.strategy).alias("strategy"),
+    )
+    reasons = _reasons(groups, may_keep, config)
+    schema = SELECTION.schema
+    groups = groups.with_columns(pl.Series("reason", reasons, dtype=pl.String))
+    return groups.select(schema.names).to_arrow().cast(schema)
+
+
+def _trajectories(turns: pa.Table, rewards: pa.Table) -> pl.DataFrame:
+    """One row a trajectory: its group, return, validity, success, and the length and log-prob sum of its responses."""
+    columns = ["trajectory_id", "group_id", "env", "env_seed", "success", "behaviour_logprobs"]
+    played = (
+        pl.DataFrame(turns.select(columns))
+        .group_by("trajectory_id", maintain_order=True)
+        .agg(
+            pl.col("group_id", "env", "env_seed").first(),
+            pl.col("success").any(),
+            num_tokens=pl.col("behaviour_logprobs").list.len().sum().cast(pl.Int64),
+            logprob_sum=pl.col("behaviour_logprobs").list.eval(pl.element().cast(pl.Float64)).list.sum().sum(),
+        )
+    )
+    paid = pl.DataFrame(rewards.select(["trajectory_id", "trajectory_return", "is_valid"]))
+    trajectories = played.join(paid.unique("trajectory_id"), on="trajectory_id", how="left", maintain_order="left")
+    unpaid = trajectories.filter(pl.col("trajectory_return").is_null())["trajectory_id"]
+    if len(unpaid) > 0:
+        raise DataError(
+            f"rewards do not belong to these turns: {len(unpaid)} of {len(trajectories)} trajectories have none "
+            f"(first: '{unpaid[0]}'); compute the rewards from the same turns"
+        )
+    return trajectories
+
+
+def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.DataFrame:
+    """One row a group; every statistic is over its valid trajectories, and 0 where there is none."""
+    valid = pl.col("is_valid")
+    # Sorted, so that groups with the same returns have the same statistics to the last bit, and tie.
+    returns = pl.col("trajectory_return").filter(valid).sort()
+    num_tokens = pl.col("num_tokens").filter(valid)
+    metric = {
+        "std": pl.col("return_std"),
+        "sample_std": pl.col("sample_std"),
+        "mean": pl.col("return_mean"),
+        "entropy": pl.when(pl.col("num_tokens") > 0).then(-pl.col("logprob_sum") / pl.col("num_tokens")).otherwise(0.0),
+        "length": pl.when(pl.col("num_valid") > 0).then(pl.col("num_tokens") / pl.col("num_valid")).otherwise(0.0),
+    }[config.metric]
+    return (
+        trajectories.group_by("group_id", maintain_order=True)
+        .agg(
+            pl.col("env", "env_seed").first(),
+            num_trajectories=pl.len().cast(pl.Int32),
+            num_valid=valid.sum().cast(pl.Int32),
+            return_std=returns.std(ddof=0).fill_null(0.0),
+            sample_std=returns.std(ddof=1).fill_null(0.0),  # of one return it is null
+            return_mean=returns.mean().fill_null(0.0),
+            return_max=returns.max().fill_null(0.0),
+            return_min=returns.min().fill_null(0.0),
+            success_rate=pl.col("success").filter(valid).mean().fill_null(0.0),
+            num_tokens=num_tokens.sum(),
+            logprob_sum=pl.col("logprob_sum").filter(valid).sort().sum(),
+        )
+        .with_columns(score=metric.cast(pl.Float64))
+    )
+
+
+def _larger_is_better(scores: np.ndarray, may_keep: np.ndarray, should_keep_largest: bool) -> np.ndarray:
+    """What strategies see: scores in which larger is better, `-inf` for groups that may not be kept.
+
+    To keep the smallest, scores are reflected about the middle of their range (largest + smallest - score): order is
+    reversed, and scores that were not negative still are not.
+    """
+    goodness = np.where(may_keep, scores, -np.inf)
+    if should_keep_largest or not may_keep.any():
+        return goodness
+    candidates = scores[may_keep]
+    return np.where(may_keep, candidates.max() + candidates.min() - scores, -np.inf)
+
+
+def _reasons(groups: pl.DataFrame, may_keep: np.ndarray, config: FilterConfig) -> list[str]:
+    """Why each group was kept or dropped, in words."""
+    num_candidates = int(may_keep.sum())
+    direction = "" if config.should_keep_largest else " (smallest first)"
+    rule = f"{_rule(config)} keeps {groups['kept'].sum()} of {len(groups)} groups"
+    reasons = []
+    for group, is_candidate in zip(groups.iter_rows(named=True), may_keep, strict=True):
+        if is_candidate:
+            place = f"number {group['rank'] + 1} of {num_candidates} by {config.metric} {group['score']:.4g}{direction}"
+            reasons.append(f"{'kept' if group['kept'] else 'dropped'}: {place}; {rule}")
+        elif group["num_valid"] == 0:
+            reasons.append(f"dropped: no valid trajectory, all {group['num_trajectories']} ended in an error")
+        else:
+            returns = f"all {group['num_valid']} valid returns are {group['return_mean']:.4g}"
+            reasons.append(f"dropped: zero variance, {returns}")
+    return reasons
+
+
+def _rule(config: FilterConfig) -> str:
+    if config.strategy == "none":
+        return "no filter"
+    if config.keep_count is not None:
+        return f"{config.strategy} with keep_count = {config.keep_count}"
+    return f"{config.strategy} with keep = {config.keep:g}"

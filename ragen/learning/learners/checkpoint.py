@@ -1,0 +1,339 @@
+"""Checkpoints: a Hugging Face folder that also holds what training needs to go on as if it had never stopped.
+
+    config.json, generation_config.json, model.safetensors    the policy, as `save_pretrained` writes it
+    tokenizer files                                            passed on byte for byte
+    critic.safetensors                                         where there is a critic
+    optimiser.safetensors    `<policy|critic>/<adamw|muon>/<slot>/<parameter>`
+    trainer.json             counts, and the type of the optimiser of each model
+
+With LoRA the weights are those of another checkpoint, which `base.json` names, and are not written again:
+
+    adapter_config.json, adapter_model.safetensors    as PEFT writes them, in place of model.safetensors
+    critic.safetensors                                the critic's adapters and head; its other weights are the base's
+
+Such a folder is read with its base's weights beside it (`ragen.agents.policy.complete`).
+
+`transformers` loads the folder as it is. Nothing is pickled. There is no state of a random generator: every draw of an
+update is a function of the update's own seed.
+"""
+
+import errno
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, BASE, PREFIX, AdapterShape, base_of, read_adapter
+from starpo.ragen.agents.policy.load import load_policy, without_progress_bars
+from starpo.ragen.config.update import LoraConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.core.errors import LearnerError, PolicyError
+from starpo.ragen.core.settings import Settings
+from starpo.ragen.learning.learners.activations import checkpoint_activations
+from starpo.ragen.learning.learners.adapters import (
+    adapter_tensors,
+    add_adapters,
+    check_same_shape,
+    has_adapters,
+    load_adapter_tensors,
+    merge_adapters,
+    shape_of,
+    write_adapter,
+)
+from starpo.ragen.learning.learners.critic import Critic
+
+_CRITIC = "critic.safetensors"
+_OPTIMISER = "optimiser.safetensors"
+_TRAINER = "trainer.json"
+_BASE_FILES = ("config.json", "generation_config.json")
+_MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors.index.json",
+    _TRAINER,
+    "manifest.json",
+    ADAPTER_CONFIG,
+    BASE,
+)
+
+
+class HasOptimiser(Protocol):
+    """A model whose optimiser's state is stored under `<optimiser>/<slot>/<parameter>`."""
+
+    config: OptimiserConfig
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up a stored state; raises KeyError where it speaks of what the model does not have."""
+
+
+class TrainerState(Settings):
+    """`trainer.json`. A policy folder without one is a checkpoint before the first update."""
+
+    format_version: int = 1
+    """Of this file."""
+    num_updates: int = 0
+    """Updates made since the policy began to be trained."""
+    num_steps: int = 0
+    """Optimiser steps of the policy in them."""
+    optimisers: dict[str, str] = Field(default_factory=dict)
+    """Model ('policy', 'critic') -> type of the optimiser that its state in optimiser.safetensors belongs to."""
+
+    def after(self, metrics: Mapping[str, float]) -> "TrainerState":
+        """The counts after an update with these metrics."""
+        num_steps = self.num_steps + int(metrics["update/num_steps"])
+        return self.model_copy(update={"num_updates": self.num_updates + 1, "num_steps": num_steps})
+
+
+@dataclass
+class Checkpoint:
+    """Everything a learner holds.
+
+    Attributes:
+        policy: On the CPU or an accelerator; float32 but for weights that LoRA freezes.
+        trainer: Counts.
+        companions: Name -> bytes of the files that are passed on as they are.
+        critic: None: there is none yet.
+        optimiser_states: Model -> name -> tensor.
+        adapter: Of the policy and critic; None: all weights are trained.
+        base_key: Key of the checkpoint whose weights the adapters stand on; None without them.
+        base_files: Name -> bytes of the configuration that belongs to the base's weights; empty without adapters.
+        are_states_of_use: False: they are of adapters and the weights are trained, or the other way round.
+    """
+
+    policy: PreTrainedModel
+    trainer: TrainerState = field(default_factory=TrainerState)
+    companions: Mapping[str, bytes] = field(default_factory=dict)
+    critic: Critic | None = None
+    optimiser_states: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    adapter: AdapterShape | None = None
+    base_key: str | None = None
+    base_files: Mapping[str, bytes] = field(default_factory=dict)
+    are_states_of_use: bool = True
+
+
+def load_checkpoint(
+    folder: str,
+    lora: LoraConfig | None = None,
+    *,
+    key: str = "",
+    frozen_dtype: torch.dtype = torch.float32,
+    is_base_shared: bool = True,
+) -> Checkpoint:
+    """Read a checkpoint, or a plain policy folder as the checkpoint at step 0, as it is to be trained.
+
+    Args:
+        folder: Of the checkpoint; one with adapters is complete with its base's weights.
+        lora: Train adapters: those in the folder, or new ones. None: train all weights, with the adapters in the
+            folder, if any, merged in.
+        key: The checkpoint's artifact key, which new adapters name as their base.
+        frozen_dtype: Of the weights that LoRA freezes.
+        is_base_shared: Do policy and critic share them?
+
+    Returns:
+        All on the CPU, the policy in evaluation mode.
+
+    Raises:
+        PolicyError: If the folder is not a policy, its training state is damaged or of another model, or its adapter is
+            not the one that `lora` asks for.
+        LearnerError: If there are no layers of the names that `lora` asks for, or the critic has no adapters yet.
+        MissingPackageError: If there are adapters and PEFT is not installed.
+    """
+    path, stored = Path(folder), read_adapter(folder)
+    policy, _ = load_policy(folder, torch.float32 if lora is None else frozen_dtype, should_merge=False)
+    companions = {
+        file.name: file.read_bytes()
+        for file in sorted(path.iterdir())
+        if file.is_file() and file.suffix != ".safetensors" and file.name not in _MODEL_FILES
+    }
+    checkpoint = Checkpoint(policy, companions=companions)
+    if lora is not None:
+        checkpoint.adapter = shape_of(lora, policy.base_model)
+        checkpoint.base_key = base_of(folder) or key
+        checkpoint.base_files = {name: (path / name).read_bytes() for name in _BASE_FILES if (path / name).is_file()}
+        if stored is not None:
+            check_same_shape(stored.shape, checkpoint.adapter, folder)
+        elif (path / _CRITIC).is_file():
+            raise LearnerError(
+                f"'{folder}' has a critic whose weights are all its own, and update.lora would freeze them where they "
+                "are not stored again. Begin with LoRA at a checkpoint without a critic (the run's first), or go on "
+                "without update.lora"
+            )
+    shape = stored.shape if stored is not None else checkpoint.adapter
+    if shape is not None:
+        add_adapters(policy, shape, lora.seed if lora is not None else 0)
+    try:
+        if stored is not None:
+            load_adapter_tensors(policy, {n.removeprefix(PREFIX): tensor for n, tensor in stored.tensors.items()})
+        if (path / _TRAINER).is_file():
+            # adapters that are merged below change the weights under them, in each model for itself
+            _read_training_state(checkpoint, path, is_base_shared and lora is not None)
+    except (OSError, ValidationError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
+        raise PolicyError(
+            f"the training state in '{folder}' is damaged or belongs to another model: {_first_line(error)}. Take the "
+            f"checkpoint from the store again, or delete {_TRAINER} there to start training anew from its policy"
+        ) from error
+    if stored is not None and lora is None:
+        for model in (policy, checkpoint.critic):
+            if model is not None:
+                merge_adapters(model)
+    checkpoint.are_states_of_use = (stored is None) == (lora is None)
+    return checkpoint
+
+
+def load_trained(
+    folder: str, config: UpdateConfig, key: str, frozen_dtype: torch.dtype, *, is_cut_up: bool = False
+) -> Checkpoint:
+    """Read a checkpoint for an update: with a critic where the estimator needs one, and without one where it does not.
+
+    Args:
+        folder: Of the checkpoint.
+        config: The update's settings.
+        key: The checkpoint's artifact key.
+        frozen_dtype: Of the weights that LoRA freezes.
+        is_cut_up: Will ZeRO 3 cut up the weights? Then policy and critic share none.
+
+    Raises:
+        PolicyError, LearnerError, MissingPackageError: As `load_checkpoint`.
+    """
+    checkpoint = load_checkpoint(folder, config.lora, key=key, frozen_dtype=frozen_dtype, is_base_shared=not is_cut_up)
+    if not config.needs_critic:
+        checkpoint.critic = None
+    elif checkpoint.critic is None:
+        checkpoint.critic = Critic.from_policy(checkpoint.policy, is_base_shared=not is_cut_up)
+    if config.activation_checkpointing:
+        for model in (checkpoint.policy, checkpoint.critic):
+            if model is not None:
+                checkpoint_activations(model, is_cut_up=is_cut_up)
+    return checkpoint
+
+
+def restore(models: Mapping[str, HasOptimiser], checkpoint: Checkpoint, folder: str) -> int:
+    """Give models the states of their optimisers.
+
+    Args:
+        models: 'policy' and, where there is one, 'critic'.
+        checkpoint: Whose states they are.
+        folder: Where it was read, for messages.
+
+    Returns:
+        How many optimisers begin anew, because their type was changed or other parameters are trained now.
+
+    Raises:
+        PolicyError: If a state speaks of parameters that the model does not have.
+    """
+    num_restarted = 0
+    for name, model in models.items():
+        stored_type = checkpoint.trainer.optimisers.get(name)
+        if stored_type is None:
+            continue
+        if stored_type != model.config.type or not checkpoint.are_states_of_use:
+            num_restarted += 1
+            continue
+        try:
+            model.load_state_tensors(checkpoint.optimiser_states[name])
+        except KeyError as error:
+            raise PolicyError(
+                f"the state of the {name}'s optimiser in '{folder}' speaks of {error}, which the {name} does not have; "
+                "the files in that folder do not belong together. Take the checkpoint from the store again"
+            ) from error
+    return num_restarted
+
+
+def _read_training_state(checkpoint: Checkpoint, path: Path, is_base_shared: bool) -> None:
+    trainer = TrainerState.model_validate_json((path / _TRAINER).read_bytes())
+    states: dict[str, dict[str, Tensor]] = {model: {} for model in trainer.optimisers}
+    if (path / _CRITIC).is_file():
+        checkpoint.critic = Critic.from_policy(checkpoint.policy, is_base_shared=is_base_shared)
+        tensors = load_file(path / _CRITIC)
+        if has_adapters(checkpoint.policy):
+            load_adapter_tensors(checkpoint.critic, tensors)
+        else:
+            checkpoint.critic.load_state_dict(tensors)
+    for name, tensor in load_file(path / _OPTIMISER).items():
+        model, slot = name.split("/", 1)
+        states[model][slot] = tensor
+    checkpoint.trainer, checkpoint.optimiser_states = trainer, states
+
+
+def save_checkpoint(
+    checkpoint: Checkpoint, folder: str, weights: Mapping[str, Mapping[str, Tensor]] | None = None
+) -> None:
+    """Write a checkpoint into an empty folder; the same checkpoint gives the same bytes.
+
+    Args:
+        checkpoint: What to write.
+        folder: Local, empty or not there yet.
+        weights: Model -> parameter -> trained weights, float32, where the models do not hold them whole.
+
+    Raises:
+        LearnerError: If there is something in the folder already.
+        OSError: If it cannot be written; where the disk has no room for it, before anything is.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        raise LearnerError(f"'{folder}' is not empty; a checkpoint is written into a folder of its own")
+    policy, critic = checkpoint.policy, checkpoint.critic
+    of_policy, of_critic = (None, None) if weights is None else (weights["policy"], weights.get("critic"))
+    whole_policy = of_policy or policy.state_dict()
+    written = [whole_policy if checkpoint.adapter is None else adapter_tensors(policy, of_policy)]
+    _expect_room(path, [*written, *checkpoint.optimiser_states.values()])
+    if checkpoint.adapter is None:
+        with without_progress_bars():
+            (policy if of_policy is None else _with_weights(policy, of_policy)).save_pretrained(path)
+    else:
+        assert checkpoint.base_key
+        write_adapter(adapter_tensors(policy, of_policy), checkpoint.adapter, checkpoint.base_key, path)
+    for name, content in {**checkpoint.base_files, **checkpoint.companions}.items():
+        (path / name).write_bytes(content)
+    if critic is not None:
+        whole = of_critic or critic.state_dict()
+        tensors = whole if checkpoint.adapter is None else adapter_tensors(critic, of_critic)
+        save_file(_contiguous(tensors), path / _CRITIC)
+    states = {
+        f"{model}/{slot}": tensor
+        for model, tensors in checkpoint.optimiser_states.items()
+        for slot, tensor in tensors.items()
+    }
+    save_file(_contiguous(states), path / _OPTIMISER)
+    (path / _TRAINER).write_text(checkpoint.trainer.model_dump_json(indent=2) + "\n")
+
+
+def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:
+    """Most of what will be written: a critic's base may be the policy's, and is not counted."""
+    tensors = {tensor.data_ptr(): tensor for group in written for tensor in group.values()}  # tied ones count once
+    needed, free = sum(tensor.nbytes for tensor in tensors.values()), shutil.disk_usage(path).free
+    if needed > free:
+        raise OSError(
+            errno.ENOSPC,
+            f"a checkpoint takes at least {needed / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free",
+            str(path),
+        )
+
+
+def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
+    """A model of the same architecture that has these weights, to be saved."""
+    with torch.device("meta"):
+        whole: PreTrainedModel = type(model)(model.config)
+    buffers = {name: buffer.detach().cpu() for name, buffer in model.named_buffers()}
+    missing, strange = whole.load_state_dict({**buffers, **weights}, strict=False, assign=True)
+    whole.tie_weights()
+    left = [name for name, tensor in whole.state_dict().items() if tensor.is_meta]
+    assert not left, f"no weights for {left} (missing {missing}, strange {strange})"
+    whole.generation_config = model.generation_config
+    return whole.float()
+
+
+def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

@@ -1,0 +1,116 @@
+"""`DeepSpeedLearner`: an update shared by ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
+
+    trajectories -> every rank: `update` on its share -> rank 0: samples, metrics, checkpoint
+
+This process holds no weights. Ranks start at the first `load`, stay between updates, and end with this process.
+"""
+
+import dataclasses
+import os
+import weakref
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError, MissingPackageError
+from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.ranks import RankProcesses
+from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, unpack_table
+from starpo.ragen.learning.learners.update import trainable_tokens
+
+
+class DeepSpeedLearner:
+    """Implements `learner.Learner`; its checkpoints are the torch learner's, and the other way round."""
+
+    def __init__(
+        self, config: UpdateConfig, num_threads: int | None = None, ranks: RankProcesses | None = None
+    ) -> None:
+        """Prepare a learner that holds nothing yet.
+
+        Args:
+            config: The update's settings.
+            num_threads: No effect: a rank computes on one thread, or on a GPU.
+            ranks: That are there already, and that no other learner uses any more. None: it starts its own.
+
+        Raises:
+            MissingPackageError: If DeepSpeed is not installed.
+            LearnerError: If there are fewer GPUs than ranks.
+        """
+        if find_spec("deepspeed") is None:
+            raise MissingPackageError(
+                "update.learner = 'deepspeed' needs the package deepspeed, which is not installed: "
+                "pip install 'starpo[deepspeed]'"
+            )
+        self.config = config
+        num_ranks, num_gpus = config.deepspeed.num_ranks, torch.cuda.device_count()
+        if torch.cuda.is_available() and num_ranks > num_gpus:
+            raise LearnerError(
+                f"update.deepspeed.num_ranks = {num_ranks}, and this machine has {num_gpus} GPUs: a rank needs one of "
+                f"its own. Set it to at most {num_gpus}, or choose what is seen with CUDA_VISIBLE_DEVICES"
+            )
+        self.is_deterministic = not torch.cuda.is_available()
+        self._ranks = ranks
+        self._checkpoint_key: str | None = None
+        self._is_loaded = False
+
+    def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
+        """Be at this checkpoint: a no-op when already there (see `Learner.load`)."""
+        if self._ranks is None or not self._ranks.are_alive:
+            self._start()
+        self._ask(
+            "load",
+            config=self.config.model_dump_json(),
+            folder=folder,
+            checkpoint_key=checkpoint_key,
+            reference_folder=reference_folder,
+            is_there=checkpoint_key == self._checkpoint_key,
+        )
+        self._checkpoint_key, self._is_loaded = checkpoint_key, True
+
+    def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
+        """Train on these trajectories (see `Learner.update`)."""
+        packed = self._packed(trajectories)
+        self._checkpoint_key = None
+        header, samples = self._ask("update", packed, context=dataclasses.asdict(context))
+        return UpdateResult(unpack_table(samples), header["metrics"], header["timings"])
+
+    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+        """The policy's gradient before any step (see `Learner.gradient`)."""
+        _, gradient = self._ask("gradient", self._packed(trajectories), context=dataclasses.asdict(context))
+        return torch.from_numpy(np.frombuffer(gradient, dtype=np.float32).copy())
+
+    def save(self, folder: str, checkpoint_key: str) -> None:
+        """Write the present checkpoint, and be at `checkpoint_key` from now on (see `Learner.save`)."""
+        if not self._is_loaded:
+            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+        self._ask("save", folder=os.fspath(folder))
+        self._checkpoint_key = checkpoint_key
+
+    def close(self) -> None:
+        """End the ranks; `load` starts others."""
+        if self._ranks is not None:
+            self._ranks.close()
+        self._ranks, self._checkpoint_key, self._is_loaded = None, None, False
+
+    def _packed(self, trajectories: list[Trajectory]) -> bytes:
+        if not self._is_loaded:
+            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+        trainable_tokens(trajectories)  # before any rank is asked: what is wrong with them costs nothing yet
+        return pack_trajectories(trajectories)
+
+    def _start(self) -> None:
+        self.close()
+        self._ranks = RankProcesses(self.config.deepspeed.num_ranks)
+        weakref.finalize(self, RankProcesses.close, self._ranks)
+
+    def _ask(self, verb: str, data: bytes = b"", **request: object) -> tuple[dict, bytes]:
+        assert self._ranks is not None
+        try:
+            return self._ranks.ask({"verb": verb, **request}, data)
+        except BaseException:
+            self.close()
+            raise

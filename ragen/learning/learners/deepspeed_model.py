@@ -1,0 +1,226 @@
+"""`DeepSpeedModel`: a model and its AdamW, cut up over ranks by ZeRO; and `Ranks`, the team of them.
+
+Weights, moments and gradients come and go whole, under the names that the torch learner gives them.
+
+What DeepSpeed makes of a loss: it divides gradients by the number of ranks. Losses here are sums over all ranks' tokens
+with the denominator of the whole mini-batch in them, so they are multiplied by that number first.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import deepspeed
+import torch
+import torch.distributed as dist
+from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_grad, safe_get_full_optimizer_state
+from torch import Tensor, nn
+
+from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
+from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.trained_model import LossOf
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class Ranks:
+    """Implements `ragen.learning.learners.team.Team` over torch's default process group."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Join; the process group must be there.
+
+        Args:
+            device: Where this rank computes.
+        """
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._device = device
+
+    def sum(self, values: Tensor) -> Tensor:
+        """See `Team.sum`."""
+        return self._reduced(values, dist.ReduceOp.SUM)
+
+    def largest(self, values: Tensor) -> Tensor:
+        """See `Team.largest`."""
+        return self._reduced(values, dist.ReduceOp.MAX)
+
+    def _reduced(self, values: Tensor, operation: Any) -> Tensor:
+        total = values.to(self._device, copy=True)
+        dist.all_reduce(total, operation)
+        return total.to(values.device)
+
+
+class DeepSpeedModel:
+    """Implements `ragen.learning.learners.trained_model.TrainedModel`; every rank must make every call."""
+
+    def __init__(
+        self, network: nn.Module, prefix: str, config: OptimiserConfig, update: UpdateConfig, device: torch.device
+    ) -> None:
+        """Hand a network over to DeepSpeed.
+
+        Args:
+            network: Called with micro-batches; float32 but for frozen weights, on the CPU, the same on all ranks.
+            prefix: What stands before the names that the torch learner has for its parameters.
+            config: AdamW's settings.
+            update: The update's: ZeRO's stage, offload, arithmetic.
+            device: Where this rank computes.
+        """
+        self.config = config
+        self._world_size = dist.get_world_size()
+        self._stage = update.deepspeed.zero_stage
+        self._parameters = {name.removeprefix(prefix): p for name, p in network.named_parameters() if p.requires_grad}
+        exact = {} if update.dtype == "float32" else {n: p.detach().clone() for n, p in self._parameters.items()}
+        optimiser = torch.optim.AdamW(
+            self._parameters.values(),
+            lr=config.learning_rate,
+            betas=(config.beta1, config.beta2),
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+        self._engine, *_ = deepspeed.initialize(
+            model=network.to(device), optimizer=optimiser, config=_deepspeed_config(config, update)
+        )
+        self._zero, self._adamw = self._engine.optimizer, self._engine.optimizer.optimizer
+        self._begin_state(0.0)
+        for name, value in exact.items():  # DeepSpeed took its float32 copies from weights that were rounded already
+            self._write(name, value.to(device), None)
+
+    def __call__(self, batch: MicroBatch) -> Tensor:
+        """See `TrainedModel`."""
+        output: Tensor = self._engine(batch)
+        return output
+
+    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], passes: Passes) -> float:
+        """See `TrainedModel.accumulate`; all ranks must have equally many micro-batches."""
+        total = 0.0
+        for index, batch in enumerate(batches):
+            self._engine.set_gradient_accumulation_boundary(index == len(batches) - 1)
+            ((of_batch, reported),) = passes.run(loss, [batch])
+            self._engine.backward(of_batch * self._world_size, scale_wrt_gas=False)
+            total += reported
+        return total
+
+    def step(self, factor: float) -> float:
+        """See `TrainedModel.step`."""
+        for group in self._adamw.param_groups:
+            group["lr"] = self.config.learning_rate * factor
+        self._engine.step()
+        return float(self._engine.get_global_grad_norm())
+
+    def pop_gradient(self) -> Tensor:
+        """See `TrainedModel.pop_gradient`."""
+        gradients = []
+        for parameter in self._parameters.values():
+            gradient = safe_get_full_grad(parameter)
+            size = getattr(parameter, "ds_numel", parameter.numel())
+            gradients.append(torch.zeros(size) if gradient is None else gradient.detach().flatten().float().cpu())
+        self._forget_gradient()
+        return torch.cat(gradients)
+
+    def weights(self) -> dict[str, Tensor]:
+        """All trained weights by name, whole, float32 on the CPU; one at a time passes through the device."""
+        return {name: safe_get_full_fp32_param(p).detach().cpu().clone() for name, p in self._parameters.items()}
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """As `ModelOptimiser.state_tensors`: `adamw/<slot>/<parameter>`; empty before the first step."""
+        step = self._num_steps()
+        if not step:
+            return {}
+        tensors = {}
+        for name, parameter in self._parameters.items():
+            tensors[f"adamw/step/{name}"] = torch.tensor(float(step))
+            for slot in _MOMENTS:
+                tensors[f"adamw/{slot}/{name}"] = safe_get_full_optimizer_state(parameter, slot).detach().cpu().clone()
+        return tensors
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """See `ModelOptimiser.load_state_tensors`.
+
+        Raises:
+            KeyError: If it speaks of an optimiser or a parameter that this model does not have.
+        """
+        steps = []
+        for full_name, value in tensors.items():
+            kind, slot, name = full_name.split("/", 2)
+            if kind != "adamw":
+                raise KeyError(kind)
+            if name not in self._parameters:
+                raise KeyError(name)
+            if slot == "step":
+                steps.append(float(value))
+        if not steps:
+            return
+        # one count for all: a parameter that had no gradient yet has moments of 0, whatever it counts
+        self._begin_state(max(steps))
+        for full_name, value in tensors.items():
+            _, slot, name = full_name.split("/", 2)
+            if slot != "step":
+                self._write(name, value, slot)
+
+    def destroy(self) -> None:
+        """Let go of what DeepSpeed holds."""
+        self._engine.destroy()
+
+    def _partitions(self) -> list[Tensor]:
+        """This rank's float32 weights, flat, as AdamW sees them."""
+        zero = self._zero
+        of_rank = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
+        return list(of_rank)
+
+    def _num_steps(self) -> int:
+        return int(self._adamw.state[self._partitions()[0]]["step"])
+
+    def _begin_state(self, step: float) -> None:
+        """Give AdamW moments of 0; DeepSpeed and AdamW would make them at the first step, too late to be loaded."""
+        for partition in self._partitions():
+            moments = {slot: torch.zeros_like(partition) for slot in _MOMENTS}
+            self._adamw.state[partition] = {"step": torch.tensor(step, device=partition.device), **moments}
+        if self._stage < 3:
+            self._zero._hp_optimizer_states_linked = False
+            self._zero._lazy_init_hp_params_optimizer_state()
+
+    def _write(self, name: str, value: Tensor, slot: str | None) -> None:
+        """Put this rank's part of a whole tensor in its place: of the float32 weight (None), or of a moment.
+
+        Not by DeepSpeed's `safe_set_full_...`: with ZeRO 3 they fail on sizes that the number of ranks does not divide.
+        """
+        parameter: Any = self._parameters[name]
+        flat = value.detach().flatten().float()
+        if self._stage == 3:
+            target, _ = self._zero._get_fp32_opt_state_partition(parameter, False, slot)
+            start = target.numel() * dist.get_rank()
+            own = flat[start : start + target.numel()]
+            target.data[: own.numel()].copy_(own)
+        elif parameter._hp_mapping is not None:
+            mapping = parameter._hp_mapping
+            where = mapping.lp_fragment_address
+            mapping.get_hp_fragment(slot).data.copy_(flat[where.start : where.start + where.numel])
+
+    def _forget_gradient(self) -> None:
+        """What DeepSpeed does with the gradient of a step that it skips."""
+        zero = self._zero
+        zero.zero_grad(set_to_none=True)
+        if self._stage < 3:
+            zero.micro_step_id = -1
+            zero.all_grad_tensors = dict.fromkeys(zero.all_grad_tensors)
+            zero.averaged_gradients = dict.fromkeys(zero.averaged_gradients)
+            zero._offload_accumulated_param_ids = set()
+        else:
+            zero.averaged_gradients = {}
+        if zero.cpu_offload if self._stage < 3 else zero.offload_optimizer:
+            zero.reset_cpu_buffers()
+
+
+def _deepspeed_config(config: OptimiserConfig, update: UpdateConfig) -> dict[str, Any]:
+    zero: dict[str, Any] = {"stage": update.deepspeed.zero_stage}
+    if update.deepspeed.offload_optimizer:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
+    return {
+        "train_micro_batch_size_per_gpu": 1,  # DeepSpeed's own counting; losses are ours
+        "gradient_accumulation_steps": 1,
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,  # torch's AdamW: DeepSpeed's own are compiled when first used
+        "zero_force_ds_cpu_optimizer": False,
+        "bf16": {"enabled": update.dtype == "bfloat16"},
+        "gradient_clipping": config.max_gradient_norm or 0.0,
+        "steps_per_print": 10**9,
+    }

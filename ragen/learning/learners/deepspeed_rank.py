@@ -1,0 +1,221 @@
+"""A rank of learner 'deepspeed': `torchrun ... -m starpo.ragen.learning.learners.deepspeed_rank SOCKET`.
+
+    request: JSON and trajectories -> the same update as every learner's, on this rank's share -> answer
+
+Every rank gets every request and answers it; rank 0's answer holds the result. The process ends when the other side of
+the socket does, whatever it is doing then, so that no rank outlives the process that asked.
+"""
+
+import dataclasses
+import json
+import os
+import socket
+import sys
+import traceback
+from dataclasses import dataclass
+from datetime import timedelta
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, Any, cast
+
+import torch
+import torch.distributed as dist
+
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError, StarPOError
+from starpo.ragen.core.frames import read_frame, write_frame
+from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
+from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.reference import Reference
+from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer
+from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
+from starpo.ragen.learning.learners.update import Update, trainable_tokens
+
+HELLO, REQUEST, DATA, ANSWER, FAILURE = b"H", b"Q", b"D", b"A", b"F"
+COLLECTIVE_TIMEOUT = timedelta(minutes=30)
+"""A rank that waits longer for the others gives up: one of them hangs."""
+
+
+@dataclass
+class _Held:
+    """What a rank is at.
+
+    Attributes:
+        checkpoint: Its policy and critic are inside the models; states of optimisers are not kept in it.
+        models: 'policy' and, with a critic, 'critic'.
+        num_restarted: Optimisers that began anew.
+    """
+
+    checkpoint: Checkpoint
+    models: dict[str, DeepSpeedModel]
+    num_restarted: int
+
+
+class RankLearner:
+    """One rank's part of the learner; every rank makes every call."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Join the others; the process group must be there."""
+        self.device = device
+        self.team = Ranks(device)
+        # bfloat16 is DeepSpeed's business here: it keeps the weights themselves in it
+        self._passes = Passes(device, 1, "float32")
+        self._config: UpdateConfig | None = None
+        self._reference: Reference | None = None
+        self._held: _Held | None = None
+
+    def load(self, config: str, folder: str, checkpoint_key: str, reference_folder: str | None, is_there: bool) -> None:
+        """See `Learner.load`; `is_there`: this is where the learner is, with these settings."""
+        if not is_there:
+            self._config = UpdateConfig.model_validate_json(config)
+            self._reference = Reference(self._config, self._load_reference)
+        assert self._config is not None
+        assert self._reference is not None
+        self._reference.be_at(reference_folder, None if is_there else folder)
+        if not is_there:
+            self._load(self._config, folder, checkpoint_key)
+
+    def update(self, trajectories: bytes, context: UpdateContext) -> tuple[dict[str, Any], bytes]:
+        """See `Learner.update`."""
+        held = self._loaded()
+        result = self._work(held, trajectories, context).run()
+        held.checkpoint.trainer = held.checkpoint.trainer.after(result.metrics)
+        held.num_restarted = 0
+        return {"metrics": result.metrics, "timings": result.timings}, pack_table(result.samples)
+
+    def gradient(self, trajectories: bytes, context: UpdateContext) -> bytes:
+        """See `Learner.gradient`; float32, end to end."""
+        return self._work(self._loaded(), trajectories, context).gradient().numpy().tobytes()
+
+    def save(self, folder: str) -> None:
+        """See `Learner.save`; rank 0 writes."""
+        held = self._loaded()
+        weights = {name: model.weights() for name, model in held.models.items()}
+        states = {name: model.state_tensors() for name, model in held.models.items()}
+        if self.team.rank == 0:
+            types = {name: model.config.type for name, model in held.models.items()}
+            trainer = held.checkpoint.trainer.model_copy(update={"optimisers": types})
+            stored = dataclasses.replace(held.checkpoint, optimiser_states=states, trainer=trainer)
+            save_checkpoint(stored, folder, weights)
+        dist.barrier()
+
+    def _load(self, config: UpdateConfig, folder: str, checkpoint_key: str) -> None:
+        if self._held is not None:
+            for model in self._held.models.values():
+                model.destroy()
+            self._held = None
+        dtype = getattr(torch, config.dtype)
+        checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=config.deepspeed.zero_stage == 3)
+        check_output_layer(checkpoint.policy)
+        networks: dict[str, Any] = {"policy": (ResponseLogits(checkpoint.policy), "model.", config.optimiser)}
+        if checkpoint.critic is not None:
+            networks["critic"] = (checkpoint.critic, "", config.critic.optimiser)
+        models = {
+            name: DeepSpeedModel(network, prefix, optimiser, config, self.device)
+            for name, (network, prefix, optimiser) in networks.items()
+        }
+        num_restarted = restore(models, checkpoint, folder)
+        checkpoint.optimiser_states = {}
+        self._held = _Held(checkpoint, models, num_restarted)
+
+    def _work(self, held: _Held, trajectories: bytes, context: UpdateContext) -> Update:
+        given = unpack_trajectories(trajectories)
+        assert self._config is not None
+        assert self._reference is not None
+        return Update(
+            config=self._config,
+            context=context,
+            models=held.models,
+            open_reference=self._reference.opener(held.checkpoint.policy, held.models["policy"]),
+            trajectories=given,
+            tokens=trainable_tokens(given),
+            passes=self._passes,
+            team=self.team,
+            num_restarted=held.num_restarted,
+        )
+
+    def _load_reference(self, folder: str) -> ResponseLogits:
+        assert self._config is not None
+        policy, _ = load_policy(folder, self._config.dtype)
+        return ResponseLogits(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
+
+    def _loaded(self) -> _Held:
+        if self._held is None:
+            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+        return self._held
+
+
+def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], bytes]]", answers: IO[bytes]) -> None:
+    """Do what is asked, for ever; the thread that reads requests ends the process."""
+    while True:
+        request, data = requests.get()
+        verb = request.pop("verb")
+        try:
+            if "context" in request:
+                request["context"] = UpdateContext(**request["context"])
+            header, payload = _answer(learner, verb, request, data)
+        except Exception as error:
+            traceback.print_exc()
+            failure = {"type": type(error).__name__, "message": _message(error)}
+            write_frame(answers, FAILURE, json.dumps(failure).encode())
+        else:
+            write_frame(answers, ANSWER, json.dumps(header).encode())
+            write_frame(answers, DATA, payload if learner.team.rank == 0 else b"")
+
+
+def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    if verb == "update":
+        return learner.update(data, **request)
+    if verb == "gradient":
+        return {}, learner.gradient(data, **request)
+    assert verb in ("load", "save")
+    getattr(learner, verb)(**request)
+    return {}, b""
+
+
+def _message(error: Exception) -> str:
+    # Errors of the library keep their type; of others the name is told.
+    return str(error) if isinstance(error, StarPOError) else f"{type(error).__name__}: {error}"
+
+
+def _read(requests: IO[bytes], queue: "SimpleQueue[tuple[dict[str, Any], bytes]]") -> None:
+    try:
+        while True:
+            _, request = read_frame(requests)
+            _, data = read_frame(requests)
+            queue.put((json.loads(request), data))
+    except (EOFError, OSError):
+        os._exit(0)  # the main thread may be waiting for ranks that are gone too
+
+
+def main(address: str) -> None:
+    """Connect, join the other ranks, serve."""
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    stream = cast(IO[bytes], connection.makefile("rwb"))
+    write_frame(stream, HELLO, json.dumps({"rank": rank, "pid": os.getpid()}).encode())
+    queue: SimpleQueue[tuple[dict[str, Any], bytes]] = SimpleQueue()
+    Thread(target=_read, args=(stream, queue), daemon=True).start()
+
+    torch.set_num_threads(1)
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=COLLECTIVE_TIMEOUT)
+    import deepspeed
+
+    # DeepSpeed's own collectives over shared memory would be compiled for two minutes when first used; gloo serves
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed(dist_init_required=False)
+    learner = RankLearner(device)
+    write_frame(stream, ANSWER, b"{}")
+    serve(learner, queue, stream)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

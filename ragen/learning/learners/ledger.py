@@ -1,0 +1,124 @@
+"""The ledger of an update: what it did to every token, as dataset `samples` and as metrics.
+
+Everything in `metrics` is a function of the update's inputs; timings, which are not, are kept elsewhere.
+Legend: N response tokens of the update, B trajectories, M response tokens of a micro-batch.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from starpo.ragen.learning.learners.team import Team
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.schemas.datasets import SAMPLES
+
+
+class Ledger:
+    """Sums over the passes of an update, token by token, and lists over its steps."""
+
+    def __init__(self, tokens: ResponseTokens, device: torch.device) -> None:
+        self._tokens = tokens
+        self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N = torch.zeros(
+            (5, len(tokens)), dtype=torch.float64, device=device
+        )
+        self._largest_ratio_N = torch.zeros(len(tokens), device=device)
+        self.steps: dict[str, list[float]] = {}
+
+    def note_tokens(
+        self, token_M: Tensor, ratio_M: Tensor, is_low_M: Tensor, is_high_M: Tensor, size_M: Tensor
+    ) -> None:
+        """Note what a micro-batch did; threads may do it side by side, because no token is in two micro-batches.
+
+        Args:
+            token_M: Indices of its tokens.
+            ratio_M: The policy's probability / that of what `ratio_to` names.
+            is_low_M: Clipped at the lower bound.
+            is_high_M: Clipped at the upper bound.
+            size_M: Absolute weighted terms of the policy loss.
+        """
+        ratio_M = ratio_M.detach()
+        self._ratio_N[token_M] += ratio_M
+        self._low_N[token_M] += is_low_M.double()
+        self._high_N[token_M] += is_high_M.double()
+        self._size_N[token_M] += size_M.detach()
+        self._visits_N[token_M] += 1
+        self._largest_ratio_N[token_M] = torch.maximum(self._largest_ratio_N[token_M], ratio_M.float())
+
+    def gather(self, team: Team) -> None:
+        """Take in what the other members of the team noted of their tokens; once, when all steps are done."""
+        sums = (self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N)
+        self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N = team.sum(torch.stack(sums))
+        self._largest_ratio_N = team.largest(self._largest_ratio_N)
+
+    def note_step(self, name: str, value: float) -> None:
+        """Note a number of an optimiser step."""
+        self.steps.setdefault(name, []).append(value)
+
+    def step_metrics(self) -> dict[str, float]:
+        """Mean over steps of every noted number; for gradient norms also the largest."""
+        means = {f"update/{name}": float(np.mean(values)) for name, values in self.steps.items()}
+        largest = {f"update/{n}_max": max(values) for n, values in self.steps.items() if n.endswith("gradient_norm")}
+        return means | largest
+
+    def token_metrics(self) -> dict[str, float]:
+        """Clipping and ratios over all tokens and passes; empty where the policy took no step."""
+        visits = float(self._visits_N.sum())
+        if not visits:
+            return {}
+        low, high = float(self._low_N.sum()) / visits, float(self._high_N.sum()) / visits
+        return {
+            "update/clip_fraction": low + high,
+            "update/clip_fraction_low": low,
+            "update/clip_fraction_high": high,
+            "update/ratio_mean": float(self._ratio_N.sum()) / visits,
+            "update/ratio_max": float(self._largest_ratio_N.max()),
+        }
+
+    def samples(
+        self,
+        trajectories: Sequence[Trajectory],
+        advantages_N: Tensor,
+        entropy_N: Tensor,
+        old_behaviour_gap_N: Tensor,
+        kl_behaviour_N: Tensor,
+        kl_reference_N: Tensor | None,
+    ) -> pa.Table:
+        """Dataset `samples`, a row a trajectory in the order given.
+
+        A trajectory without response tokens has zeros (and a ratio of 1): nothing was done with it. Where the policy
+        took no step (warm-up of the critic) ratios are 1 and loss shares 0.
+        """
+        tokens = self._tokens
+        lengths_B = tokens.lengths_B
+
+        def mean(values_N: Tensor) -> Tensor:
+            return tokens.sums(values_N.cpu()) / lengths_B.clamp(min=1)
+
+        visits_N = self._visits_N.cpu()
+        passes_N = visits_N.clamp(min=1)
+        ratio_N = torch.where(visits_N > 0, self._ratio_N.cpu() / passes_N, 1)
+        size_B = tokens.sums(self._size_N.cpu())
+        gap_B = torch.zeros(len(lengths_B)).scatter_reduce_(0, tokens.trajectory_N, old_behaviour_gap_N, "amax")
+        columns: dict[str, Tensor | list] = {
+            "trajectory_id": [trajectory.trajectory_id for trajectory in trajectories],
+            "group_id": [trajectory.group_id for trajectory in trajectories],
+            "num_tokens": lengths_B,
+            "trajectory_return": [trajectory.trajectory_return for trajectory in trajectories],
+            "advantage": mean(advantages_N),
+            "mean_ratio": torch.where(lengths_B > 0, mean(ratio_N), 1),
+            "clip_fraction": mean((self._low_N + self._high_N).cpu() / passes_N),
+            "kl_behaviour": mean(kl_behaviour_N),
+            "kl_reference": [None] * len(lengths_B) if kl_reference_N is None else mean(kl_reference_N),
+            "entropy": mean(entropy_N),
+            "old_behaviour_gap": gap_B,
+            "loss_share": size_B / size_B.sum() if size_B.sum() > 0 else torch.zeros_like(size_B),
+        }
+        arrays = [
+            pa.array(c.numpy() if isinstance(c, Tensor) else c).cast(column.type)
+            for c, column in ((columns[column.name], column) for column in SAMPLES.columns)
+        ]
+        return pa.Table.from_arrays(arrays, schema=SAMPLES.schema)

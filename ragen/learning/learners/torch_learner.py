@@ -1,0 +1,104 @@
+"""`TorchLearner`: an update in one process, on the CPU or one GPU (see `ragen.learning.learners.update`)."""
+
+import torch
+from torch import Tensor
+
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
+from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.optimisers import ModelOptimiser
+from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.reference import Reference
+from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer
+from starpo.ragen.learning.learners.team import Alone
+from starpo.ragen.learning.learners.trained_model import TorchModel
+from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.update import Update, trainable_tokens
+
+
+class TorchLearner:
+    """Implements `ragen.learning.learners.learner.Learner`."""
+
+    def __init__(self, config: UpdateConfig, num_threads: int | None = None) -> None:
+        """Prepare a learner that holds nothing yet.
+
+        Args:
+            config: The update's settings.
+            num_threads: Micro-batches that are computed side by side on a CPU; the result does not depend on it. None:
+                as many as torch is set to use.
+        """
+        self.config = config
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.is_deterministic = self.device.type == "cpu"
+        self._passes = Passes(self.device, num_threads, config.dtype)
+        self._checkpoint: Checkpoint | None = None
+        self._checkpoint_key: str | None = None
+        self._models: dict[str, TorchModel] = {}
+        self._num_restarted = 0
+        self._reference = Reference(config, self._load_reference)
+
+    def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
+        """Be at this checkpoint: a no-op when already there (see `Learner.load`)."""
+        is_there = checkpoint_key == self._checkpoint_key
+        self._reference.be_at(reference_folder, None if is_there else folder)
+        if is_there:
+            return
+        config = self.config
+        checkpoint = load_trained(folder, config, checkpoint_key, getattr(torch, config.dtype))
+        policy, critic = checkpoint.policy.to(self.device), checkpoint.critic  # type: ignore[arg-type]
+        check_output_layer(policy)
+        models = {"policy": TorchModel(ResponseLogits(policy), ModelOptimiser(policy, config.optimiser))}
+        if critic is not None:
+            models["critic"] = TorchModel(critic, ModelOptimiser(critic.to(self.device), config.critic.optimiser))
+        self._num_restarted = restore(models, checkpoint, folder)
+        self._models, self._checkpoint, self._checkpoint_key = models, checkpoint, checkpoint_key
+
+    def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
+        """Train on these trajectories (see `Learner.update`)."""
+        checkpoint, work = self._loaded(), self._work(trajectories, context)
+        self._checkpoint = self._checkpoint_key = None  # weights that a failed update has half changed are never saved
+        with self._passes.alone():
+            result = work.run()
+        checkpoint.trainer = checkpoint.trainer.after(result.metrics)
+        self._num_restarted = 0
+        self._checkpoint = checkpoint
+        return result
+
+    def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+        """The policy's gradient before any step (see `Learner.gradient`)."""
+        with self._passes.alone():
+            return self._work(trajectories, context).gradient()
+
+    def save(self, folder: str, checkpoint_key: str) -> None:
+        """Write the present checkpoint, and be at `checkpoint_key` from now on (see `Learner.save`)."""
+        checkpoint = self._loaded()
+        checkpoint.optimiser_states = {name: model.optimiser.state_tensors() for name, model in self._models.items()}
+        types = {name: model.config.type for name, model in self._models.items()}
+        checkpoint.trainer = checkpoint.trainer.model_copy(update={"optimisers": types})
+        save_checkpoint(checkpoint, folder)
+        self._checkpoint_key = checkpoint_key
+
+    def _work(self, trajectories: list[Trajectory], context: UpdateContext) -> Update:
+        policy = self._loaded().policy
+        return Update(
+            config=self.config,
+            context=context,
+            models=self._models,
+            open_reference=self._reference.opener(policy, self._models["policy"]),
+            trajectories=trajectories,
+            tokens=trainable_tokens(trajectories),
+            passes=self._passes,
+            team=Alone(),
+            num_restarted=self._num_restarted,
+        )
+
+    def _load_reference(self, folder: str) -> ResponseLogits:
+        policy, _ = load_policy(folder, torch.float32)
+        return ResponseLogits(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
+
+    def _loaded(self) -> Checkpoint:
+        if self._checkpoint is None:
+            raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
+        return self._checkpoint

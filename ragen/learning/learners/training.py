@@ -1,0 +1,230 @@
+"""`Training`: the optimiser steps of one update, from what its losses are made of to weights that have moved.
+
+    epochs -> mini-batches (a step each) -> micro-batches: forward, weighted terms, backward -> clip, step
+
+Legend: N response tokens of the update, M those of a micro-batch, B trajectories, V vocabulary.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.batches import MicroBatch, deal, num_steps, shared_micro_batches
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.scoring import chosen, response_logprobs
+from starpo.ragen.learning.learners.team import Team
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.trained_model import TrainedModel
+from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
+from starpo.ragen.learning.objectives.losses import (
+    clipped_surrogate,
+    clipped_tokens,
+    entropy,
+    probability_ratio,
+    token_weights,
+    truncated_importance,
+    value_loss,
+)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the losses of an update are made of, by token, on the learner's device. float32 [N] each.
+
+    Attributes:
+        behaviour_logprobs_N: The sampler's.
+        old_logprobs_N: The policy's before the first step.
+        advantages_N: As they enter the loss.
+        ref_logprobs_N: The reference's; None: there is none.
+        values_N: The critic's before the first step; None: there is no critic.
+        value_targets_N: What it is fitted to; None with `values_N`.
+    """
+
+    behaviour_logprobs_N: Tensor
+    old_logprobs_N: Tensor
+    advantages_N: Tensor
+    ref_logprobs_N: Tensor | None
+    values_N: Tensor | None
+    value_targets_N: Tensor | None
+
+
+def share(
+    tokens: ResponseTokens, segments: np.ndarray, config: UpdateConfig, passes: Passes, team: Team
+) -> list[MicroBatch]:
+    """This process's micro-batches of some segments of an update, on its device."""
+    batches = shared_micro_batches(tokens, segments, config.micro_batch_tokens, team.rank, team.size)
+    return [batch.to(passes.device) for batch in batches]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One update's steps.
+
+    Attributes:
+        config: The update's settings.
+        context: Where in the run it stands.
+        models: 'policy' and, with a critic, 'critic'; changed in place.
+        trajectories: Those of the update.
+        tokens: Their response tokens.
+        targets: What the losses are made of.
+        ledger: Where what happens is noted.
+        passes: How micro-batches are run, and where.
+        team: Who takes the steps together.
+    """
+
+    config: UpdateConfig
+    context: UpdateContext
+    models: Mapping[str, TrainedModel]
+    trajectories: Sequence[Trajectory]
+    tokens: ResponseTokens
+    targets: Targets
+    ledger: Ledger
+    passes: Passes
+    team: Team
+
+    def run(self) -> int:
+        """Take all steps.
+
+        Returns:
+            How many of them the policy took; 0 while only the critic learns.
+
+        Raises:
+            LearnerError: If a loss or a gradient is not finite. Steps before it have been taken.
+        """
+        lengths_B = self.tokens.lengths_B
+        trainable = torch.nonzero(lengths_B)[:, 0].numpy()
+        critic_first = self.config.needs_critic and self.context.iteration < self.config.critic.warmup_updates
+        num_hands, num_taken = num_steps(len(trainable), self.config), 0
+        for epoch in range(self.config.num_epochs):
+            for hand in deal(len(trainable), num_hands, self.context.seed, epoch):
+                members = trainable[hand]
+                segments = np.flatnonzero(np.isin(self.tokens.segment_trajectory, members))
+                batches = self._share(segments)
+                own_lengths_B = torch.zeros_like(lengths_B)
+                own_lengths_B[members] = lengths_B[members]
+                if not critic_first:
+                    self._step_policy(batches, own_lengths_B)
+                    num_taken += 1
+                if "critic" in self.models:
+                    self._step_critic(batches, own_lengths_B)
+        return num_taken
+
+    def gradient(self) -> Tensor:
+        """The gradient of the policy's loss over all trajectories as one mini-batch; no step is taken.
+
+        Returns:
+            All trainable parameters of the policy end to end, in their order, on the CPU; 0 where the loss does not
+            depend on one. float32 [parameters]
+
+        Raises:
+            LearnerError: If a loss is not finite.
+        """
+        everything = np.arange(len(self.tokens.segments))
+        self._add_policy_gradients(self._share(everything), self.tokens.lengths_B)
+        return self.models["policy"].pop_gradient()
+
+    def _share(self, segments: np.ndarray) -> list[MicroBatch]:
+        return share(self.tokens, segments, self.config, self.passes, self.team)
+
+    def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
+        self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, lengths_B))
+        self.ledger.note_step("gradient_norm", self._step("policy"))
+
+    def _add_policy_gradients(self, batches: list[MicroBatch], lengths_B: Tensor) -> float:
+        """Add the gradient of the loss of a mini-batch; returns the surrogate's part of the loss."""
+        weights_B = token_weights(lengths_B, self.config.aggregation, self.context.max_response_tokens)
+        weights_N = weights_B[self.tokens.trajectory_N].to(self.targets.old_logprobs_N)
+
+        def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+            return self._policy_terms(batch, weights_N[batch.token_M])
+
+        return self._accumulate("policy", terms, batches)
+
+    def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> tuple[Tensor, Tensor]:
+        """All weighted terms of each token's loss (surrogate, KL, entropy), and the surrogate's alone. [M], [M]"""
+        config, targets, token_M = self.config, self.targets, batch.token_M
+        logprobs_MV = response_logprobs(self.models["policy"], batch, self.context.temperature)
+        logprobs_M = chosen(logprobs_MV, batch)
+        old_M, advantages_M = targets.old_logprobs_N[token_M], targets.advantages_N[token_M]
+        behaviour_M = targets.behaviour_logprobs_N[token_M]
+        ratio_M = probability_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
+        surrogate_M = clipped_surrogate(ratio_M, advantages_M, config.clip_low, config.clip_high)
+        if config.importance_cap is not None:
+            surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
+        is_low_M, is_high_M = clipped_tokens(ratio_M, advantages_M, config.clip_low, config.clip_high)
+        self.ledger.note_tokens(token_M, ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())
+        terms_M = surrogate_M
+        if config.kl_coefficient > 0 and config.kl_placement == "loss":
+            assert targets.ref_logprobs_N is not None
+            divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, targets.ref_logprobs_N[token_M])
+            terms_M = terms_M + config.kl_coefficient * divergence_M
+        if config.entropy_coefficient > 0:
+            terms_M = terms_M - config.entropy_coefficient * entropy(logprobs_MV)
+        return terms_M * weights_M, surrogate_M * weights_M
+
+    def _step_critic(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
+        critic, old_N, targets_N = self.models["critic"], self.targets.values_N, self.targets.value_targets_N
+        assert old_N is not None
+        assert targets_N is not None
+        weight = 1 / int(lengths_B.sum())
+
+        def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+            old_M, targets_M = old_N[batch.token_M], targets_N[batch.token_M]
+            terms_M = weight * value_loss(critic(batch), old_M, targets_M, self.config.critic.clip_value)
+            return terms_M, terms_M
+
+        self.ledger.note_step("value_loss", self._accumulate("critic", terms, batches))
+        self.ledger.note_step("critic_gradient_norm", self._step("critic"))
+
+    def _accumulate(
+        self, model: str, terms: Callable[[MicroBatch], tuple[Tensor, Tensor]], batches: list[MicroBatch]
+    ) -> float:
+        """Add the gradients of all micro-batches to the model's, in their order.
+
+        Args:
+            model: 'policy' or 'critic'.
+            terms: Of a micro-batch: weighted terms to take the gradient of, and those to report. [M], [M]
+            batches: This process's, of the mini-batch.
+
+        Returns:
+            Sum of the reported terms over the whole team.
+        """
+
+        def loss(batch: MicroBatch) -> tuple[Tensor, float]:
+            terms_M, reported_M = terms(batch)
+            self._check_finite(terms_M.detach(), batch, model)
+            return terms_M.sum(), float(reported_M.detach().sum())
+
+        total = self.models[model].accumulate(loss, batches, self.passes)
+        return float(self.team.sum(torch.tensor(total, dtype=torch.float64)))
+
+    def _check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
+        is_bad_M = ~torch.isfinite(terms_M)
+        if is_bad_M.any():
+            token = int(batch.token_M[is_bad_M][0])
+            trajectory_id = self.trajectories[int(self.tokens.trajectory_N[token])].trajectory_id
+            raise LearnerError(
+                f"the {model}'s loss of a token of trajectory '{trajectory_id}' is {terms_M[is_bad_M][0].item()}, "
+                "not a finite number. The stored checkpoint is untouched; lower the learning rate or max_gradient_norm "
+                "and update again"
+            )
+
+    def _step(self, model: str) -> float:
+        """Take the step of a model's optimiser; returns the gradient's norm before clipping."""
+        factor = learning_rate_factor(self.models[model].config, self.context.iteration, self.context.num_iterations)
+        norm = self.models[model].step(factor)
+        if not np.isfinite(norm):
+            raise LearnerError(
+                f"the gradient of the {model} has norm {norm}, although every loss is finite. The stored checkpoint is "
+                "untouched; lower update.optimiser's learning rates and update again"
+            )
+        return norm

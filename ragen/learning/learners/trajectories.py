@@ -1,0 +1,177 @@
+"""Trajectories to train on, from stored turns, rewards and the filter's selection.
+
+    turns, rewards, selection -> assemble -> [Trajectory] -> learner
+
+Token ids are taken as they were sampled; masks come from which column they stand in. Nothing is tokenised here.
+Legend: T tokens of a segment, K turns of a trajectory.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from starpo.ragen.core.errors import LearnerError
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of turns that the model saw as one context, up to its last response token.
+
+    Attributes:
+        token_ids: Prompts and responses in order. int64 [T]
+        response_mask: The model sampled this token. bool [T]
+        behaviour_logprobs: The sampler's log-probabilities, nats; 0 outside the mask. float32 [T]
+        turn: Index of the turn a response token belongs to; -1 outside the mask. int64 [T]
+    """
+
+    token_ids: np.ndarray
+    response_mask: np.ndarray
+    behaviour_logprobs: np.ndarray
+    turn: np.ndarray
+
+    def __post_init__(self) -> None:
+        length = len(self.token_ids)
+        assert len(self.response_mask) == len(self.behaviour_logprobs) == len(self.turn) == length
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """An episode as a learner sees it.
+
+    Attributes:
+        trajectory_id: As in `turns`.
+        group_id: As in `turns`.
+        segments: In time order. With context = 'full' there is one, with 'window' one a turn; segments without a
+            response token are left out, so a trajectory whose every response is missing has none.
+        turn_rewards: Total reward of each turn. float64 [K]
+        trajectory_return: Their sum, before any normalisation.
+        normalised_return: The return that is trained on: the sum after the configured normalisation.
+    """
+
+    trajectory_id: str
+    group_id: str
+    segments: tuple[Segment, ...]
+    turn_rewards: np.ndarray
+    trajectory_return: float
+    normalised_return: float
+
+    @property
+    def num_response_tokens(self) -> int:
+        """Tokens the model sampled, over all segments."""
+        return sum(int(segment.response_mask.sum()) for segment in self.segments)
+
+
+def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[Trajectory]:
+    """Put together the valid trajectories of the kept groups.
+
+    Args:
+        turns: Dataset `turns`, rows in any order.
+        rewards: Dataset `rewards` of exactly these turns, rows in any order.
+        selection: Dataset `selection` of exactly their groups.
+
+    Returns:
+        In the order in which trajectories first appear in `turns`; empty if nothing is kept.
+
+    Raises:
+        LearnerError: If the three do not speak of the same turns and groups.
+    """
+    trajectory_ids = pc.unique(turns["trajectory_id"])
+    turns, row_trajectory = _in_order(turns, trajectory_ids)
+    rewards, reward_trajectory = _in_order(rewards, trajectory_ids)
+    _check_same_turns(turns, rewards, row_trajectory, reward_trajectory)
+    is_kept = _is_kept(turns, selection) & _numpy(rewards["is_valid"])
+    turns, rewards, row_trajectory = turns.filter(is_kept), rewards.filter(is_kept), row_trajectory[is_kept]
+    if not turns.num_rows:
+        return []
+    first_rows = np.flatnonzero(np.diff(row_trajectory, prepend=-1))
+    segments, rows_of_segments = _segments(turns, row_trajectory)
+    bounds = np.searchsorted(rows_of_segments, np.append(first_rows, turns.num_rows))
+    totals = np.split(_numpy(rewards["total"]), first_rows[1:])
+    rewards, ids = rewards.take(first_rows), turns.select(["trajectory_id", "group_id"]).take(first_rows)
+    return [
+        Trajectory(trajectory_id, group_id, tuple(segments[start:stop]), turn_rewards, raw, normalised)
+        for trajectory_id, group_id, start, stop, turn_rewards, raw, normalised in zip(
+            ids["trajectory_id"].to_pylist(),
+            ids["group_id"].to_pylist(),
+            bounds[:-1].tolist(),
+            bounds[1:].tolist(),
+            totals,
+            rewards["trajectory_return"].to_pylist(),
+            rewards["normalised_return"].to_pylist(),
+            strict=True,
+        )
+    ]
+
+
+def _segments(turns: pa.Table, row_trajectory: np.ndarray) -> tuple[list[Segment], np.ndarray]:
+    """Cut the tokens of all rows into segments; also gives the row each begins with, rising."""
+    prompts, num_prompt = _flatten(turns["prompt_ids"])
+    responses, num_response = _flatten(turns["response_ids"])
+    logprobs, _ = _flatten(turns["behaviour_logprobs"])
+    lengths = np.stack([num_prompt, num_response], axis=1).ravel()  # prompt, response, prompt, response, ...
+    mask = np.repeat(np.tile([False, True], turns.num_rows), lengths)
+    token_ids = np.empty(len(mask), dtype=np.int64)
+    token_ids[mask], token_ids[~mask] = responses, prompts
+    behaviour_logprobs = np.zeros(len(mask), dtype=np.float32)
+    behaviour_logprobs[mask] = logprobs
+    turn = np.full(len(mask), -1, dtype=np.int64)
+    turn[mask] = np.repeat(_numpy(turns["turn"]), num_response)
+
+    starts_anew = _numpy(turns["is_context_start"]) | (np.diff(row_trajectory, prepend=-1) != 0)
+    first_rows = np.flatnonzero(starts_anew)
+    row_ends = np.cumsum(lengths)[1::2]
+    starts = np.append(0, row_ends)[first_rows]
+    # what follows the last response of a segment is never attended to by a trained token
+    response_ends = np.where(num_response > 0, row_ends, 0)
+    stops = np.maximum.reduceat(response_ends, first_rows)
+    has_response = stops > starts
+    segments = [
+        Segment(token_ids[i:j], mask[i:j], behaviour_logprobs[i:j], turn[i:j])
+        for i, j in zip(starts[has_response].tolist(), stops[has_response].tolist(), strict=True)
+    ]
+    return segments, first_rows[has_response]
+
+
+def _in_order(table: pa.Table, trajectory_ids: pa.Array) -> tuple[pa.Table, np.ndarray]:
+    """Sort by trajectory and turn; also gives each row's index into `trajectory_ids` (-1: not among them)."""
+    codes = _numpy(pc.fill_null(pc.index_in(table["trajectory_id"], value_set=trajectory_ids), -1))
+    turn = _numpy(table["turn"])
+    order = np.lexsort((turn, codes))
+    is_sorted = bool((order == np.arange(len(order))).all())
+    return (table, codes) if is_sorted else (table.take(order), codes[order])
+
+
+def _check_same_turns(turns: pa.Table, rewards: pa.Table, *row_trajectory: np.ndarray) -> None:
+    of_turns, of_rewards = row_trajectory
+    same_count = turns.num_rows == rewards.num_rows
+    if same_count and (of_turns == of_rewards).all() and (_numpy(turns["turn"]) == _numpy(rewards["turn"])).all():
+        return
+    strangers = rewards.filter(of_rewards < 0)["trajectory_id"].to_pylist()
+    example = f"; trajectory '{strangers[0]}' has rewards and no turns" if strangers else ""
+    raise LearnerError(
+        f"rewards do not belong to these turns: {rewards.num_rows} rows of rewards for {turns.num_rows} turns"
+        f"{example}. Compute the rewards from the same rollout"
+    )
+
+
+def _is_kept(turns: pa.Table, selection: pa.Table) -> np.ndarray:
+    """Is the row's group trained on? bool [rows]"""
+    unknown = pc.invert(pc.is_in(turns["group_id"], value_set=selection["group_id"].combine_chunks()))
+    if pc.any(unknown).as_py():
+        group_id = turns.filter(unknown)["group_id"][0].as_py()
+        raise LearnerError(
+            f"the selection says nothing about group '{group_id}' of the turns. Select from the same rollout"
+        )
+    kept = selection.filter(selection["kept"])["group_id"].combine_chunks()
+    return _numpy(pc.is_in(turns["group_id"], value_set=kept))
+
+
+def _flatten(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """Values of a list column end to end, and the length of each row's list."""
+    return _numpy(pc.list_flatten(column)), _numpy(pc.list_value_length(column)).astype(np.int64)
+
+
+def _numpy(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    return column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)

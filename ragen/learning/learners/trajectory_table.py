@@ -1,0 +1,99 @@
+"""Trajectories as an Arrow stream, so that they can be sent to another process; what comes out is what went in.
+
+[Trajectory] -> pack_trajectories -> bytes -> unpack_trajectories -> [Trajectory]
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+
+_TOKENS = {
+    "token_ids": pa.int64(),
+    "response_mask": pa.bool_(),
+    "behaviour_logprobs": pa.float32(),
+    "turn": pa.int64(),
+}
+_SCHEMA = pa.schema(
+    {
+        "trajectory_id": pa.string(),
+        "group_id": pa.string(),
+        "turn_rewards": pa.list_(pa.float64()),
+        "trajectory_return": pa.float64(),
+        "normalised_return": pa.float64(),
+        **{name: pa.list_(pa.list_(dtype)) for name, dtype in _TOKENS.items()},
+    }
+)
+"""A row is a trajectory; the columns of its tokens are lists of segments."""
+
+
+def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
+    """Write trajectories down."""
+    segments = [segment for trajectory in trajectories for segment in trajectory.segments]
+    of_trajectories = _offsets([len(trajectory.segments) for trajectory in trajectories])
+    of_segments = _offsets([len(segment.token_ids) for segment in segments])
+
+    def tokens(name: str, dtype: pa.DataType) -> pa.Array:
+        values = pa.array(_end_to_end([getattr(segment, name) for segment in segments]), dtype)
+        return pa.ListArray.from_arrays(of_trajectories, pa.ListArray.from_arrays(of_segments, values))
+
+    arrays = [
+        pa.array([trajectory.trajectory_id for trajectory in trajectories], pa.string()),
+        pa.array([trajectory.group_id for trajectory in trajectories], pa.string()),
+        pa.array([trajectory.turn_rewards for trajectory in trajectories], pa.list_(pa.float64())),
+        pa.array([trajectory.trajectory_return for trajectory in trajectories], pa.float64()),
+        pa.array([trajectory.normalised_return for trajectory in trajectories], pa.float64()),
+        *(tokens(name, dtype) for name, dtype in _TOKENS.items()),
+    ]
+    return pack_table(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+
+
+def unpack_trajectories(data: bytes) -> list[Trajectory]:
+    """Read what `pack_trajectories` wrote."""
+    table = unpack_table(data).combine_chunks()
+    columns = {name: _nested(table[name].combine_chunks()) for name in _TOKENS}
+    rows = table.select(["trajectory_id", "group_id", "trajectory_return", "normalised_return"]).to_pylist()
+    return [
+        Trajectory(
+            row["trajectory_id"],
+            row["group_id"],
+            tuple(Segment(*parts) for parts in zip(*(columns[name][index] for name in _TOKENS), strict=True)),
+            np.asarray(table["turn_rewards"][index].values, dtype=np.float64),
+            row["trajectory_return"],
+            row["normalised_return"],
+        )
+        for index, row in enumerate(rows)
+    ]
+
+
+def pack_table(table: pa.Table) -> bytes:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack_table(data: bytes) -> pa.Table:
+    """Read what `pack_table` wrote."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def _nested(column: pa.ListArray) -> list[list[np.ndarray]]:
+    """Segment arrays of each row."""
+    inner = column.values
+    values = inner.values.to_numpy(zero_copy_only=False)
+    parts = np.split(values, inner.offsets.to_numpy()[1:-1]) if len(inner) else []
+    bounds = column.offsets.to_numpy()
+    return [parts[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+
+def _offsets(lengths: Sequence[int]) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32))
+
+
+def _end_to_end(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(arrays) if arrays else np.empty(0)

@@ -1,0 +1,238 @@
+"""`Update`: one update from scores to metrics, whatever holds the models and however many compute it.
+
+    score (old, reference, values) -> credit -> training steps -> score again -> samples, metrics
+
+Every learner is this over its own models and team. Policies are always in evaluation mode: with dropout the ratio to
+its own old self would not be 1.
+Legend: N response tokens of the update.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.credit import Credit, assign_credit
+from starpo.ragen.learning.learners.critic import evaluate
+from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.scoring import Logits, Scores, score
+from starpo.ragen.learning.learners.team import Team
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.trained_model import TrainedModel
+from starpo.ragen.learning.learners.training import Targets, Training, share
+from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.validity import validity
+from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
+
+OpenReference = Callable[[], AbstractContextManager[Logits]]
+"""Inside the context, the reference policy's logits; a policy with an adapter may lend itself, its adapter off."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of some models on some trajectories.
+
+    Attributes:
+        config: Its settings.
+        context: Where in the run it stands.
+        models: 'policy' and, where the estimator needs one, 'critic'; changed in place.
+        open_reference: None: no KL divergence is asked for.
+        trajectories: What to train on.
+        tokens: Their response tokens; at least one.
+        passes: How micro-batches are run, and where.
+        team: Who computes it together.
+        num_restarted: Optimisers that began anew when the models were loaded.
+    """
+
+    config: UpdateConfig
+    context: UpdateContext
+    models: Mapping[str, TrainedModel]
+    open_reference: OpenReference | None
+    trajectories: Sequence[Trajectory]
+    tokens: ResponseTokens
+    passes: Passes
+    team: Team
+    num_restarted: int = 0
+
+    def run(self) -> UpdateResult:
+        """Carry it out.
+
+        Raises:
+            LearnerError: If a loss, a gradient or a log-probability is not finite; the models may be half changed.
+        """
+        config, tokens, clock = self.config, self.tokens, _Clock()
+        ledger = Ledger(tokens, self.passes.device)
+        batches = self._all_batches()
+        prepared = self._prepare(batches)
+        old, ref_N, credit = prepared.old, prepared.ref_logprobs_N, prepared.credit
+        clock.lap("score_s")
+
+        num_steps = self._training(prepared.targets, ledger).run()
+        ledger.gather(self.team)
+        clock.lap("train_s")
+
+        after_N = old.logprobs_N
+        if num_steps:
+            after_N = self._score(self.models["policy"], batches).logprobs_N
+        gap_N = (old.logprobs_N - tokens.behaviour_logprobs_N).abs()
+        drift_N = tokens.behaviour_logprobs_N - after_N
+        kl_N = None if ref_N is None else KL_ESTIMATORS[config.kl_estimator](after_N, ref_N)
+        samples = ledger.samples(self.trajectories, credit.advantages_N, old.entropy_N, gap_N, drift_N, kl_N)
+        metrics = {
+            "update/num_trajectories": len(self.trajectories),
+            "update/num_without_tokens": int((tokens.lengths_B == 0).sum()),
+            "update/num_tokens": len(tokens),
+            "update/num_steps": num_steps,
+            "update/num_restarted_optimisers": self.num_restarted,
+            "update/entropy": _mean(old.entropy_N),
+            "update/advantage_mean": _mean(credit.advantages_N),
+            "update/advantage_std": float(credit.advantages_N.double().std(correction=0)),
+            "update/old_behaviour_gap_mean": _mean(gap_N),
+            "update/old_behaviour_gap_max": float(gap_N.max()),
+            "update/kl_behaviour": _mean(drift_N),
+            **self._validity("before", old.logprobs_N, credit.advantages_N),
+            **self._validity("after", after_N, credit.advantages_N),
+            **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
+            **_explained_variance(prepared.values_N, credit.value_targets_N),
+            **self._learning_rates(),
+            **ledger.step_metrics(),
+            **ledger.token_metrics(),
+        }
+        clock.lap("review_s")
+        num_trained = config.num_epochs * sum(len(segment.token_ids) for segment in tokens.segments)
+        timings = clock.laps | {"trained_tokens_per_s": num_trained / clock.laps["train_s"]}
+        return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings)
+
+    def gradient(self) -> Tensor:
+        """The policy's gradient before any step (see `Learner.gradient`); nothing of the models changes.
+
+        Raises:
+            LearnerError: If a loss or a log-probability is not finite.
+        """
+        prepared = self._prepare(self._all_batches())
+        return self._training(prepared.targets, Ledger(self.tokens, self.passes.device)).gradient()
+
+    def _training(self, targets: Targets, ledger: Ledger) -> Training:
+        return Training(
+            config=self.config,
+            context=self.context,
+            models=self.models,
+            trajectories=self.trajectories,
+            tokens=self.tokens,
+            targets=targets,
+            ledger=ledger,
+            passes=self.passes,
+            team=self.team,
+        )
+
+    def _all_batches(self) -> list[MicroBatch]:
+        return share(self.tokens, np.arange(len(self.tokens.segments)), self.config, self.passes, self.team)
+
+    def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
+        """Score the tokens and assign credit."""
+        tokens, device = self.tokens, self.passes.device
+        old = self._score(self.models["policy"], batches)
+        ref_N = None
+        if self.open_reference is not None:
+            with self.open_reference() as reference:
+                ref_N = self._score(reference, batches).logprobs_N
+        values_N = None
+        if "critic" in self.models:
+            values_N = evaluate(self.models["critic"], batches, len(tokens), self.passes, self.team)
+        credit = assign_credit(self.trajectories, tokens, self.config, old.logprobs_N, ref_N, values_N)
+        targets = Targets(
+            behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(device),
+            old_logprobs_N=old.logprobs_N.to(device),
+            advantages_N=credit.advantages_N.to(device),
+            ref_logprobs_N=None if ref_N is None else ref_N.to(device),
+            values_N=None if values_N is None else values_N.to(device),
+            value_targets_N=None if credit.value_targets_N is None else credit.value_targets_N.to(device),
+        )
+        return _Prepared(old, ref_N, values_N, credit, targets)
+
+    def _score(self, logits: Logits, batches: Sequence[MicroBatch]) -> Scores:
+        tokens = self.tokens
+        scores = score(logits, batches, len(tokens), self.context.temperature, self.passes, self.team)
+        is_bad_N = ~torch.isfinite(scores.logprobs_N)
+        if is_bad_N.any():
+            culprit = self.trajectories[int(tokens.trajectory_N[is_bad_N][0])]
+            raise LearnerError(
+                f"a token of trajectory '{culprit.trajectory_id}' has a log-probability that is not finite: the "
+                "weights of the policy or of the reference are damaged. Go back to an earlier checkpoint, and lower "
+                "the learning rates of update.optimiser"
+            )
+        return scores
+
+    def _validity(self, when: str, logprobs_N: Tensor, advantages_N: Tensor) -> dict[str, float]:
+        """`update/validity_before/...`, `update/validity_after/...`: the policy against the behaviour policy."""
+        values = validity(self.tokens, logprobs_N, advantages_N, self.config.clip_low, self.config.clip_high)
+        return {f"update/validity_{when}/{name}": value for name, value in values.items()}
+
+    def _learning_rates(self) -> dict[str, float]:
+        config = self.config.optimiser
+        factor = learning_rate_factor(config, self.context.iteration, self.context.num_iterations)
+        rates = {"update/learning_rate": config.learning_rate * factor}
+        if config.type == "muon":
+            rates["update/matrix_learning_rate"] = config.matrix_learning_rate * factor
+        return rates
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What is known of an update before its first step; tensors on the CPU but for `targets`."""
+
+    old: Scores
+    ref_logprobs_N: Tensor | None
+    values_N: Tensor | None
+    credit: Credit
+    targets: Targets
+
+
+class _Clock:
+    """Seconds between laps."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now
+
+
+def trainable_tokens(trajectories: Sequence[Trajectory]) -> ResponseTokens:
+    """The response tokens of some trajectories.
+
+    Raises:
+        LearnerError: If there are none.
+    """
+    tokens = ResponseTokens(trajectories)
+    if not len(tokens):
+        raise LearnerError(
+            f"nothing to train on: {len(trajectories)} trajectories with 0 response tokens. Keep more groups "
+            "(settings of filter), or pass the checkpoint on unchanged"
+        )
+    return tokens
+
+
+def _mean(values_N: Tensor) -> float:
+    return float(values_N.double().mean())
+
+
+def _explained_variance(values_N: Tensor | None, targets_N: Tensor | None) -> dict[str, float]:
+    """Share of the targets' variance that the critic knew of; absent where there is no critic or no variance."""
+    if values_N is None or targets_N is None:
+        return {}
+    variance = float(targets_N.double().var(correction=0))
+    residual = float((targets_N.double() - values_N.double()).var(correction=0))
+    return {"update/explained_variance": 1 - residual / variance} if variance > 0 else {}

@@ -1,0 +1,75 @@
+"""How far a policy is from the one that sampled the tokens: may these trajectories still be learned from?
+
+The first update on a rollout finds the policy that played it; each further one (Online-k) finds a policy that has moved
+on. The surrogate's gradient is that of the policy's own return only while the two are near, so every update reports how
+near they are, before its first step and after its last: what the next update on the same rollout would find.
+
+Legend: N response tokens of the update, B trajectories with a response token.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.objectives.kl import k3
+from starpo.ragen.learning.objectives.losses import clipped_tokens, probability_ratio
+
+QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
+"""Of the ratio, over tokens."""
+
+
+def validity(
+    tokens: ResponseTokens, logprobs_N: Tensor, advantages_N: Tensor, clip_low: float, clip_high: float
+) -> dict[str, float]:
+    """Compare a policy with the behaviour policy, on the tokens that the latter sampled.
+
+    With the token ratio `r_n = policy probability / behaviour probability` (log-ratios cut at +-20):
+
+    - `ratio_q01`, `_q05`, `_q50`, `_q95`, `_q99`: quantiles of r_n over all N tokens, interpolated linearly.
+    - `effective_sample_size_tokens`: `(sum r_n)^2 / (N * sum r_n^2)`, Kish's effective sample size as a share of N.
+    - `effective_sample_size_trajectories`: the same over B, with the weight of a trajectory the product of the r_n of
+      its response tokens: its importance weight as a whole. Trajectories without response tokens are left out.
+    - `clip_share`: share of the N tokens that PPO's clip would silence if the behaviour policy were the old one:
+      `r_n < 1 - clip_low` with a negative advantage, or `r_n > 1 + clip_high` with a positive one.
+    - `kl`: KL(behaviour || policy), nats a token: mean over N of `r_n - 1 - log r_n` (k3, Schulman 2020), which is
+      unbiased, because the behaviour policy drew the tokens, and never negative.
+
+    The policy that sampled gives ratios of 1, effective sample sizes of 1, and 0 for the others. Effective sample sizes
+    are in (0, 1] and do not change when all weights are scaled.
+
+    Args:
+        tokens: At least one; they hold `behaviour_logprobs_N`.
+        logprobs_N: The policy's, nats, on the CPU.
+        advantages_N: As they enter the loss, on the CPU.
+        clip_low: The update's.
+        clip_high: The update's.
+
+    Returns:
+        The names above -> values, all finite.
+    """
+    policy_N, behaviour_N = logprobs_N.double(), tokens.behaviour_logprobs_N.double()
+    ratio_N = probability_ratio(policy_N, behaviour_N)
+    is_low_N, is_high_N = clipped_tokens(ratio_N, advantages_N, clip_low, clip_high)
+    log_weight_B = tokens.sums(policy_N - behaviour_N)[tokens.lengths_B > 0]
+    return {
+        **{f"ratio_q{round(100 * q):02d}": float(np.quantile(ratio_N.numpy(), q)) for q in QUANTILES},
+        "effective_sample_size_tokens": effective_sample_size(ratio_N.log()),
+        "effective_sample_size_trajectories": effective_sample_size(log_weight_B),
+        "clip_share": float((is_low_N | is_high_N).double().mean()),
+        "kl": float(k3(behaviour_N, policy_N).mean()),
+    }
+
+
+def effective_sample_size(log_weights: Tensor) -> float:
+    """Kish's effective sample size as a share of the number of samples: `(sum w)^2 / (n * sum w^2)`.
+
+    1: all weights are equal. 1/n: one sample holds all the weight.
+
+    Args:
+        log_weights: float64 [n], n > 0; only differences between them matter, so no weight overflows.
+    """
+    total = 2 * torch.logsumexp(log_weights, 0) - torch.logsumexp(2 * log_weights, 0)
+    return min(1.0, float((total - math.log(len(log_weights))).exp()))

@@ -1,0 +1,117 @@
+"""Per-token losses, and the weight of a token in a batch's loss.
+
+A loss is a sum over tokens of `weight * term`. The weights of a mini-batch are fixed by its trajectories' lengths
+before any of it is computed, so however the tokens are cut into micro-batches, their sums add up to the same loss.
+
+Legend: B trajectories, T tokens, V vocabulary. Functions without suffixes take any shape, all arguments alike.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from starpo.ragen.learning.objectives.kl import LARGEST_LOG_RATIO
+
+Aggregation = Literal["token_mean", "sequence_mean", "dr_grpo"]
+
+
+def probability_ratio(policy_logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
+    """`rho = pi_theta / pi_old` of each token; log-ratios are cut at +-20, beyond which the gradient is 0."""
+    return (policy_logprobs - old_logprobs).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
+
+
+def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
+    """PPO's clipped objective, negated (1707.06347, Eq. 7; two bounds as in DAPO, 2503.14476, Eq. 10).
+
+        -min(rho * A, clip(rho, 1 - clip_low, 1 + clip_high) * A)
+
+    Args:
+        ratio: Policy / old probability of each token.
+        advantages: Its advantage; no gradient flows into it.
+        clip_low: The ratio earns nothing further below 1 - clip_low.
+        clip_high: Nor above 1 + clip_high.
+
+    Returns:
+        Loss of each token.
+    """
+    assert ratio.shape == advantages.shape, f"ratio {tuple(ratio.shape)}, advantages {tuple(advantages.shape)}"
+    advantages = advantages.detach()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
+
+
+def clipped_tokens(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> tuple[Tensor, Tensor]:
+    """Tokens whose clipped term was the smaller one, so that they have no gradient.
+
+    Returns:
+        bool, bool: clipped at the lower bound (A < 0), clipped at the upper one (A > 0).
+    """
+    return (ratio < 1 - clip_low) & (advantages < 0), (ratio > 1 + clip_high) & (advantages > 0)
+
+
+def truncated_importance(old_logprobs: Tensor, behaviour_logprobs: Tensor, cap: float) -> Tensor:
+    """`min(pi_old / pi_behaviour, cap)`: corrects for a sampler whose probabilities are not the learner's."""
+    return probability_ratio(old_logprobs, behaviour_logprobs).clamp(max=cap).detach()
+
+
+def value_loss(values: Tensor, old_values: Tensor, targets: Tensor, clip_value: float | None) -> Tensor:
+    """Half the squared error of the value function, of each token.
+
+        max((V - target)^2, (clip(V, V_old - c, V_old + c) - target)^2) / 2
+
+    Args:
+        values: The critic's present values.
+        old_values: Its values before the update.
+        targets: Returns to fit; no gradient flows into them.
+        clip_value: c, how far a value may move from its old one and still gain. None: no clipping.
+    """
+    assert values.shape == old_values.shape == targets.shape
+    targets, old_values = targets.detach(), old_values.detach()
+    squared = (values - targets).square()
+    if clip_value is not None:
+        clipped = old_values + (values - old_values).clamp(-clip_value, clip_value)
+        squared = torch.maximum(squared, (clipped - targets).square())
+    return squared / 2
+
+
+def entropy(logprobs_TV: Tensor) -> Tensor:
+    """Entropy of each token's distribution, nats.
+
+    Args:
+        logprobs_TV: Normalised log-probabilities [..., V]; -inf (impossible) counts as 0.
+
+    Returns:
+        [...], between 0 and log V.
+    """
+    finite_TV = logprobs_TV.clamp(min=torch.finfo(logprobs_TV.dtype).min)
+    return -(finite_TV.exp() * finite_TV).sum(-1)
+
+
+def token_weights(lengths_B: Tensor, aggregation: Aggregation, max_response_tokens: int) -> Tensor:
+    """Weight in the loss of each token of a trajectory; `sum(weight * term)` over a mini-batch is its loss.
+
+        token_mean      1 / (tokens of the mini-batch)                    DAPO, 2503.14476, Eq. 8
+        sequence_mean   1 / (trajectories * tokens of the trajectory)     StarPO, 2504.20073, Eq. 4
+        dr_grpo         1 / (trajectories * max_response_tokens)          Dr. GRPO, 2503.20783
+
+    Args:
+        lengths_B: int; response tokens of each trajectory of the mini-batch. Those without any are not counted as
+            trajectories: they have no term.
+        aggregation: Which of the three.
+        max_response_tokens: Tokens a response may have; read by 'dr_grpo' alone.
+
+    Returns:
+        float64 [B]; 0 for trajectories without tokens.
+    """
+    lengths_B = lengths_B.to(torch.float64)
+    has_tokens_B = lengths_B > 0
+    num_trajectories = has_tokens_B.sum().clamp(min=1)
+    if aggregation == "token_mean":
+        denominators_B = lengths_B.sum().expand_as(lengths_B)
+    elif aggregation == "sequence_mean":
+        denominators_B = num_trajectories * lengths_B
+    elif aggregation == "dr_grpo":
+        denominators_B = (num_trajectories * max_response_tokens).to(torch.float64).expand_as(lengths_B)
+    else:
+        raise AssertionError(f"unknown aggregation '{aggregation}'")
+    return torch.where(has_tokens_B, 1 / denominators_B.clamp(min=1), 0)

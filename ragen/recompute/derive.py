@@ -1,0 +1,196 @@
+"""Deriving: updates done again on stored rollouts, every one of them proved by its digest.
+
+    Recipe -> load the kept checkpoint -> update, save, compare; update, save, compare; ... -> folder
+
+The learner goes from update to update without reading back what it wrote, as in the run itself.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from starpo.ragen.agents.policy.complete import complete_folder
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
+from starpo.ragen.core.identity import code_identity
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.learning.learners.learner import Learner, UpdateResult
+from starpo.ragen.learning.learners.stored_update import run_update, update_code, update_config
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.folders import folder_digest
+from starpo.ragen.store.artifacts.provenance import collect
+from starpo.ragen.store.keeping.recipe import Recipe, iteration_of
+from starpo.schemas.digest import content_digest
+from starpo.schemas.manifest import Manifest
+
+LearnerFor = Callable[[UpdateConfig], Learner]
+"""The learner to carry out updates of a configuration with."""
+
+Proof = Literal["checkpoint", "samples", "none"]
+"""What shows that a checkpoint is the original one: its digest; the digest of the samples of the update that made it,
+where the checkpoint's manifest is lost; nothing, where the learner does not repeat itself."""
+
+
+class DerivationError(StarPOError):
+    """An update done again gave something else than it gave at first."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update, done again.
+
+    Attributes:
+        made: The manifest that says how.
+        digest: Content digest of the checkpoint that came out.
+        original_digest: Of the original checkpoint; None: its manifest is lost.
+        proof: What shows that the two are the same.
+        result: What the update did.
+        is_deterministic: Does the learner repeat itself?
+    """
+
+    made: Manifest
+    digest: str
+    original_digest: str | None
+    proof: Proof
+    result: UpdateResult
+    is_deterministic: bool
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A checkpoint that was made again.
+
+    Attributes:
+        folder: Where it is, until the context ends.
+        recipe: From what.
+        steps: The updates, in order; at least one.
+    """
+
+    folder: str
+    recipe: Recipe
+    steps: tuple[Step, ...]
+
+    @property
+    def proof(self) -> Proof:
+        """Of the last step: it depends on all before it."""
+        return self.steps[-1].proof
+
+
+@contextmanager
+def derive(
+    store: Store, recipe: Recipe, learner_for: LearnerFor, on_step: Callable[[Step], None] = lambda _: None
+) -> Iterator[Derivation]:
+    """Carry out a recipe in a temporary folder; the store is only read.
+
+    Args:
+        store: Where its inputs are.
+        recipe: With at least one update.
+        learner_for: See `LearnerFor`.
+        on_step: Called after every update.
+
+    Raises:
+        DerivationError: If a learner that repeats itself gave another checkpoint than the original.
+        ArtifactDamagedError: If the kept checkpoint or a rollout is not what was written.
+    """
+    assert recipe.updates
+    try:
+        folder, key = complete_folder(store, recipe.start), recipe.start
+    except ArtifactDamagedError as error:
+        raise ArtifactDamagedError(
+            f"checkpoint {recipe.key} would be derived from checkpoint {recipe.start}, the nearest that is kept, but "
+            f"that is damaged. Once it is deleted, derivation begins at the one before it.\n{error}"
+        ) from error
+    steps = []
+    with tempfile.TemporaryDirectory(prefix="derive-") as root:
+        for made in recipe.updates:
+            learner = learner_for(update_config(made.settings))
+            reference = made.inputs.get("reference")
+            learner.load(folder, key, complete_folder(store, reference) if reference else None)
+            assert made.seed is not None
+            result = run_update(store, learner, made.settings, made.inputs, made.seed)
+            key, folder = made.key, str(Path(root, made.key))
+            learner.save(folder, key)
+            step = _compared(store, made, folder, result, learner.is_deterministic)
+            steps.append(step)
+            on_step(step)
+        yield Derivation(folder, recipe, tuple(steps))
+
+
+def restore(store: Store, derivation: Derivation) -> Manifest:
+    """Store a derived checkpoint as the artifact it was.
+
+    Raises:
+        DerivationError: If it is not proved to be the original: every artifact that was made from that one says so.
+    """
+    made, step = derivation.steps[-1].made, derivation.steps[-1]
+    if step.proof == "none":
+        raise DerivationError(
+            f"checkpoint {made.key} was derived, but it cannot be proved to be the original: the learner does not "
+            "repeat itself bit for bit (a GPU's sums come in any order). So it is not put into the store in the "
+            "original's place. Give `ragen checkpoint` an --output FOLDER to have it as it is; a run that must have "
+            "such checkpoints themselves keeps them (checkpoint_every = 1)"
+        )
+    dropped = store.dropped("checkpoint", made.key)
+    return store.put_folder(
+        "checkpoint",
+        derivation.folder,
+        key=made.key,
+        stage=made.stage,
+        settings=made.settings,
+        inputs=made.inputs,
+        seed=made.seed,
+        code=made.code,
+        headline=dropped.headline if dropped else step.result.metrics,
+        is_deterministic=step.is_deterministic,
+        provenance={"timings": step.result.timings, "derived_from": derivation.recipe.start},
+    )
+
+
+def _compared(store: Store, made: Manifest, folder: str, result: UpdateResult, is_deterministic: bool) -> Step:
+    digest = folder_digest(Path(folder))
+    original = store.dropped("checkpoint", made.key)
+    if original is not None:
+        proof: Proof = "checkpoint"
+        expected, found = original.content_digest, digest
+    else:
+        proof = "samples"
+        expected, found = store.manifest("samples", made.key).content_digest, content_digest(result.samples)
+    if expected != found:
+        if made.is_deterministic and is_deterministic:
+            raise _differs(made, proof, expected, found)
+        proof = "none"
+    original_digest = None if original is None else original.content_digest
+    return Step(made, digest, original_digest, proof, result, is_deterministic)
+
+
+def _differs(original: Manifest, what: str, expected: str, found: str) -> DerivationError:
+    def origin(facts: dict[str, Any]) -> str:
+        cpu, versions = facts.get("hardware", {}).get("cpu", "?"), facts.get("versions", {})
+        return ", ".join([*(f"{name} {versions.get(name, '?')}" for name in ("starpo", "torch", "numpy")), str(cpu)])
+
+    changed, commit = _changed_code(original), original.provenance.get("code")
+    advice = (
+        f"The code that the settings name has changed since: {'; '.join(changed)}. Check out the code that made it "
+        f"({f'commit {commit}' if commit else 'its commit was not noted'}), and run the same command there"
+        if changed
+        else "Bits are the same only on the same type of machine with the same versions"
+    )
+    return DerivationError(
+        f"the update of iteration {iteration_of(original)}, done again, gave another result: its {what} had digest "
+        f"{expected[:12]}..., now it is {found[:12]}...\n"
+        f"  then: {origin(original.provenance)}\n  here: {origin(collect())}\n"
+        f"{advice}. Nothing was written"
+    )
+
+
+def _changed_code(made: Manifest) -> list[str]:
+    """Roles of an update's code that is another here than it was then, with both identities."""
+    here = {role: code_identity(target) for role, target in update_code(update_config(made.settings)).items()}
+    return [
+        f"{role} was {quoted(identity)}, is {quoted(here.get(role))}"
+        for role, identity in made.code.items()
+        if here.get(role) != identity
+    ]

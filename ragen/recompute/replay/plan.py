@@ -1,0 +1,212 @@
+"""What a replay will do, decided before any of it is done: base run, range, settings, and what it starts from.
+
+    base run, start, stop, overrides -> plan_replay -> ReplayPlan -> flow `replay`
+
+Checkpoint n is the one after n iterations: those from `start` to `stop` - 1 lead from checkpoint `start` to `stop`.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starpo.ragen.config.load import apply_overrides, recorded_config
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.records.runs import Run, StageKeys
+
+REPLAYED = ("reward", "filter", "update")
+"""The stages, and so the tables of settings, that a replay may change."""
+
+_REASONS = {
+    "seed": "it decides which initial states were played and how updates are shuffled, and both are recorded",
+    "iterations": "the length of the run is recorded and schedules follow it; choose a range with --from and --to",
+    "online_k": "which update used which rollout is recorded",
+    "environment": "stored observations and rewards are those of the recorded environment, and a replay plays nothing",
+    "policy": "stored tokens were sampled from the recorded model; they say nothing about another one",
+    "agent": "stored prompts are in the recorded format; another format is other tokens, which nobody sampled from",
+    "rollout": "stored trajectories were sampled with the recorded temperature, lengths and group sizes",
+    "evaluation": "both ends are measured on the recorded panel",
+}
+_NAME_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """A replay that can be carried out.
+
+    Attributes:
+        base: The run whose rollouts are replayed.
+        start: The checkpoint to start from: updates done before it.
+        stop: The checkpoint to end at.
+        base_config: The base run's settings.
+        config: The branch's.
+        changed: Dotted path -> (was, is), of every setting in which they differ.
+        reference: Key of the run's first checkpoint, for the KL divergence.
+        iterations: Iteration -> what the base run recorded, start .. stop-1.
+        checkpoints: n -> key of the base run's checkpoint n, 0 .. stop, kept or not.
+    """
+
+    base: Run
+    start: int
+    stop: int
+    base_config: StarPOConfig
+    config: StarPOConfig
+    changed: dict[str, tuple[Any, Any]]
+    reference: str
+    iterations: dict[int, StageKeys]
+    checkpoints: dict[int, str]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What makes it this replay, for the run's record."""
+        changed = {path: {"was": was, "is": now} for path, (was, now) in self.changed.items()}
+        return {"base": self.base.name, "start": self.start, "stop": self.stop, "changed": changed}
+
+    def name(self, code: Mapping[str, str]) -> str:
+        """Base run, range, and eight digits of what was changed and of the code: the same replay is the same run."""
+        content = canonical_json({"parameters": self.parameters, "code": dict(code)})
+        digits = hashlib.sha256(content.encode()).hexdigest()[:_NAME_DIGITS]
+        return f"{self.base.name[:80]}-replay-{self.start}-{self.stop}-{digits}"
+
+
+def plan_replay(
+    store: Store,
+    run: str,
+    start: int = 0,
+    stop: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    should_update: bool = True,
+) -> ReplayPlan:
+    """Decide what a replay does.
+
+    Args:
+        store: Where the base run is.
+        run: Its name.
+        start: The checkpoint to start from.
+        stop: The checkpoint to end at. None: the last one.
+        overrides: Dotted path -> value, of settings of reward, filter and update.
+        should_update: False: reward and filter only, which need no checkpoint.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If a setting is unknown, wrong or of a stage that is not replayed, or if the range is not in the
+            run or begins where no checkpoint is stored.
+        ArtifactMissingError: If something that the base run recorded in the range is not in the store.
+        ArtifactDamagedError: If the manifest of such an artifact was changed.
+    """
+    base = store.runs.get(run)
+    if base.flow == "replay":
+        origin = base.parameters.get("base", "the run it was made from")
+        raise ConfigError(
+            f"'{run}' is itself a replay, over the rollouts of '{origin}'; replay that run, with the settings of both"
+        )
+    if base.flow == "import":
+        raise ConfigError(
+            f"'{run}' holds imported trajectories, and no checkpoint that an update could start from. For other "
+            "rewards or selections import them under another name: `ragen import NAME FILES --set filter.keep=0.5`"
+        )
+    base_config = recorded_config(base.name, base.config, "Replay it with the release that made it")
+    config = _changed_config(base_config, overrides or {})
+    changed = dict(_differences(base_config.model_dump(mode="json"), config.model_dump(mode="json")))
+    idle = [path for path in changed if path.startswith("update.")] if not should_update else []
+    if idle:
+        raise ConfigError(f"{idle[0]} changes nothing when only reward and filter are replayed; replay the update too")
+    recorded = store.runs.iterations(run)
+    checkpoints = _checkpoints(recorded)
+    num_done = len(checkpoints) - 1
+    stop = num_done if stop is None else stop
+    if not 0 <= start < stop <= num_done:
+        raise ConfigError(
+            f"--from {start} --to {stop} is no range of run '{run}', which has finished {num_done} iterations: "
+            f"expected 0 <= from < to <= {num_done}. Checkpoint n is the one after n updates"
+        )
+    plan = ReplayPlan(
+        base=base,
+        start=start,
+        stop=stop,
+        base_config=base_config,
+        config=config,
+        changed=changed,
+        reference=checkpoints[0],
+        iterations={iteration: recorded[iteration] for iteration in range(start, stop)},
+        checkpoints={number: checkpoints[number] for number in range(stop + 1)},
+    )
+    _check_stored(store, plan, should_update)
+    return plan
+
+
+def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarPOConfig:
+    for path in overrides:
+        table = path.split(".")[0]
+        if table in StarPOConfig.model_fields and table not in REPLAYED:
+            reason = _REASONS.get(table, "it is no setting of a stage that is replayed")
+            raise ConfigError(
+                f"{path} cannot be changed in a replay: {reason}. What can be: settings of {', '.join(REPLAYED)}. "
+                f"For this one start a run: `ragen train` with --set {path}=..."
+            )
+    return apply_overrides(config, overrides)
+
+
+def _checkpoints(recorded: Mapping[int, StageKeys]) -> dict[int, str]:
+    """n -> key of the checkpoint after n finished iterations; an iteration without an update passes its own on.
+
+    An iteration without an update counts if another follows: else the run may have stopped in the middle of it.
+    """
+    if "warm_start" not in recorded.get(0, {}):
+        return {0: ""}
+    checkpoints = {0: recorded[0]["warm_start"]["checkpoint"]}
+    for iteration, stages in recorded.items():
+        is_finished = "update" in stages or "rollout" in recorded.get(iteration + 1, {})
+        if iteration not in checkpoints or "variance_filter" not in stages or not is_finished:
+            break
+        update = stages.get("update")
+        # all that an update makes has one key, also a checkpoint that was not kept
+        checkpoints[iteration + 1] = next(iter(update.values())) if update else checkpoints[iteration]
+    return checkpoints
+
+
+def _check_stored(store: Store, plan: ReplayPlan, should_update: bool) -> None:
+    """Make sure that everything is there, or was and can be derived, before anything is done."""
+    name, start = plan.base.name, plan.checkpoints[plan.start]
+    if should_update and not store.was_made("checkpoint", start):
+        others = [n for n in range(plan.stop) if store.was_made("checkpoint", plan.checkpoints[n])]
+        near = sorted(sorted(others, key=lambda number: abs(number - plan.start))[:4])
+        hint = f"nearest that are: {', '.join(map(str, near))}" if near else "nor is one before it"
+        raise ConfigError(
+            f"checkpoint {plan.start} of run '{name}' (checkpoint/{start}) is not in the store {store.url} ({hint}), "
+            "so no update can start from it; restore it from a copy, or choose another --from"
+        )
+    needs_reference = should_update and plan.config.update.kl_coefficient > 0
+    if needs_reference and not store.was_made("checkpoint", plan.reference):
+        raise ArtifactMissingError(
+            f"update.kl_coefficient needs the first checkpoint of run '{name}' as the reference, and "
+            f"checkpoint/{plan.reference} is not in the store {store.url}; restore it from a copy, or set "
+            "update.kl_coefficient=0"
+        )
+    for iteration, stages in plan.iterations.items():
+        for stage, kind, key in _needed(stages, should_update):
+            if not store.has(kind, key):
+                raise ArtifactMissingError(
+                    f"iteration {iteration} of run '{name}': {kind}/{key}, which its stage '{stage}' made, "
+                    f"is not in the store {store.url}. Restore it from a copy, run `ragen train` again with the "
+                    f"settings of that run (it makes what is missing), or replay a range without iteration {iteration}"
+                )
+            store.manifest(kind, key)
+
+
+def _needed(stages: StageKeys, should_update: bool) -> Iterable[tuple[str, str, str]]:
+    kinds = {"rollout": ["turns"], "reward": ["rewards"], "variance_filter": ["selection"]}
+    if should_update:
+        kinds["update"] = ["samples", "metrics"]
+    return [(stage, kind, stages[stage][kind]) for stage in kinds if stage in stages for kind in kinds[stage]]
+
+
+def _differences(old: Any, new: Any, place: str = "") -> Iterable[tuple[str, tuple[Any, Any]]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            yield from _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
+    elif old != new:
+        yield place, (old, new)

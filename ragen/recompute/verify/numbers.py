@@ -1,0 +1,58 @@
+"""Numbers that follow from stored rows by arithmetic alone: computed again on any machine, by any version.
+
+    episodes, metrics, headline -> evaluation_differences      turns, headline -> rollout_differences
+    metrics, headline -> update_differences
+
+They may differ by rounding (`ragen.recompute.verify.differences.is_close`), and by no more.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from starpo.ragen.agents.evaluation.episodes import SEEN
+from starpo.ragen.agents.evaluation.summary import summarise
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.recompute.verify.differences import is_close
+
+
+def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
+    """Compare an evaluation's metrics with its episodes, and with what its manifest shows to people.
+
+    Args:
+        episodes: Dataset `episodes`.
+        metrics: Dataset `metrics` of the same evaluation; what an engine said of itself, and how many stages of the
+            checkpoint's training are lost, is in no episode.
+        headline: Of the manifest.
+    """
+    yield from update_differences(metrics, headline)
+    values = _values(metrics)
+    seen = episodes.filter(pc.ends_with(episodes["cell"], SEEN))
+    num_seen = float(pc.count_distinct(seen["initial_state_digest"]).as_py())
+    expected = summarise(episodes) | {name: num_seen for name in values if name.endswith("/num_seen_prompts")}
+    elsewhere = {name for name in values if "/engine_" in name or name.endswith("/num_unknown_origins")}
+    for name in sorted(expected.keys() | values.keys() - elsewhere):
+        if not is_close(values.get(name), expected.get(name)):
+            yield f"metrics has {quoted(name)} = {values.get(name)}, the episodes give {expected.get(name)}"
+
+
+def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
+    """Compare what a rollout's manifest shows to people with its turns."""
+    goals = turns.filter(turns["success"])
+    for name, rows in {"num_trajectories": turns, "num_successful": goals}.items():
+        count = float(pc.count_distinct(rows["trajectory_id"]).as_py())
+        if name in headline and float(headline[name]) != count:
+            yield f"{name} in the manifest's headline is {headline[name]}, the turns give {count:.0f}"
+
+
+def update_differences(metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
+    """Compare what a manifest shows to people with the metrics that were stored beside it."""
+    values = _values(metrics)
+    for name in sorted(values.keys() | headline.keys()):
+        if not is_close(headline.get(name), values.get(name)):
+            yield f"{quoted(name)} in the manifest's headline is {headline.get(name)}, in metrics {values.get(name)}"
+
+
+def _values(metrics: pa.Table) -> dict[str, float]:
+    return dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))

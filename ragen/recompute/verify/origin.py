@@ -1,0 +1,100 @@
+"""Where results come from: what could excuse a difference, and whether two manifests tell of the same work.
+
+stored manifest, manifest of what was computed here -> different_origin        stored manifest, work -> misfit
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.recompute.verify.finding import Verdict
+from starpo.ragen.store.artifacts.keys import as_json
+from starpo.ragen.work import Work
+from starpo.schemas.manifest import Manifest
+
+_LIBRARIES = ("torch", "transformers", "numpy", "polars", "pyarrow", "vllm", "deepspeed")
+"""Those whose version may move the last bits of a result."""
+_MACHINE = (("hardware", "machine"), ("hardware", "cpu"), ("hardware", "gpu"), ("threads", "torch"))
+"""What else may, where a result comes out of torch."""
+_PLACE = {"settings.iteration", "settings.cell"}
+"""Settings that say where in a run a stage stands."""
+_OF_THE_MOMENT = {"settings.has_weights"}
+"""Settings that say what the store held when the stage ran."""
+
+
+def different_origin(stored: Manifest, computed: Manifest, is_from_torch: bool) -> str:
+    """Say how the machine, thread count and libraries that made an artifact differ from those here.
+
+    Args:
+        stored: The manifest under verification.
+        computed: The manifest of the same work, done here.
+        is_from_torch: Does the stage compute with torch, whose last bits depend on processor and threads?
+
+    Returns:
+        Such as `torch 2.12.0 (here 2.13.0)`; empty if nothing differs that could move a bit.
+    """
+    places: list[tuple[str, str]] = [("versions", name) for name in _LIBRARIES]
+    if is_from_torch:
+        places += _MACHINE
+    found = ((name, _at(stored, section, name), _at(computed, section, name)) for section, name in places)
+    return ", ".join(
+        f"{'threads' if name == 'torch' and isinstance(there, int) else name} {there} (here {here})"
+        for name, there, here in found
+        if there is not None and here is not None and there != here
+    )
+
+
+def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
+    """Say how the work that an artifact tells of differs from that which its place in a run asks for.
+
+    Their keys differ already. What both sides know must agree; of another version of the stage, whose settings may mean
+    something else, this holds for its inputs and its place alone.
+
+    Args:
+        stored: The artifact's manifest.
+        work: What the place asks for.
+
+    Returns:
+        DIFFERENT, and the settings, inputs or seed that differ; NOT_SHOWN where it is a matter of releases: one side
+        has a setting that the other does not know, or the stage or the code that settings name is another.
+    """
+    if stored.stage.name != work.stage.name:
+        return Verdict.DIFFERENT, f"{quoted(stored.stage.name)} made it, its place asks for {work.stage.name}"
+    old, new = (
+        dict(_leaves(as_json({"settings": side.settings, "inputs": side.inputs, "seed": side.seed})))
+        for side in (stored, work)
+    )
+    compared = (old.keys() & new.keys()) - _OF_THE_MOMENT
+    is_same_version = stored.stage.version == work.stage.version
+    if not is_same_version:
+        compared = {name for name in compared if name.startswith("inputs.") or name in _PLACE}
+    differing = [
+        f"{name} is {quoted(old[name])}, by the run {quoted(new[name])}"
+        for name in sorted(compared)
+        if old[name] != new[name]
+    ]
+    if differing:
+        return Verdict.DIFFERENT, f"the run's settings and record name other work: {'; '.join(differing)}"
+    if not is_same_version:
+        made_by, version = stored.stage.version, work.stage.version
+        return (
+            Verdict.NOT_SHOWN,
+            f"it was made by version {made_by} of the stage, and this release has version {version}",
+        )
+    one_sided = sorted(old.keys() ^ new.keys())
+    if one_sided:
+        return Verdict.NOT_SHOWN, f"this release describes the work otherwise: {', '.join(one_sided)}"
+    return Verdict.NOT_SHOWN, "other code made it than this release would use"
+
+
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _leaves(item, f"{place}.{name}" if place else name)
+    else:
+        yield place, value
+
+
+def _at(manifest: Manifest, section: str, name: str) -> Any:
+    facts = manifest.provenance.get(section)
+    return facts.get(name) if isinstance(facts, dict) else None

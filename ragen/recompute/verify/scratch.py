@@ -1,0 +1,145 @@
+"""A store aside: it sees the inputs of the stage at hand, takes its outputs, and is thrown away.
+
+    original store --links--> Scratch.store --stage--> outputs, to be compared with Scratch.read(...)
+
+The store under verification is only read, and only from here, so that not even a quarantine is written into it. What is
+read is linked, not copied. Where an original cannot be read, what was computed here under the same key may stand in for
+it, so that one lost artifact does not hide all that follows.
+"""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from starpo.ragen.agents.policy.adapter import base_of
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.recompute.verify.finding import first_line
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.digest import content_digest
+from starpo.schemas.manifest import MANIFEST_NAME, Manifest
+
+
+@dataclass
+class Stored:
+    """An artifact under verification, as far as it can be read.
+
+    Attributes:
+        manifest: None: there is none, or it was edited.
+        table: Its rows. None: it is no dataset, or they cannot be read.
+        is_dropped: Were its files dropped, and its manifest kept?
+        fault: What is wrong with it; empty where it is what was written.
+    """
+
+    manifest: Manifest | None = None
+    table: pa.Table | None = None
+    is_dropped: bool = False
+    fault: str = ""
+
+
+class Scratch:
+    """A temporary store in front of another one. A context manager: leaving it removes everything.
+
+    Attributes:
+        url: Address of the temporary store.
+        store: The temporary store.
+    """
+
+    def __init__(self, original: Store) -> None:
+        self._original = original
+        self._folder = Path(tempfile.mkdtemp(prefix="ragen-verify-"))
+        self._stand_ins: set[tuple[str, str]] = set()
+        self._originals = Store(str(self._folder / "originals"))  # links, only while an artifact is read
+        self.url = str(self._folder / "work")
+        self.store = Store(self.url)
+
+    def __enter__(self) -> "Scratch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def manifest(self, kind: str, key: str) -> Manifest | None:
+        """The manifest of an artifact of the original store, dropped or not; None: there is none, or it was edited."""
+        try:
+            return self._original.dropped(kind, key) or self._original.manifest(kind, key)
+        except StarPOError:
+            return None
+
+    def read(self, kind: str, key: str) -> Stored:
+        """Read an artifact of the original store whole: manifest, bytes, rows, their contract and their digests."""
+        stored = Stored()
+        try:
+            dropped = self._original.dropped(kind, key)
+            stored.is_dropped = dropped is not None
+            manifest = stored.manifest = dropped or self._original.manifest(kind, key)
+            if not stored.is_dropped:
+                self._link(self._originals, manifest)
+                if kind in DATASETS:
+                    stored.table = self._originals.read_table(kind, key)
+                    if content_digest(stored.table) != manifest.content_digest:
+                        stored.fault = f"the content digest of {kind}/{key} is not that of its rows"
+                for contradiction in self._original.contradictions(manifest):
+                    stored.fault = f"{kind}/{key} contradicts its manifest: {contradiction}"
+            if stage_key(manifest.stage, manifest.settings, manifest.inputs, manifest.seed, manifest.code) != key:
+                stored.fault = f"{kind}/{key} has another key than the work that its manifest describes"
+        except StarPOError as error:
+            stored.fault = first_line(error)
+        finally:
+            _remove(self._originals, kind, key)
+        return stored
+
+    def has(self, kind: str, key: str) -> bool:
+        """Is it here already?"""
+        return _folder_of(self.store, kind, key).exists()
+
+    def provide(self, kind: str, key: str) -> None:
+        """Have an artifact of the original store here, as an input, or what stands in for it.
+
+        Raises:
+            ArtifactMissingError: If it is not there, and nothing stands in for it.
+            ArtifactDamagedError: The same of one that is not what was written.
+        """
+        if not self.has(kind, key):
+            self._link(self.store, self._original.manifest(kind, key))
+        base = base_of(_folder_of(self.store, kind, key))
+        if base is not None:  # adapters are of use on their base's weights alone
+            self.provide(kind, base)
+
+    def keep_as_stand_in(self, kind: str, key: str) -> None:
+        """Let what was computed here serve as an input from now on."""
+        self._stand_ins.add((kind, key))
+
+    def release(self, kind: str, key: str) -> None:
+        """Forget an artifact here that no later stage needs, even if it stands in for a lost one."""
+        self._stand_ins.discard((kind, key))
+        self.discard(kind, key)
+
+    def discard(self, kind: str, key: str) -> None:
+        """Forget an artifact here, computed or linked, unless it stands in for a lost one."""
+        if (kind, key) not in self._stand_ins:
+            _remove(self.store, kind, key)
+
+    def _link(self, store: Store, manifest: Manifest) -> None:
+        files = Path(self._original.local_folder(manifest.kind, manifest.key))
+        folder = _folder_of(store, manifest.kind, manifest.key)
+        for entry in manifest.files:
+            for name in {entry.name, entry.path}:  # they differ on object storage alone
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).symlink_to(files / entry.name)
+        (folder / MANIFEST_NAME).write_text(manifest.model_dump_json(), encoding="utf-8")
+
+
+def _folder_of(store: Store, kind: str, key: str) -> Path:
+    return Path(store.url) / kind / key
+
+
+def _remove(store: Store, kind: str, key: str) -> None:
+    shutil.rmtree(_folder_of(store, kind, key), ignore_errors=True)

@@ -1,0 +1,347 @@
+"""One stage after the other computed again, compared with what is stored, and what is stored checked in itself.
+
+    visit -> inputs linked into a scratch store -> task -> outputs beside the stored ones -> findings
+
+Tasks are called as plain functions, without Prefect, so that engine and learner stay loaded. A learner goes on from
+what it holds where its last update gave the stored checkpoint, digest for digest; where it did not, the next update
+begins from the stored one.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
+from starpo.ragen.recompute.verify.differences import folder_difference, is_close, is_rounding, table_difference
+from starpo.ragen.recompute.verify.finding import Finding, Verdict, first_line, named_line, summarised
+from starpo.ragen.recompute.verify.numbers import evaluation_differences, rollout_differences, update_differences
+from starpo.ragen.recompute.verify.origin import different_origin
+from starpo.ragen.recompute.verify.plan import Visit
+from starpo.ragen.recompute.verify.scratch import Scratch, Stored
+from starpo.ragen.store import Store
+from starpo.ragen.work import Keys
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.manifest import Manifest
+
+LONG_WARM_START_S = 30.0
+"""A warm start that took longer is done again only on demand."""
+
+_ARITHMETIC = ("reward", "variance_filter", "diagnose")
+"""Stages that are a function of stored rows alone: no machine and no version excuses another result."""
+
+
+class _NotComputedError(Exception):
+    """A stage is not computed again.
+
+    Attributes:
+        verdict: On what it made.
+    """
+
+    def __init__(self, verdict: Verdict, reason: str) -> None:
+        super().__init__(reason)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Looks at one stage after the other.
+
+    Attributes:
+        store: Where the run is; only read.
+        scratch: In front of it.
+        config: The run's.
+        with_warm_start: Do the warm start again even where it took long.
+        may_derive: Make checkpoints that were dropped, with this process's learner.
+        sound: Artifacts that were found to be what was written.
+    """
+
+    store: Store
+    scratch: Scratch
+    config: StarPOConfig
+    with_warm_start: bool
+    may_derive: bool = True
+    sound: set[tuple[str, str]] = field(default_factory=set)
+    _passed: deque[str] = field(default_factory=deque)
+
+    def verify(self, visit: Visit) -> list[Finding]:
+        """All that is found about one stage: its results first, then what they hold."""
+        computed, verdict, reason = self._computed(visit)
+        stored = {kind: self.scratch.read(kind, key) for kind, key in visit.outputs.items()}
+        self.sound.update((kind, key) for kind, key in visit.outputs.items() if not stored[kind].fault)
+        found = list(self._results(visit, stored, computed, verdict, reason))
+        self._tidy(visit, stored, computed)
+        for check, kind, differences in self._inner_checks(visit, stored):
+            try:
+                detail = summarised(differences)
+                verdict = Verdict.DIFFERENT if detail else Verdict.SAME
+            except _NotComputedError as error:
+                verdict, detail = error.verdict, f"it cannot be checked: {error}"
+            except (ArtifactMissingError, ArtifactDamagedError) as error:
+                verdict, detail = Verdict.DAMAGED, f"it cannot be checked: {first_line(error)}"
+            except Exception as error:  # whatever forged data make a check raise is a finding
+                verdict, detail = Verdict.DIFFERENT, f"the check fails: {named_line(error)}"
+            artifact = f"{kind}/{visit.outputs[kind]}"
+            found.append(Finding(visit.iteration, visit.name, check, verdict, detail, artifact))
+        return found
+
+    def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
+        """Compute the stage again: what it made, or the verdict on all that it should have made, and why."""
+        from starpo.ragen.agents.policy.load import without_progress_bars
+        from starpo.ragen.placement import playing_here
+
+        try:
+            with playing_here(), without_progress_bars():  # actors on other nodes do not see the scratch store
+                return self._compute(visit), Verdict.SAME, ""
+        except _NotComputedError as error:
+            return {}, error.verdict, str(error)
+        except Exception as error:  # whatever damaged or forged data make a stage raise is a finding
+            verdict = Verdict.NOT_SHOWN if visit.excuse else Verdict.DIFFERENT
+            return {}, verdict, f"computing it again fails: {named_line(error)}"
+
+    def _results(
+        self, visit: Visit, stored: Mapping[str, Stored], computed: Keys, verdict: Verdict, reason: str
+    ) -> Iterator[Finding]:
+        """Compare all that the stage made."""
+        for kind, key in visit.outputs.items():
+            artifact = stored[kind]
+            if artifact.fault:
+                outcome = Verdict.DAMAGED, artifact.fault + self._remedy(kind, key, artifact, computed)
+            elif reason:
+                outcome = verdict, reason
+            else:
+                outcome = self._compare(visit, kind, computed[kind], artifact)
+            yield Finding(visit.iteration, visit.name, kind, *outcome, artifact=f"{kind}/{key}")
+
+    def _tidy(self, visit: Visit, stored: Mapping[str, Stored], computed: Keys) -> None:
+        """Forget what was computed, but for what stands in for something lost and is still needed."""
+        for kind, key in computed.items():
+            if kind not in stored or (stored[kind].is_dropped and visit.outputs[kind] == key):
+                self.scratch.keep_as_stand_in(kind, key)
+            self.scratch.discard(kind, key)
+        passed = visit.inputs.get("checkpoint")
+        if visit.stage == "update" and passed is not None and passed != visit.inputs.get("reference"):
+            self._passed.append(passed)
+            if len(self._passed) > self.config.rollout.staleness:  # a rollout ahead still needs the one before
+                self.scratch.release("checkpoint", self._passed.popleft())
+
+    def _remedy(self, kind: str, key: str, artifact: Stored, computed: Keys) -> str:
+        """Put what was computed again in place of a damaged artifact, and say so."""
+        if computed.get(kind) != key:
+            return ""
+        digest = self.scratch.store.manifest(kind, key).content_digest
+        if artifact.manifest is not None and artifact.manifest.content_digest != digest:
+            return "; its inputs give another content than its manifest names"
+        self.scratch.keep_as_stand_in(kind, key)
+        return "; its inputs give it again: delete what is left of it, and run the flow"
+
+    def _compute(self, visit: Visit) -> Keys:
+        """Do the stage's work in the scratch store.
+
+        Raises:
+            _NotComputedError: If it cannot be done, or need not give the same.
+        """
+        manifests = (self.scratch.manifest(kind, key) for kind, key in visit.outputs.items())
+        manifest = next((manifest for manifest in manifests if manifest is not None), None)
+        self._check_repeatable(visit, manifest)
+        assert visit.work is not None
+        for role, key in visit.inputs.items():
+            kind = _kind_of(role)
+            if kind == "checkpoint" and not visit.work.settings.get("has_weights", True):
+                continue  # the stage did without
+            try:
+                self._provide(kind, key)
+            except (ArtifactMissingError, ArtifactDamagedError) as error:
+                raise _NotComputedError(Verdict.DAMAGED, f"its input cannot be used: {first_line(error)}") from error
+        if visit.stage == "evaluate":
+            self._check_lineage(visit.inputs["checkpoint"], manifest)
+        for kind, key in visit.outputs.items():
+            self.scratch.discard(kind, key)
+        return visit.work.carry_out(self.scratch.store)
+
+    def _check_lineage(self, checkpoint: str, manifest: Manifest | None) -> None:
+        """What a checkpoint was trained on divides its panel: it must be there as it was when that was played."""
+        from starpo.ragen.agents.evaluation.training_states import training_states
+
+        try:
+            unknown = training_states(self.store, checkpoint).num_unknown
+        except StoreError as error:
+            what = f"what its checkpoint was trained on cannot be read: {first_line(error)}"
+            raise _NotComputedError(Verdict.DAMAGED, what) from error
+        name = "num_unknown_origins"
+        stored = [value for path, value in (manifest.headline if manifest else {}).items() if path.endswith(name)]
+        if unknown > (stored[0] if stored else 0.0):
+            what = f"{unknown} stages that its checkpoint was trained by are not in the store any more"
+            raise _NotComputedError(Verdict.NOT_SHOWN, what)
+
+    def _provide(self, kind: str, key: str) -> None:
+        """Have an input in the scratch store; a checkpoint that was dropped is derived, if it is not there yet."""
+        if self.scratch.has(kind, key) or self.store.dropped(kind, key) is None:
+            if not self.scratch.has(kind, key):
+                self._check_sound(kind, key)
+            self.scratch.provide(kind, key)
+            return
+        if not self.may_derive:
+            raise ArtifactMissingError(f"{kind}/{key} was dropped")
+        from starpo.ragen.placement import learner_for
+        from starpo.ragen.recompute.derive import derive, restore
+        from starpo.ragen.store.keeping.recipe import find_recipe
+
+        with derive(self.store, find_recipe(self.store, key), learner_for) as derivation:
+            restore(self.scratch.store, derivation)
+        self.scratch.keep_as_stand_in(kind, key)
+
+    def _check_sound(self, kind: str, key: str) -> None:
+        """Go on if an input is what was written: its manifest, its bytes and what they hold.
+
+        Raises:
+            ArtifactMissingError: If it is not there.
+            ArtifactDamagedError: If it is something else.
+        """
+        if (kind, key) not in self.sound:
+            fault = self.scratch.read(kind, key).fault
+            if fault:
+                raise ArtifactDamagedError(fault)
+            self.sound.add((kind, key))
+
+    def _check_repeatable(self, visit: Visit, manifest: Manifest | None) -> None:
+        if visit.is_misplaced:
+            raise _NotComputedError(Verdict.NOT_SHOWN, "it is other work than its place in the record asks for")
+        if visit.work is None:
+            raise _NotComputedError(Verdict.NOT_SHOWN, "it came from elsewhere: nothing here can make it again")
+        if manifest is None or visit.stage in _ARITHMETIC:
+            return
+        if not manifest.is_deterministic:
+            raise _NotComputedError(
+                Verdict.NOT_SHOWN, "its manifest says that the same work need not give the same bits"
+            )
+        seconds = manifest.provenance.get("seconds")
+        is_long = isinstance(seconds, int | float) and seconds > LONG_WARM_START_S
+        if visit.stage == "warm_start" and is_long and not self.with_warm_start:
+            raise _NotComputedError(Verdict.LEFT_OUT, f"its manifest says that it took {seconds:.0f} s")
+
+    def _compare(self, visit: Visit, kind: str, key: str, stored: Stored) -> tuple[Verdict, str]:
+        """Compare an artifact with what was computed again, under the key that this release gives it."""
+        assert stored.manifest is not None
+        computed = self.scratch.store.manifest(kind, key)
+        is_arithmetic = visit.stage in _ARITHMETIC
+        if stored.manifest.content_digest == computed.content_digest:
+            difference = _manifest_difference(stored.manifest, computed)
+            return (Verdict.DIFFERENT, difference) if difference else (Verdict.SAME, "")
+        if visit.stage == "update":
+            _forget_learner()
+        origin = different_origin(stored.manifest, computed, not is_arithmetic)
+        if stored.table is not None:
+            again = self.scratch.store.read_table(kind, key)
+            if is_arithmetic and origin and is_rounding(stored.table, again):
+                difference = _manifest_difference(stored.manifest, computed)
+                return (Verdict.DIFFERENT, difference) if difference else (Verdict.SAME, "")
+            difference = table_difference(stored.table, again, DATASETS[kind].key)
+        elif stored.is_dropped:
+            difference = "its files were dropped, and what is computed again has another digest than its manifest names"
+        else:
+            folders = self.store.local_folder(kind, stored.manifest.key), self.scratch.store.local_folder(kind, key)
+            difference = folder_difference(*map(Path, folders))
+        if visit.excuse:
+            return Verdict.NOT_SHOWN, f"{visit.excuse}; {difference}"
+        if is_arithmetic:
+            return Verdict.DIFFERENT, difference
+        if not computed.is_deterministic:
+            return Verdict.NOT_SHOWN, f"on this machine the same work need not give the same bits; {difference}"
+        if origin:
+            return Verdict.NOT_SHOWN, f"it was made with {origin}; {difference}"
+        return Verdict.DIFFERENT, difference
+
+    def _inner_checks(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[tuple[str, str, Iterator[str]]]:
+        """What is stored, against itself and the environment: no policy takes part, so this holds on every machine.
+
+        Yields:
+            Name of the check, kind of the artifact that it is about, differences.
+        """
+        sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
+        if visit.stage == "rollout" and "turns" in sound:
+            turns = sound["turns"].table
+            yield "actions", "turns", turn_differences(turns, self.config.environment, self.config.agent)
+            yield "texts", "turns", self._text_differences(sound["turns"])
+            yield "numbers", "turns", rollout_differences(turns, _headline(sound["turns"]))
+        if visit.stage == "evaluate" and "episodes" in sound:
+            episodes = sound["episodes"].table
+            yield "actions", "episodes", self._episode_differences(visit, episodes)
+            if "metrics" in sound:
+                yield (
+                    "numbers",
+                    "metrics",
+                    evaluation_differences(episodes, sound["metrics"].table, _headline(sound["episodes"])),
+                )
+        if visit.stage == "update" and "samples" in sound:
+            yield "tokens", "samples", self._token_differences(sound["samples"])
+        if visit.stage == "update" and "metrics" in sound and stored.get("checkpoint", Stored()).manifest is not None:
+            yield "numbers", "metrics", update_differences(sound["metrics"].table, _headline(stored["checkpoint"]))
+
+    def _episode_differences(self, visit: Visit, episodes: pa.Table) -> Iterator[str]:
+        cells = {self.config.environment.type: self.config.environment} | self.config.evaluation.variants
+        if visit.cell not in cells:
+            yield f"the run's settings know no cell {quoted(visit.cell)}; cells: {', '.join(cells)}"
+            return
+        yield from episode_differences(episodes, cells[visit.cell])
+
+    def _text_differences(self, turns: Stored) -> Iterator[str]:
+        from starpo.ragen.agents.policy.load import load_tokenizer
+        from starpo.ragen.agents.prompting.context import ContextBuilder
+        from starpo.ragen.recompute.verify.texts import text_differences
+
+        assert turns.manifest is not None
+        key = turns.manifest.inputs.get("checkpoint")
+        if key is None:
+            reason = "the trajectories were imported, and the tokenizer that made them was not"
+            raise _NotComputedError(Verdict.NOT_SHOWN, reason)
+        self._provide("checkpoint", key)
+        tokenizer = load_tokenizer(self.scratch.store.local_folder("checkpoint", key))
+        contexts = ContextBuilder(tokenizer, self.config.agent, self.config.rollout.max_response_tokens)
+        yield from text_differences(turns.table, self.config.environment, tokenizer, contexts)
+
+    def _token_differences(self, samples: Stored) -> Iterator[str]:
+        from starpo.ragen.recompute.verify.tokens import token_differences
+
+        assert samples.manifest is not None
+        inputs = samples.manifest.inputs
+        turns, rewards, selection = (self._input(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
+        yield from token_differences(turns, rewards, selection, samples.table)
+
+    def _input(self, kind: str, key: str) -> pa.Table:
+        self.scratch.provide(kind, key)
+        return self.scratch.store.read_table(kind, key)
+
+
+def _kind_of(role: str) -> str:
+    """Kind of the artifact that a stage has for an input of this role."""
+    kind = role.removeprefix("base_").removeprefix("branch_")
+    return "checkpoint" if kind in ("reference", "before") else kind
+
+
+def _headline(artifact: Stored) -> dict[str, float]:
+    return artifact.manifest.headline if artifact.manifest else {}
+
+
+def _manifest_difference(stored: Manifest, computed: Manifest) -> str:
+    """What two manifests of the same content say of it, beside its digest."""
+    for name in ("dataset_version", "num_rows"):
+        if getattr(stored, name) != getattr(computed, name):
+            return f"{name} in the manifest is {getattr(stored, name)}, computed {getattr(computed, name)}"
+    for name in sorted(stored.headline.keys() | computed.headline.keys()):
+        told, value = stored.headline.get(name), computed.headline.get(name)
+        if not is_close(told, value):
+            return f"{quoted(name)} in the manifest's headline is {told}, computed {value}"
+    return ""
+
+
+def _forget_learner() -> None:
+    """What the learner holds now is not what the store does: the next update loads that."""
+    from starpo.ragen.placement import learner_for
+
+    learner_for.cache_clear()

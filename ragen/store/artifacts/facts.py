@@ -1,0 +1,69 @@
+"""What a manifest says of an artifact beside its content: what work it stands for, and how that was done."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starpo.ragen.store.artifacts.keys import as_json
+from starpo.ragen.store.artifacts.provenance import collect
+from starpo.schemas.manifest import Manifest, Stage
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that `Store.put_table` and `Store.put_folder` are told, as it is when this is made; see there.
+
+    Attributes:
+        found: Volatile facts of the machine and the moment; they join `provenance`.
+    """
+
+    key: str
+    stage: Stage
+    settings: dict[str, Any]
+    inputs: Mapping[str, str]
+    seed: int | None
+    headline: Mapping[str, float] | None = None
+    is_deterministic: bool = True
+    provenance: Mapping[str, Any] | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=collect)
+
+    def __post_init__(self) -> None:
+        """Copy what the caller may go on to change: the manifest may be written later."""
+        taken = {
+            "settings": as_json(self.settings),
+            "inputs": dict(self.inputs),
+            "code": dict(self.code),
+            "headline": as_json(self.headline or {}),
+            "provenance": as_json(self.provenance or {}),
+        }
+        for name, value in taken.items():
+            object.__setattr__(self, name, value)
+
+    def manifest(
+        self, kind: str, content_digest: str, *, dataset_version: int | None = None, num_rows: int | None = None
+    ) -> Manifest:
+        """The manifest, all of it but `files`.
+
+        Args:
+            kind: Of the artifact.
+            content_digest: 64 hex digits.
+            dataset_version: Of the schema, where it is a dataset.
+            num_rows: Likewise.
+        """
+        return Manifest(
+            kind=kind,
+            key=self.key,
+            stage=self.stage,
+            settings=self.settings,
+            inputs=dict(self.inputs),
+            seed=self.seed,
+            code=dict(self.code),
+            files=(),
+            is_deterministic=self.is_deterministic,
+            headline=dict(self.headline or {}),
+            provenance={**self.found, **(self.provenance or {})},
+            content_digest=content_digest,
+            dataset_version=dataset_version,
+            num_rows=num_rows,
+        )

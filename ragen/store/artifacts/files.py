@@ -1,0 +1,49 @@
+"""The files of an artifact on this machine: hashed, compared with what was written, told apart once touched."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from starpo.schemas.manifest import FileEntry
+
+
+def digests_of(entries: Iterable[FileEntry]) -> list[tuple[str, str]]:
+    """Name and SHA-256 of each file: equal for equal content, wherever it lies."""
+    return [(entry.name, entry.sha256) for entry in entries]
+
+
+def differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
+    """What a file that was found differs in from the one that was written, in a sentence; empty: in nothing."""
+    if size_bytes != entry.size_bytes:
+        return [f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"]
+    if sha256 != entry.sha256:
+        return [f"the bytes of {entry.name} are not those that were written (sha256 differs)"]
+    return []
+
+
+def entries_of(folder: Path) -> list[FileEntry]:
+    """All files of a folder, hashed, by name."""
+    return [entry_of(file, folder) for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
+def entry_of(file: Path, folder: Path) -> FileEntry:
+    """A file of a folder, hashed.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    name = file.relative_to(folder).as_posix()
+    with file.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        return FileEntry(name=name, path=name, sha256=sha256, size_bytes=os.fstat(stream.fileno()).st_size)
+
+
+def states_of(folder: Path, entries: Iterable[FileEntry]) -> tuple[tuple[int, ...], ...]:
+    """Device, inode, size in bytes and time of change (ns) of files, which are others once a file was touched.
+
+    Raises:
+        FileNotFoundError: If one is missing.
+    """
+    found = [(folder / entry.name).stat() for entry in entries]
+    return tuple((state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) for state in found)

@@ -1,0 +1,55 @@
+"""From the bytes of a manifest to what they say, if they are what was written."""
+
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from pydantic import ValidationError
+
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.visible import quoted
+from starpo.schemas.manifest import FORMAT_VERSION, Manifest
+
+
+class ManifestFault(ValueError):  # noqa: N818 (the name says what it is)
+    """What is wrong with a manifest, in a few words."""
+
+
+def parse_manifest(kind: str, key: str, name: str, text: bytes) -> Manifest:
+    """The manifest of an artifact.
+
+    Args:
+        kind: Of the artifact.
+        key: Of the artifact.
+        name: Of the file that the bytes are from.
+        text: The bytes: JSON.
+
+    Raises:
+        ManifestFault: If they are not what was written, are another artifact's, or name files outside its folder.
+        StoreError: If a newer release wrote them.
+    """
+    try:
+        manifest, is_intact = _read(text)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise ManifestFault(f"{name} cannot be read ({place or 'JSON'}: {fault['msg']})") from error
+    if manifest.format_version > FORMAT_VERSION:
+        raise StoreError(
+            f"the manifest of {kind}/{key} has format {manifest.format_version}, this release reads up to "
+            f"{FORMAT_VERSION}: it was written by a newer release; use that one"
+        )
+    if not is_intact:
+        raise ManifestFault(f"{name} was changed after it was written (its own digest differs)")
+    if (manifest.kind, manifest.key) != (kind, key):
+        raise ManifestFault(f"its manifest is that of {manifest.kind}/{manifest.key}")
+    for place in (place for entry in manifest.files for place in (entry.name, entry.path)):
+        if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts:
+            raise ManifestFault(f"its manifest names a file outside its folder: {quoted(place)}")
+    return manifest
+
+
+@lru_cache(maxsize=256)
+def _read(text: bytes) -> tuple[Manifest, bool]:
+    """What the bytes say, and whether they are as they were sealed: the same for the same bytes."""
+    manifest = Manifest.model_validate_json(text)
+    return manifest, manifest.is_intact

@@ -1,0 +1,105 @@
+"""Where and with what an artifact was made: the volatile part of a manifest, outside every digest.
+
+Versions, hardware, threads and time; never environment variables, user or host names, paths or secrets.
+"""
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from starpo.ragen.core.registry import PLUGGABLE
+
+_PACKAGES = ("starpo", "torch", "transformers", "numpy", "pyarrow", "pandera", "polars", "prefect", "vllm", "deepspeed")
+
+
+def collect() -> dict[str, Any]:
+    """What is known at this moment, as JSON.
+
+    Torch is asked only where it is loaded already, so that storing a table does not import it.
+    """
+    return {
+        "written_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "versions": versions(),
+        "code": code_revision(),
+        "hardware": {**_machine(), **_accelerator()},
+        "threads": {
+            "torch": _torch_threads(),
+            "cpus": len(os.sched_getaffinity(0)) if _has_affinity() else os.cpu_count(),
+        },
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of Python, of those packages that change numbers, and of those that add names to registries; absent ones
+    are left out."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    for registry in PLUGGABLE:
+        found |= dict(package.rsplit(" ", 1) for package in registry.packages.values())
+    return found
+
+
+@cache
+def code_revision() -> str | None:
+    """Commit of the source tree; where files differ from it, `-modified-` and eight digits of how. None outside a git
+    checkout."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    commit = _git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    changes = _git(root, "diff", "HEAD")
+    return f"{commit}-modified-{hashlib.sha256(changes.encode()).hexdigest()[:8]}" if changes else commit
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None  # no git, or a tree that belongs to someone else: the version says what there is to say
+    return done.stdout.strip()
+
+
+@cache
+def _machine() -> dict[str, Any]:
+    return {"machine": platform.machine(), "system": platform.system(), "cpu": _cpu_name(), "cpus": os.cpu_count()}
+
+
+def _cpu_name() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _accelerator() -> dict[str, Any]:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    return {"gpu": torch.cuda.get_device_name(0), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
+
+
+def _torch_threads() -> int | None:
+    torch = sys.modules.get("torch")
+    return None if torch is None else torch.get_num_threads()
+
+
+def _has_affinity() -> bool:
+    return hasattr(os, "sched_getaffinity")

@@ -1,0 +1,105 @@
+"""The checkpoints of a run: which are kept, which were dropped, and which of those can be had again.
+
+run's records -> key of each checkpoint -> manifests alone -> [RunCheckpoint]
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.recipe import how_made, iteration_of, missing_inputs
+from starpo.ragen.store.records.runs import StageKeys
+
+State = Literal["kept", "dropped", "missing"]
+"""In the store; dropped, its manifest kept; neither."""
+
+
+@dataclass(frozen=True)
+class RunCheckpoint:
+    """A checkpoint of a run.
+
+    Attributes:
+        number: Iterations before it; 0 is the first.
+        key: Its key.
+        state: Where it is.
+        obstacle: Why it cannot be had again; None: it is kept, or can be derived.
+        size_bytes: Of its files, as they are or were; None: not known.
+        digest: Its content digest, as it is or was; None: not known.
+    """
+
+    number: int
+    key: str
+    state: State
+    obstacle: str | None
+    size_bytes: int | None
+    digest: str | None
+
+
+def checkpoint_keys(iterations: Mapping[int, StageKeys]) -> dict[int, str]:
+    """Number -> key of a run's checkpoints, from its records.
+
+    An iteration that is over and made no update, because the filter kept nothing, passes its checkpoint on.
+    """
+    keys: dict[int, str] = {}
+    newest = None
+    for iteration, stages in sorted(iterations.items()):
+        if "warm_start" in stages:
+            keys[iteration] = newest = stages["warm_start"]["checkpoint"]
+        if "update" in stages:
+            newest = stages["update"]["checkpoint"]
+        elif newest is None or iteration + 1 not in iterations:
+            continue
+        keys[iteration + 1] = newest
+    return keys
+
+
+def survey(store: Store, run: str) -> list[RunCheckpoint]:
+    """All checkpoints of a run, first to newest; manifests are read, weights are not.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If it has none yet.
+        ArtifactDamagedError: If a manifest is not what was written.
+    """
+    store.runs.get(run)
+    keys = checkpoint_keys(store.runs.iterations(run))
+    if not keys:
+        raise ConfigError(f"run {run} has no checkpoint yet")
+    obstacles: dict[str, str | None] = {}
+    return [_checkpoint(store, number, key, obstacles) for number, key in keys.items()]
+
+
+def _checkpoint(store: Store, number: int, key: str, obstacles: dict[str, str | None]) -> RunCheckpoint:
+    obstacle = _obstacle(store, key, obstacles)
+    state: State = "kept"
+    manifest = store.dropped("checkpoint", key)
+    if manifest is not None:
+        state = "dropped"
+    elif store.has("checkpoint", key):
+        manifest = store.manifest("checkpoint", key)
+    else:
+        state = "missing"
+    size = None if manifest is None else sum(entry.size_bytes for entry in manifest.files)
+    return RunCheckpoint(number, key, state, obstacle, size, None if manifest is None else manifest.content_digest)
+
+
+def _obstacle(store: Store, key: str, known: dict[str, str | None]) -> str | None:
+    """Why a checkpoint cannot be had; None: it can. Answers for all on the way are remembered."""
+    passed = []
+    while key not in known:
+        if store.has("checkpoint", key):
+            known[key] = None
+            continue
+        made = how_made(store, key)
+        if made is None or made.stage.name != "update":
+            known[key] = f"nothing in the store says how checkpoint {key} was made"
+        elif lacking := missing_inputs(store, made):
+            known[key] = f"{', '.join(lacking)} of iteration {iteration_of(made)} is missing"
+        else:
+            passed.append(key)
+            key = made.inputs["checkpoint"]
+    for later in passed:
+        known[later] = known[key]
+    return known[key]

@@ -1,0 +1,182 @@
+"""A run with everything it needs, to another store.
+
+    source: Reachability -> artifacts -> target, each verified where it came to lie -> records -> run.json
+        `-> sweeps and ablations all of whose runs are there then
+
+Copying again copies what is not there yet; a copy that was killed leaves whole artifacts and no run. Artifacts keep
+their keys, digests and provenance; the manifests differ in where the files of an artifact lie.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from starpo.ragen.core.errors import ArtifactMissingError, StoreError
+from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME, Artifacts
+from starpo.ragen.store.keeping.inventory import ArtifactId
+from starpo.ragen.store.keeping.reachability import Reach, Reachability, describe
+from starpo.ragen.store.records.runs import Runs
+from starpo.ragen.store.records.studies import Study, copy_study, obstacle, studies_of
+from starpo.ragen.store.remote.location import NUM_REQUESTS, NUM_TRANSFERS, Location
+from starpo.schemas.manifest import MANIFEST_NAME, Manifest
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What copying a run did."""
+
+    run: str
+    """Its name."""
+    num_copied: int
+    """Artifacts that were copied."""
+    bytes_copied: int
+    """Of their files."""
+    num_present: int
+    """Artifacts that were there already."""
+    bytes_present: int
+    """Of their files."""
+    num_dropped: int
+    """Artifacts that the source did not keep either, and that can be made again."""
+    is_running: bool
+    """Is the run still at work? Then what it had recorded was copied, and copying again brings the rest."""
+    studies: list[str] = field(default_factory=list)
+    """Sweeps and ablations that name the run and were copied too, as `sweeps/<name>`."""
+    left: dict[str, str] = field(default_factory=dict)
+    """Those that were not, and why."""
+
+
+def copy_run(
+    source: Location,
+    run: str,
+    target: Location,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Copy:
+    """Copy a run, and the results of sweeps and ablations all of whose runs the target has then.
+
+    Args:
+        source: The store it is in; it is only read.
+        run: Its name.
+        target: The other store.
+        on_progress: Called with the bytes copied and the bytes to copy in all.
+
+    Raises:
+        StoreError: If there is no such run; if the target has another run of that name, other content for the same
+            work, or cannot be written; if someone is at work on that run there.
+        ArtifactMissingError: If an artifact that the run needs is missing; the message names it.
+        ArtifactDamagedError: If an artifact or a record is not what was written.
+    """
+    if target.name == source.name or (target.local is not None and target.local == source.local):
+        raise StoreError(f"{target.name} is the store that run {run} is in; give the address of another one")
+    runs, adopting = Runs(source), Runs(target)
+    record = runs.get(run)
+    iterations = runs.records(run)
+    adopting.merged(record, iterations)
+    runs.check_sealed(run)
+    if adopting.find(run) is not None:
+        adopting.check_sealed(run)
+    is_running = runs.is_running(run)
+    stages = {iteration: record.stages for iteration, record in iterations.items()}
+    reach = Reachability(source, {run: stages}).of(run)
+    if reach.faults:
+        raise ArtifactMissingError(
+            f"run {run} cannot be copied whole from {source.name}: it needs what is missing or damaged:\n"
+            f"{describe(reach.faults)}\nRestore these, or run the flow again, which makes them anew; nothing was copied"
+        )
+    studies, left = _studies(run, source, target, reach)
+    with adopting.hold(run):
+        waiting = _absent(reach, target)
+        _transfer(waiting, Artifacts(source), Artifacts(target), on_progress)
+        _copy_dropped(reach, source, target)
+        sizes = _sizes(reach, target)
+        for lost in (artifact for artifact in reach.artifacts if f"{artifact}/{MANIFEST_NAME}" not in sizes):
+            raise StoreError(f"{lost} was deleted from {target.name} while {run} was copied; copy it again")
+        adopting.adopt(record, iterations, runs.state(run))
+        for study in studies:
+            copy_study(study, source, target)
+    present = {artifact: manifest for artifact, manifest in reach.artifacts.items() if artifact not in waiting}
+    return Copy(
+        run,
+        num_copied=len(waiting),
+        bytes_copied=sum(map(_size, waiting.values())),
+        num_present=len(present),
+        bytes_present=sum(map(_size, present.values())),
+        num_dropped=len(reach.dropped),
+        is_running=is_running,
+        studies=[study.place for study in studies],
+        left=left,
+    )
+
+
+def _studies(run: str, source: Location, target: Location, reach: Reach) -> tuple[list[Study], dict[str, str]]:
+    """The studies that go along, and why others do not. What their own cells need joins what the run needs."""
+    found, left = studies_of(source, run)
+    present = {*Runs(target).names(), run}
+    along: list[Study] = []
+    for study in found:
+        why = obstacle(study, source, target, present)
+        needed = Reachability(source, {study.place: {0: study.cells}}).of(study.place)
+        if why is None and needed.faults:
+            why = f"it needs what is missing or damaged: {needed.faults[0]}"
+        if why is not None:
+            left[study.place] = why
+            continue
+        along.append(study)
+        reach.artifacts.update(needed.artifacts)
+        reach.dropped.update(needed.dropped)
+    return along, left
+
+
+def _absent(reach: Reach, target: Location) -> dict[ArtifactId, Manifest]:
+    """What the target does not have yet; what it has must be the same, and have all its files."""
+    sizes = _sizes(reach, target)
+    waiting = {artifact: m for artifact, m in reach.artifacts.items() if f"{artifact}/{MANIFEST_NAME}" not in sizes}
+    artifacts = Artifacts(target)
+
+    def check(manifest: Manifest) -> None:
+        kind, key = manifest.kind, manifest.key
+        there = artifacts.manifest(kind, key)
+        if there.content_digest != manifest.content_digest:
+            raise StoreError(
+                f"{target.name} has {kind}/{key} with another content (digest {there.content_digest[:12]}..., here "
+                f"{manifest.content_digest[:12]}...): the same work was done twice, on machines that disagree. Both "
+                "are untouched; copy into another store"
+            )
+        for entry in there.files:
+            size = sizes.get(f"{kind}/{key}/{entry.path}")
+            if size != entry.size_bytes:
+                found = "is missing" if size is None else f"has {size} bytes, {entry.size_bytes} were written"
+                raise artifacts.damaged(kind, key, f"{entry.name} {found}")
+
+    with ThreadPoolExecutor(NUM_REQUESTS) as pool:
+        list(pool.map(check, (m for artifact, m in reach.artifacts.items() if artifact not in waiting)))
+    return waiting
+
+
+def _sizes(reach: Reach, target: Location) -> dict[str, int]:
+    """Path -> bytes of all files of the kinds that the run needs: a listing a kind costs less than one an artifact."""
+    kinds = sorted({artifact.kind for artifact in reach.artifacts})
+    with ThreadPoolExecutor(NUM_REQUESTS) as pool:
+        return {file.path: file.size_bytes for files in pool.map(target.files, kinds) for file in files}
+
+
+def _transfer(
+    waiting: dict[ArtifactId, Manifest], source: Artifacts, target: Artifacts, on_progress: Callable[[int, int], None]
+) -> None:
+    total, done = sum(map(_size, waiting.values())), 0
+    with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
+        for manifest in pool.map(lambda manifest: target.copy_from(source, manifest), waiting.values()):
+            done += _size(manifest)
+            on_progress(done, total)
+
+
+def _copy_dropped(reach: Reach, source: Location, target: Location) -> None:
+    """The manifests of what was dropped: they prove what is made in its place."""
+    artifacts = Artifacts(target)
+    for (kind, key), manifest in reach.dropped.items():
+        if manifest is not None and not artifacts.has(kind, key):
+            path = f"{kind}/{key}/{DROPPED_NAME}"
+            target.create(path, source.read(path))
+
+
+def _size(manifest: Manifest) -> int:
+    return sum(entry.size_bytes for entry in manifest.files)

@@ -1,0 +1,194 @@
+"""Which artifacts a run needs: those its records name and, through their manifests' inputs, all they were made from.
+
+    runs/<run>/iterations/*.json -> keys -> manifests -> inputs -> keys -> ... -> Reach
+    sweeps/<sweep>/cells.json    -^
+
+A sweep's cells are needed as a run's stages are; it stands among the runs as `sweeps/<sweep>`, which is no run's name.
+A key stands for one piece of work, so all artifacts of a reached key are reached. An artifact may be absent that was
+dropped, or a checkpoint whose update left its other artifacts: it can be made again. Any other gap is a fault, and so
+is a manifest that was changed: what lies behind it is not known.
+"""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.store.artifacts.artifacts import Artifacts
+from starpo.ragen.store.keeping.inventory import ArtifactId, Inventory, take_inventory
+from starpo.ragen.store.names import checked_name
+from starpo.ragen.store.records.runs import Runs, StageKeys
+from starpo.ragen.store.records.sweeps import FOLDER as SWEEPS
+from starpo.ragen.store.records.sweeps import named_cells, sweep_names
+from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
+from starpo.schemas.datasets import DATASETS
+from starpo.schemas.manifest import Manifest
+
+CHECKPOINT = "checkpoint"
+_MISSING = "is not in the store"
+_KIND_OF_ROLE = {kind: kind for kind in (*DATASETS, CHECKPOINT)} | {"reference": CHECKPOINT}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An artifact that is needed and is not there, or not as it was written."""
+
+    artifact: ArtifactId
+    """Which; where only a role is known and not a kind, the role stands for it."""
+    what: str
+    """What is wrong with it."""
+    named_by: str
+    """Who needs it."""
+
+    def __str__(self) -> str:
+        return f"{self.artifact} {self.what}; needed by {self.named_by}"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a run needs."""
+
+    artifacts: dict[ArtifactId, Manifest] = field(default_factory=dict)
+    """Those that are there."""
+    dropped: dict[ArtifactId, Manifest | None] = field(default_factory=dict)
+    """Those that were not kept and can be made again, such as checkpoints; None: without their manifest."""
+    faults: list[Fault] = field(default_factory=list)
+    """What is missing or damaged. Where there is any, `artifacts` may be less than the run needs."""
+
+    @property
+    def keys(self) -> set[str]:
+        """Of all that is needed, there or not."""
+        needed = (*self.artifacts, *self.dropped, *(fault.artifact for fault in self.faults))
+        return {artifact.key for artifact in needed}
+
+
+Roots = dict[str, dict[int, StageKeys]]
+"""Run -> iteration -> stage -> {kind: key}."""
+
+
+class Reachability:
+    """A store's contents and what its runs need of them, at one moment.
+
+    Attributes:
+        roots: What the records of every run name. They are read before anything is listed, so that what a run at work
+            stores and names meanwhile is not taken for missing.
+        inventory: What there is.
+
+    Raises:
+        StoreError: If the store cannot be read, or nothing is in it.
+        ArtifactDamagedError: If a run's records cannot be read.
+    """
+
+    def __init__(self, location: Location, roots: Roots | None = None) -> None:
+        """Look at the store; `roots` are read from it, unless they are given."""
+        self._artifacts = Artifacts(location)
+        self._manifests: dict[ArtifactId, Manifest | str] = {}
+        self._reaches: dict[str, Reach] = {}
+        self.roots = read_roots(location) if roots is None else roots
+        self.inventory: Inventory = take_inventory(location)
+        self._of_key: dict[str, list[ArtifactId]] = {}
+        for artifact in (*self.inventory.artifacts, *self.inventory.dropped):
+            self._of_key.setdefault(artifact.key, []).append(artifact)
+
+    def of(self, run: str) -> Reach:
+        """What a run needs."""
+        if run not in self._reaches:
+            self._reaches[run] = self._follow(run)
+        return self._reaches[run]
+
+    def of_all(self) -> dict[str, Reach]:
+        """What every run needs, by its name."""
+        return {run: self.of(run) for run in self.roots}
+
+    def _follow(self, run: str) -> Reach:
+        reach, seen, visited = Reach(), set[ArtifactId](), set[str]()
+        wave: dict[ArtifactId, str] = {}
+        for iteration, stages in self.roots[run].items():
+            for stage, kind, key in _named(stages):
+                wave.setdefault(ArtifactId(kind, key), f"run {run}, iteration {iteration}, stage {stage}")
+        while wave:
+            seen |= wave.keys()
+            for wanted, named_by in wave.items():
+                self._note_absence(reach, wanted, named_by)
+            namers = {wanted.key: named_by for wanted, named_by in wave.items() if wanted.key not in visited}
+            visited |= namers.keys()
+            found = [artifact for key in namers for artifact in self._of_key.get(key, ())]
+            following: dict[ArtifactId, str] = {}
+            for artifact, manifest in zip(found, self._read(found), strict=True):
+                if isinstance(manifest, str):
+                    reach.faults.append(Fault(artifact, manifest, namers[artifact.key]))
+                    continue
+                (reach.artifacts if artifact in self.inventory.artifacts else reach.dropped)[artifact] = manifest
+                for role, key in manifest.inputs.items():
+                    wanted = ArtifactId(_KIND_OF_ROLE.get(role, role), key)
+                    if wanted not in seen:
+                        following.setdefault(wanted, f"{artifact} (its input '{role}') of run {run}")
+            wave = following
+        return reach
+
+    def _note_absence(self, reach: Reach, wanted: ArtifactId, named_by: str) -> None:
+        found = self._of_key.get(wanted.key, [])
+        if wanted in found or (found and wanted.kind not in _KIND_OF_ROLE.values()):  # a role that names no kind
+            return
+        if found and wanted.kind == CHECKPOINT:
+            reach.dropped[wanted] = None
+        else:
+            reach.faults.append(Fault(wanted, _MISSING, named_by))
+
+    def _read(self, artifacts: list[ArtifactId]) -> Iterator[Manifest | str]:
+        new = [artifact for artifact in artifacts if artifact not in self._manifests]
+        with ThreadPoolExecutor(NUM_REQUESTS) as pool:
+            self._manifests.update(zip(new, pool.map(self._manifest, new), strict=True))
+        return (self._manifests[artifact] for artifact in artifacts)
+
+    def _manifest(self, artifact: ArtifactId) -> Manifest | str:
+        try:
+            if artifact in self.inventory.artifacts:
+                return self._artifacts.manifest(*artifact)
+            return self._artifacts.dropped(*artifact) or self._artifacts.manifest(*artifact)
+        except ArtifactMissingError:
+            return _MISSING
+        except ArtifactDamagedError as error:
+            return f"is damaged: {error.what}"
+
+
+def run_names(location: Location) -> list[str]:
+    """All folders of records; one counts whether or not it says what run it is: a copy under way has that last."""
+    return list(filter(_is_run, location.names("runs")))
+
+
+def read_roots(location: Location) -> Roots:
+    """What the records of every run name.
+
+    Raises:
+        ArtifactDamagedError: If one of them cannot be read.
+    """
+    runs, names = Runs(location), run_names(location)
+    with ThreadPoolExecutor(NUM_REQUESTS) as pool:
+        roots = dict(zip(names, pool.map(runs.iterations, names), strict=True))
+    return roots | {f"{SWEEPS}/{name}": {0: named_cells(location, name)} for name in sweep_names(location)}
+
+
+def named_keys(roots: Roots) -> set[str]:
+    """All keys that the records name."""
+    return {key for iterations in roots.values() for stages in iterations.values() for _, _, key in _named(stages)}
+
+
+def describe(faults: Iterable[Fault], limit: int = 5) -> str:
+    """Faults, a line each; the first few of many."""
+    lines = list(dict.fromkeys(str(fault) for fault in faults))
+    return "\n".join(f"  {line}" for line in lines[:limit]) + (
+        f"\n  and {len(lines) - limit} more" if len(lines) > limit else ""
+    )
+
+
+def _named(stages: StageKeys) -> Iterator[tuple[str, str, str]]:
+    return ((stage, kind, key) for stage, keys in stages.items() for kind, key in keys.items())
+
+
+def _is_run(name: str) -> bool:
+    try:
+        checked_name(name, "run name")
+    except StoreError:
+        return False
+    return True

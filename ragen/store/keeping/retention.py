@@ -1,0 +1,100 @@
+"""Which checkpoints a run keeps. Dropping one loses nothing where updates can be repeated (`ragen.recompute.derive`).
+
+Checkpoint n of a run is the one after n iterations; 0 is the first. An iteration without an update passes its
+checkpoint on, so several numbers may stand for one checkpoint.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from starpo.ragen.store import Store
+
+
+def kept_numbers(newest: int, every: int, keep_last: int) -> list[int]:
+    """Numbers of the checkpoints to keep: the first, every n-th, and the last few.
+
+    Args:
+        newest: Number of the newest one.
+        every: n.
+        keep_last: How many of the newest; at least 1.
+    """
+    assert every >= 1
+    assert keep_last >= 1
+    return [number for number in range(newest + 1) if number % every == 0 or number > newest - keep_last]
+
+
+def superseded(checkpoints: Sequence[str], every: int, keep_last: int) -> dict[str, int]:
+    """Checkpoints that need not be kept.
+
+    Args:
+        checkpoints: Key of each checkpoint, from the first to the newest.
+        every: See `kept_numbers`.
+        keep_last: See `kept_numbers`.
+
+    Returns:
+        Key -> the lowest number it stands for, in their order. A checkpoint that several numbers stand for is kept if
+        any of them is.
+    """
+    kept = {checkpoints[number] for number in kept_numbers(len(checkpoints) - 1, every, keep_last)}
+    return {key: checkpoints.index(key) for key in dict.fromkeys(checkpoints) if key not in kept}
+
+
+@dataclass
+class Retention:
+    """Drops a run's superseded checkpoints as it goes on; what it is told twice does no harm.
+
+    What other runs of the store need stays: a checkpoint that one of them has as its own and would keep by its own
+    settings, or has not come past yet. A run that arrives at a dropped checkpoint later, and does need it, derives it.
+
+    Attributes:
+        store: Where they are.
+        run: The run's name.
+        every: Keep every n-th.
+        keep_last: Keep so many of the newest.
+    """
+
+    store: Store
+    run: str
+    every: int = 1
+    keep_last: int = 1
+    _done: set[str] = field(default_factory=set)
+    _strangers: set[str] = field(default_factory=set)
+
+    def apply(self, checkpoints: Sequence[str]) -> list[str]:
+        """Drop what is superseded.
+
+        Args:
+            checkpoints: Key of each of the run's checkpoints, from the first to the newest, which is stored.
+
+        Returns:
+            Keys of those that were dropped now.
+        """
+        if self.every == 1:
+            return []
+        dropped = []
+        for key, number in superseded(checkpoints, self.every, self.keep_last).items():
+            if key in self._done or self._is_needed_elsewhere(key, number):
+                continue
+            if self.store.was_made("checkpoint", key):
+                self.store.drop("checkpoint", key)
+                dropped.append(key)
+            self._done.add(key)
+        return dropped
+
+    def _is_needed_elsewhere(self, key: str, number: int) -> bool:
+        """A run shares a checkpoint only as the same iteration's outcome, and once it has another one, never again."""
+        for run in self.store.runs.names():
+            if run == self.run or run in self._strangers:
+                continue
+            theirs = self.store.runs.iteration(run, number - 1).get("update", {}).get("checkpoint")
+            if theirs == key and self._is_kept_by(run, number):
+                return True
+            if theirs not in (key, None):
+                self._strangers.add(run)
+        return False
+
+    def _is_kept_by(self, run: str, number: int) -> bool:
+        config = self.store.runs.get(run).config
+        every, keep_last = config.get("checkpoint_every", 1), config.get("checkpoint_keep_last", 1)
+        has_come_past = "update" in self.store.runs.iteration(run, number - 1 + keep_last)
+        return number % every == 0 or not has_come_past

@@ -1,0 +1,433 @@
+"""Names for people: a run's configuration, the keys of its stages' artifacts, and how it stands.
+
+    <store>/runs/<run>/run.json                 flow, preset, resolved configuration, when it was made
+    <store>/runs/<run>/iterations/00012.json    stage -> {kind: key}, and the digest of the record before it
+    <store>/runs/<run>/state.json               running | completed | failed, heartbeat, message, metrics; at the end
+                                                also the digest of the last record; see `ragen.store.records.seals`
+    <store>/runs/<run>/leases/000001.json       who is at work on it; see `ragen.store.records.leases`
+
+Nothing here decides what is computed: that follows from keys alone. Every file is replaced in one step. A run is
+written by one process at a time (its flow's, which holds the run's lease), by any number of its threads; anyone may
+read it meanwhile.
+"""
+
+import difflib
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.store.artifacts.keys import as_json, canonical_json
+from starpo.ragen.store.names import checked_name
+from starpo.ragen.store.records.leases import Lease, holder_of, is_held
+from starpo.ragen.store.records.seals import (
+    IterationRecord,
+    RecordChain,
+    Seals,
+    StageKeys,
+    as_bytes,
+    check_seals,
+    digest,
+    record_path,
+)
+from starpo.ragen.store.remote.location import Location
+
+RunStatus = Literal["running", "completed", "failed"]
+
+_MAX_SHOWN = 5
+_WRITING = threading.Lock()  # of the process: every task opens a Store of its own
+_CHAINS: dict[tuple[str, str], RecordChain] = {}
+"""(store, run) -> its records, as this process writes them."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Run(_Record):
+    """A run, as it was begun."""
+
+    name: str
+    """Unique in the store."""
+    flow: str
+    """Which flow it is a run of."""
+    preset: str | None
+    """The preset its settings came from; None: none."""
+    created: datetime
+    """When, in UTC."""
+    config: dict[str, Any]
+    """The resolved configuration, as JSON."""
+    parameters: dict[str, Any] = {}
+    """What else the flow was given, such as a replay's base run and range; as JSON."""
+    code: dict[str, str] = {}
+    """Stage -> version, `stage.role` -> identity of the code that settings name. Empty: not told, as by 0.1.0."""
+
+    @property
+    def environment(self) -> str:
+        """Type of the environment that it trains on.
+
+        Raises:
+            ArtifactDamagedError: If its configuration names none.
+        """
+        settings = self.config.get("environment")
+        if not isinstance(settings, dict) or not isinstance(settings.get("type"), str):
+            raise ArtifactDamagedError(
+                f"run.json of {self.name} is damaged: its config names no environment.type; restore it from a copy"
+            )
+        return str(settings["type"])
+
+
+class RunState(_Record):
+    """How a run stands."""
+
+    status: RunStatus = "running"
+    """A run whose process was killed stays 'running', with an old heartbeat."""
+    heartbeat: datetime
+    """When this was last written, in UTC."""
+    message: str = ""
+    """One line for people: what is being done, or why it failed."""
+    metrics: dict[str, float] = {}
+    """A few numbers for people."""
+    head: str = ""
+    """Of a completed run: digest of its last record. Empty: the run goes on, or version 0.1.0 wrote this."""
+
+
+STALE_AFTER = timedelta(minutes=2)
+"""A run that is 'running' and was not heard of for this long was interrupted."""
+
+
+RECORD_ADVICE = (
+    "Artifacts are untouched: restore the record from a copy, or start the run again with the same settings, which "
+    "reuses every artifact and writes its records anew"
+)
+"""What to do about a record that was changed."""
+
+
+class Runs:
+    """The runs of one store."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+
+    def create(
+        self,
+        run: str,
+        *,
+        flow: str,
+        preset: str | None,
+        config: Mapping[str, Any],
+        parameters: Mapping[str, Any] | None = None,
+        code: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Begin a run, or take it up again: the same name with the same configuration and code is the same run.
+
+        Args:
+            run: Its name.
+            flow: Name of the flow.
+            preset: Name of the preset, for people; it may differ when a run is taken up again.
+            config: The resolved configuration, as JSON.
+            parameters: What else the flow was given, as JSON. None: nothing.
+            code: What it is made with, from `flows.run_code.code_of`. None: not told.
+
+        Raises:
+            StoreError: If the name is taken by a run of another flow, configuration, code or other parameters; the
+                message says what differs.
+        """
+        record = Run(
+            name=checked_name(run, "run name"),
+            flow=flow,
+            preset=preset,
+            created=datetime.now(UTC),
+            config=as_json(config),
+            parameters=as_json(parameters or {}),
+            code=dict(code or {}),
+        )
+        earlier = self.check_name(record)
+        if earlier is None:
+            self._write(f"runs/{run}/run.json", record)
+        return earlier or record
+
+    def check_name(self, record: Run) -> Run | None:
+        """The run of this name that is here already; None: the name is free.
+
+        Raises:
+            StoreError: If it is a run of another flow, configuration, code or other parameters; the message says what
+                is.
+        """
+        run, earlier = record.name, self.find(record.name)
+        if earlier is None:
+            return None
+        differences = _differences(_identity(earlier), _identity(record))
+        if differences:
+            raise StoreError(
+                f"a run named '{run}' exists in {self._location.name} with other settings:\n{_listed(differences)}\n"
+                "Give this run another name, or use the settings of the earlier one to continue it."
+            )
+        if earlier.code != record.code:
+            raise StoreError(
+                f"a run named '{run}' exists in {self._location.name}, made with other code:\n"
+                f"{_listed(_code_differences(earlier.code, record.code))}\n"
+                "Its record would mix the results of both. Give this run another name: it is told what of the earlier "
+                "one it can reuse. Or use the code of the earlier one to continue it."
+            )
+        return earlier
+
+    def hold(self, run: str) -> Lease:
+        """Be the one process that works on a run, for as long as the lease is open: `with runs.hold(run): ...`.
+
+        Raises:
+            StoreError: On entering, if another process does.
+        """
+        _CHAINS.pop((self._location.name, run), None)  # others may have written since
+        return Lease(self._location, checked_name(run, "run name"))
+
+    def is_running(self, run: str) -> bool:
+        """Is a process at work on it? One on another machine is believed for two minutes after its last sign."""
+        held = is_held(self._location, checked_name(run, "run name"), STALE_AFTER)
+        if held is not None:
+            return held
+        state = self.state(run)
+        return state is not None and state.status == "running" and datetime.now(UTC) - state.heartbeat < STALE_AFTER
+
+    def process(self, run: str) -> str:
+        """Which process is, or was last, at work on a run, for people."""
+        holder = holder_of(self._location, checked_name(run, "run name"))
+        if holder is None:
+            return "not known"
+        return f"{holder.process} on this machine" if holder.is_local else "on another machine"
+
+    def last_heard(self, run: str) -> datetime | None:
+        """When whoever is, or was last, at work on it gave a sign, in UTC by its own clock; None: never."""
+        holder, state = holder_of(self._location, checked_name(run, "run name")), self.state(run)
+        return max([*([holder.heard] if holder else []), *([state.heartbeat] if state else [])], default=None)
+
+    def adopt(self, record: Run, iterations: Mapping[int, IterationRecord], state: RunState | None) -> None:
+        """Take in the records of a run of another store, whose artifacts are here already.
+
+        Stages that only this store knows of stay; of two states the one heard of last is kept. The records are sealed
+        anew, but where there was no seal. What makes it a run, its `run.json`, is written last.
+
+        Raises:
+            StoreError: If another run has the name, or the same stage was recorded with another key; nothing is
+                written then.
+        """
+        earlier, run = self.find(record.name), record.name
+        here = self.records(run)
+        before = digest(as_bytes(record) if earlier is None else self._location.read(f"runs/{run}/run.json"))
+        for iteration, stages in self.merged(record, iterations).items():
+            known = [records[iteration] for records in (here, iterations) if iteration in records]
+            is_sealed = all(record.previous for record in known)
+            data = as_bytes(IterationRecord(previous=before if is_sealed else "", stages=stages))
+            self._location.replace(f"runs/{run}/{record_path(iteration)}", data)
+            before = digest(data)
+        current = self.state(run)
+        if state is not None and (current is None or current.heartbeat <= state.heartbeat):
+            current = state
+        if current is not None:
+            self._write(f"runs/{run}/state.json", current.model_copy(update={"head": current.head and before}))
+        if earlier is None:
+            self._write(f"runs/{run}/run.json", record)
+        _CHAINS.pop((self._location.name, run), None)
+
+    def merged(self, record: Run, iterations: Mapping[int, IterationRecord]) -> dict[int, StageKeys]:
+        """What the records would be, were this run taken in. Raises what `adopt` does, and writes nothing."""
+        self.check_name(record)
+        run, merged = record.name, self.iterations(record.name)
+        for iteration, theirs in iterations.items():
+            here = merged.get(iteration, {})
+            for stage, keys in theirs.stages.items():
+                if here.get(stage, keys) != keys:
+                    raise StoreError(
+                        f"run {run} is in {self._location.name} already, and there stage {stage} of iteration "
+                        f"{iteration} made {here[stage]}, while this one has {keys}: the same settings were run by "
+                        "different releases. Both are untouched; copy into another store"
+                    )
+            merged[iteration] = {**here, **theirs.stages}
+        return dict(sorted(merged.items()))
+
+    def forget(self, run: str) -> None:
+        """Delete a run's records. Its artifacts stay; `keeping.garbage` deletes those that no other run needs.
+
+        Raises:
+            StoreError: If there is no such run, or a process is at work on it.
+        """
+        self.get(run)
+        with self.hold(run):
+            files = [file.path for file in self._location.files(f"runs/{run}")]
+            # What makes it a run goes last, so that whoever was interrupted can finish.
+            self._location.delete(path for path in files if path.count("/") > 2 and "/leases/" not in path)
+            self._location.delete(path for path in files if path.count("/") == 2 and not path.endswith("/run.json"))
+            self._location.delete([f"runs/{run}/run.json"])
+        self._location.remove_empty(f"runs/{run}")
+
+    def find(self, run: str) -> Run | None:
+        """A run by its name; None: there is none."""
+        return self._read(Run, f"runs/{checked_name(run, 'run name')}/run.json")
+
+    def get(self, run: str) -> Run:
+        """A run by its name.
+
+        Raises:
+            StoreError: If there is none; the message names those that are near.
+        """
+        record = self.find(run)
+        if record is None:
+            names = self._location.names("runs")
+            near = difflib.get_close_matches(run, names, n=3, cutoff=0.6) or names[-3:]
+            hint = f"did you mean {', '.join(near)}?" if near else "there are no runs in it yet: start one first."
+            raise StoreError(f"there is no run '{run}' in {self._location.name}; {hint}")
+        return record
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all runs, sorted; nothing is read."""
+        return tuple(name for name in self._location.names("runs") if not name.startswith("."))
+
+    def list(self) -> list[Run]:
+        """All runs, newest first."""
+        names = self._location.names("runs")
+        records = [self._read(Run, f"runs/{name}/run.json") for name in names if not name.startswith(".")]
+        return sorted((r for r in records if r is not None), key=lambda r: (r.created, r.name), reverse=True)
+
+    def record_stage(self, run: str, iteration: int, stage: str, keys: Mapping[str, str]) -> None:
+        """Note which artifacts a stage of an iteration made: kind -> key. Noting the same again changes nothing."""
+        place = self._location.name, checked_name(run, "run name")
+        with _WRITING:
+            try:
+                if place not in _CHAINS:
+                    _CHAINS[place] = RecordChain(self._location, run)
+                _CHAINS[place].note(iteration, stage, keys)
+            except ValidationError as error:
+                raise self._unreadable(f"runs/{run}/iterations", error.errors()[0]["msg"]) from error
+
+    def records(self, run: str) -> dict[int, IterationRecord]:
+        """Iteration -> its record, in ascending order; empty where nothing was recorded."""
+        return {iteration: record for iteration, (_, record) in self._stored_records(run).items()}
+
+    def iterations(self, run: str) -> dict[int, StageKeys]:
+        """Iteration -> stage -> {kind: key}, in ascending order; empty where nothing was recorded."""
+        return {iteration: record.stages for iteration, record in self.records(run).items()}
+
+    def iteration(self, run: str, iteration: int) -> StageKeys:
+        """Stage -> {kind: key} of one iteration; empty where nothing was recorded."""
+        record = self._read(IterationRecord, f"runs/{checked_name(run, 'run name')}/{record_path(iteration)}")
+        return record.stages if record else {}
+
+    def seals(self, run: str) -> Seals:
+        """Are the records what was written? See `ragen.store.records.seals`.
+
+        Raises:
+            StoreError: If there is no such run.
+            ArtifactDamagedError: If a record cannot be read.
+        """
+        self.get(run)
+        state = self.state(run)
+        is_over = state is not None and state.status == "completed"
+        records = self._stored_records(run)
+        return check_seals(
+            self._location.read(f"runs/{run}/run.json"), records, state.head if state and is_over else None
+        )
+
+    def check_sealed(self, run: str) -> None:
+        """Go on if no record of a run was changed since it was written, as far as its seals tell.
+
+        Raises:
+            ArtifactDamagedError: If one was; the message names it.
+        """
+        for path, what in self.seals(run).broken.items():
+            raise ArtifactDamagedError(
+                f"{self._location.name.rstrip('/')}/runs/{run}/{path} is not what was written: {what}. {RECORD_ADVICE}"
+            )
+
+    def set_state(
+        self, run: str, status: RunStatus, message: str = "", metrics: Mapping[str, float] | None = None
+    ) -> RunState:
+        """Say how a run stands; the heartbeat is now.
+
+        Args:
+            run: Its name.
+            status: running, completed or failed.
+            message: One line for people.
+            metrics: Numbers for people; None: those of before.
+        """
+        path = f"runs/{checked_name(run, 'run name')}/state.json"
+        with _WRITING:
+            if metrics is None:
+                earlier = self._read(RunState, path)
+                metrics = earlier.metrics if earlier else {}
+            head = self._head(run) if status == "completed" else ""
+            state = RunState(
+                status=status, heartbeat=datetime.now(UTC), message=message, metrics=dict(metrics), head=head
+            )
+            self._write(path, state)
+        return state
+
+    def state(self, run: str) -> RunState | None:
+        """How a run stands; None: it has never said."""
+        return self._read(RunState, f"runs/{checked_name(run, 'run name')}/state.json")
+
+    def _stored_records(self, run: str) -> dict[int, tuple[bytes, IterationRecord]]:
+        folder = f"runs/{checked_name(run, 'run name')}"
+        names = (name.removesuffix(".json") for name in self._location.names(f"{folder}/iterations"))
+        found = {}
+        for iteration in sorted(int(name) for name in names if name.isdigit()):
+            path = f"{folder}/{record_path(iteration)}"
+            data = self._location.read(path)
+            found[iteration] = data, self._parsed(IterationRecord, path, data)
+        return found
+
+    def _head(self, run: str) -> str:
+        chain = _CHAINS.get((self._location.name, run)) or RecordChain(self._location, run)
+        return chain.head()
+
+    def _read(self, model: type[M], path: str) -> M | None:
+        try:
+            return self._parsed(model, path, self._location.read(path))
+        except FileNotFoundError:
+            return None
+
+    def _parsed(self, model: type[M], path: str, data: bytes) -> M:
+        try:
+            return model.model_validate_json(data)
+        except ValidationError as error:
+            raise self._unreadable(path, error.errors()[0]["msg"]) from error
+
+    def _write(self, path: str, record: BaseModel) -> None:
+        self._location.replace(path, as_bytes(record))
+
+    def _unreadable(self, path: str, fault: str) -> ArtifactDamagedError:
+        return ArtifactDamagedError(
+            f"{self._location.name.rstrip('/')}/{path} cannot be read ({fault}). Artifacts are untouched: restore the "
+            "file from a copy, or delete it and start the run again, which reuses every artifact."
+        )
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    """What a run of the same name must agree on."""
+    return {"flow": run.flow, "parameters": run.parameters, **run.config}
+
+
+def _listed(lines: Sequence[str]) -> str:
+    more = [f"and {len(lines) - _MAX_SHOWN} more"] if len(lines) > _MAX_SHOWN else []
+    return "\n".join(f"  {line}" for line in [*lines[:_MAX_SHOWN], *more])
+
+
+def _code_differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    if not old:
+        return ["it does not say with which, as runs that version 0.1.0 began do not"]
+    return _differences(dict(old), dict(new))
+
+
+def _differences(old: Any, new: Any, place: str = "") -> list[str]:
+    """Settings that differ, by dotted path, with both values."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        lines: list[str] = []
+        for name in sorted({*old, *new}):
+            lines += _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
+        return lines
+    return [] if canonical_json(old) == canonical_json(new) else [f"{place}: was {quoted(old)}, is {quoted(new)}"]

@@ -1,0 +1,80 @@
+"""Results over runs, those of sweeps and ablations, as far as the store must know them: which runs they name.
+
+<store>/sweeps/<name>/result.json, <store>/ablations/<name>/result.json -> Study -> copied with the last of its runs
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store.records.runs import StageKeys
+from starpo.ragen.store.records.sweeps import FOLDER as SWEEPS
+from starpo.ragen.store.records.sweeps import named_cells
+from starpo.ragen.store.remote.location import Location
+
+_ASKED = {"ablations": "grid.json", SWEEPS: "sweep.json"}
+"""Folder -> the file that says what was asked for."""
+_RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A sweep or an ablation that has a result.
+
+    Attributes:
+        place: Its folder in the store, such as `sweeps/mine`.
+        runs: Those that it names.
+        cells: Cell -> {kind: key} of what it has measured itself; none of an ablation.
+    """
+
+    place: str
+    runs: tuple[str, ...]
+    cells: StageKeys = field(default_factory=dict)
+
+
+def studies_of(location: Location, run: str) -> tuple[list[Study], dict[str, str]]:
+    """The studies that name a run, and those of which that cannot be known: place -> why."""
+    found: list[Study] = []
+    unreadable: dict[str, str] = {}
+    for folder in _ASKED:
+        for place in (f"{folder}/{name}" for name in location.names(folder)):
+            try:
+                runs = _named_runs(json.loads(location.read(f"{place}/{_RESULT}")))
+                if run in runs:
+                    cells = named_cells(location, place.partition("/")[2]) if folder == SWEEPS else {}
+                    found.append(Study(place, runs, cells))
+            except FileNotFoundError:  # begun, and without a result
+                continue
+            except (ValueError, KeyError, TypeError, AttributeError, StoreError):
+                unreadable[place] = "its record cannot be read; run it again, which writes it anew"
+    return found, unreadable
+
+
+def obstacle(study: Study, source: Location, target: Location, runs: Collection[str]) -> str | None:
+    """Why a study cannot be taken to another store; None: it can.
+
+    Args:
+        study: Which.
+        source: Where it is.
+        target: The other store.
+        runs: Those that are there, or are about to be.
+    """
+    if absent := [run for run in study.runs if run not in runs]:
+        return f"it names runs that are not there: {', '.join(absent)}; it goes along with the last of them"
+    asked = f"{study.place}/{_ASKED[study.place.partition('/')[0]]}"
+    if asked.rpartition("/")[2] in target.names(study.place) and target.read(asked) != source.read(asked):
+        return "another one of that name is there"
+    return None
+
+
+def copy_study(study: Study, source: Location, target: Location) -> None:
+    """Copy a study's files; the artifacts that it names are there. Its result comes last."""
+    for name in sorted(source.names(study.place), key=lambda name: (name == _RESULT, name)):
+        target.replace(f"{study.place}/{name}", source.read(f"{study.place}/{name}"))
+
+
+def _named_runs(result: dict[str, Any]) -> tuple[str, ...]:
+    named = result["runs"] if "runs" in result else [run for cell in result["cells"] for run in cell["runs"].values()]
+    return tuple(dict.fromkeys(map(str, named)))

@@ -1,0 +1,131 @@
+"""A grid's cells: the axes multiplied out, and the configuration of each, checked before anything runs.
+
+Grid, base configuration --expand--> [Cell] --configuration(seed)--> StarPOConfig
+"""
+
+import itertools
+import json
+import re
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.config.explanation import near
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.structure import alternatives, setting
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.ablation.grid import Grid, is_excluded
+
+_MAX_SLUG = 48
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of the axes' values.
+
+    Attributes:
+        label: What people call it, such as "keep=0.5 online_k=1".
+        values: Axis -> value.
+        config: Its settings; the seed in them is to be replaced.
+        is_base: Is it the one that the others are compared to?
+    """
+
+    label: str
+    values: dict[str, JsonValue]
+    config: StarPOConfig
+    is_base: bool
+
+    @property
+    def slug(self) -> str:
+        """The label as part of a run's name: letters, digits, '.', '_' and '-'."""
+        return re.sub(r"[^A-Za-z0-9._]+", "-", self.label).strip("-")[:_MAX_SLUG]
+
+    def configuration(self, seed: int) -> StarPOConfig:
+        """The cell's settings with this seed."""
+        return self.config.model_copy(update={"seed": seed})
+
+
+def expand(grid: Grid, base: StarPOConfig, source: str) -> list[Cell]:
+    """Multiply the axes out, the last one fastest; the base cell comes first.
+
+    Args:
+        grid: A checked grid.
+        base: The settings of its preset or run.
+        source: Where the grid is from, for messages.
+
+    Raises:
+        ConfigError: If an axis or an override is no setting, if a cell's settings are wrong or contradict each other
+            (the message names the cell), if two cells are the same, or if cells are evaluated on different panels.
+    """
+    for part, paths in (("axes", grid.axes), ("overrides", grid.overrides)):
+        for path in paths:
+            _check_path(path, f"{source}: {part}.{path}")
+    labels = _short_names(list(grid.axes))
+    cells: list[Cell] = []
+    for number, combination in enumerate(itertools.product(*grid.axes.values())):
+        values = dict(zip(grid.axes, combination, strict=True))
+        if is_excluded(grid, values):
+            continue
+        label = " ".join(f"{labels[axis]}={_text(value)}" for axis, value in values.items())
+        config = apply_overrides(base, {**grid.overrides, **values}, name=f"{source}, cell {label}")
+        cells.append(Cell(label, values, config, is_base=number == 0))
+    _check_distinct(cells, source)
+    _check_same_panel(cells, source)
+    return cells
+
+
+def _check_path(path: str, place: str) -> None:
+    """Follow a dotted path through the models of the settings."""
+    annotation: object = StarPOConfig
+    for part in path.split("."):
+        found = setting(annotation, part)
+        if found is None:
+            names = sorted({name for model in alternatives(annotation).values() for name in model.model_fields})
+            known = f"{near(part, names)}; known here: {', '.join(names)}" if names else ""
+            raise ConfigError(f"{place}: there is no setting '{part}'{known}")
+        annotation = found
+
+
+def _check_distinct(cells: list[Cell], source: str) -> None:
+    seen: dict[str, str] = {}
+    for cell in cells:
+        twin = seen.setdefault(cell.config.model_dump_json(), cell.label)
+        if twin != cell.label:
+            raise ConfigError(f"{source}: the cells {twin} and {cell.label} have the same settings; leave one out")
+
+
+def _check_same_panel(cells: list[Cell], source: str) -> None:
+    """Differences are taken prompt by prompt, so all cells must be asked the same prompts."""
+    panels = {}
+    for cell in cells:
+        evaluation = cell.config.evaluation
+        panels[cell.label] = make_panel(cell.config.environment, evaluation.num_prompts, evaluation.panel_seed).digest
+    base = cells[0].label
+    for label, digest in panels.items():
+        if digest != panels[base]:
+            raise ConfigError(
+                f"{source}: the cells {base} and {label} are evaluated on different panels, so they cannot be compared "
+                "prompt by prompt; leave environment and panel the same in all cells, and make a grid for each"
+            )
+
+
+def _short_names(axes: list[str]) -> dict[str, str]:
+    """Axis -> the end of its path that no other axis shares."""
+    short = {}
+    for axis in axes:
+        parts = axis.split(".")
+        ends = [".".join(parts[-length:]) for length in range(1, len(parts) + 1)]
+        unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in axes) == 1)
+        short[axis] = next(unique, axis)
+    return short
+
+
+def _text(value: JsonValue) -> str:
+    """A value as TOML has it, but text without quotes and tables by their contents."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{_text(inner)}" for key, inner in value.items())
+    return json.dumps(value)

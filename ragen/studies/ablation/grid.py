@@ -1,0 +1,144 @@
+"""`Grid`: what an ablation asks for, as a TOML file.
+
+preset = "bandit"                  # or: run = "the name of a stored run"
+seeds = [0, 1, 2]
+exclude = [{ filter.keep = 0.25, online_k = 5 }]
+
+[axes]                             # the first value of every axis makes the base cell
+filter.keep = [0.5, 0.25, 1.0]
+online_k = [1, 5]
+
+[overrides]                        # in every cell
+iterations = 20
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, JsonValue, ValidationError
+
+from starpo.ragen.config.explanation import explain, near
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.settings import Settings
+from starpo.ragen.core.visible import quoted
+
+MIN_SEEDS = 3
+"""With fewer, what differs between seeds cannot be told from what differs between cells."""
+
+
+class Grid(Settings):
+    """An ablation: every combination of the axes' values, with every seed."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$")
+    """What the ablation and its runs are called; the file's name where the file gives none."""
+    preset: str | None = None
+    """The preset, or TOML file of settings, that cells start from; either this or `run`."""
+    run: str | None = None
+    """The stored run whose settings cells start from; its seed is replaced."""
+    axes: dict[str, list[JsonValue]] = Field(min_length=1)
+    """Dotted path of a setting -> its values. The cell of all first values is the base that others are compared to."""
+    exclude: list[dict[str, JsonValue]] = Field(default_factory=list)
+    """Cells to leave out: those that have all values of one of these tables."""
+    seeds: list[int] = Field(min_length=1)
+    """Seeds of the runs of every cell; at least three unless fewer are asked for expressly."""
+    overrides: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings of all cells, by dotted path."""
+
+
+def load_grid(path: Path) -> Grid:
+    """Read a grid.
+
+    Raises:
+        ConfigError: If the file is missing, is no TOML or is no grid.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file with a grid") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+    axes = values.get("axes")
+    if isinstance(axes, dict):
+        values["axes"] = axes = flattened(axes)
+        scalars = [f"axes.{axis} = {quoted(value)}" for axis, value in axes.items() if not isinstance(value, list)]
+        if scalars:
+            raise ConfigError(f"{path}: {scalars[0]}: expected a list of values, such as [0.25, 0.5]")
+        excluded = values.get("exclude", [])
+        if isinstance(excluded, list) and all(isinstance(cell, dict) for cell in excluded):
+            values["exclude"] = [flattened(cell, stop=axes) for cell in excluded]
+    try:
+        return Grid.model_validate_json(json.dumps({"name": path.stem, **values}, default=str))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, Grid, {})}") from error
+
+
+def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> None:
+    """Check what the model's types cannot say.
+
+    Args:
+        grid: The grid.
+        source: Where it is from, for messages.
+        allow_few_seeds: Are fewer than three seeds meant?
+
+    Raises:
+        ConfigError: If it has not exactly one base, an axis without or with repeated values, an exclusion that no cell
+            can meet or that takes the base, seeds that are negative, repeated or too few, or if it sets `seed` itself.
+    """
+
+    def refuse(what: str) -> None:
+        raise ConfigError(f"{source}: {what}")
+
+    if (grid.preset is None) == (grid.run is None):
+        refuse("expected either `preset` or `run`, the settings that the cells start from, and not both")
+    if "seed" in grid.axes or "seed" in grid.overrides:
+        refuse("`seed` can be neither an axis nor an override: every cell is run with all of `seeds`")
+    repeated = sorted({seed for seed in grid.seeds if grid.seeds.count(seed) > 1})
+    if repeated or min(grid.seeds) < 0:
+        which = f"; repeated: {', '.join(map(str, repeated))}" if repeated else ""
+        refuse(f"seeds = {grid.seeds}: expected different numbers from 0 up{which}")
+    if len(grid.seeds) < MIN_SEEDS and not allow_few_seeds:
+        refuse(
+            f"seeds = {grid.seeds}: expected at least {MIN_SEEDS}, because fewer cannot tell a better setting from a "
+            "luckier seed; --allow-few-seeds runs it all the same"
+        )
+    for axis, values in grid.axes.items():
+        if not values:
+            refuse(f"axes.{axis} is empty: expected at least one value")
+        if any(_same(value, other) for at, value in enumerate(values) for other in values[:at]):
+            refuse(f"axes.{axis} = {values}: a value is there twice")
+        if axis in grid.overrides:
+            refuse(f"'{axis}' is both an axis and an override; take it out of one of them")
+    for number, cell in enumerate(grid.exclude):
+        for axis, value in cell.items():
+            place = f"exclude[{number}]: {axis} = {quoted(value)}"
+            if axis not in grid.axes:
+                refuse(f"{place}: no such axis{near(axis, grid.axes)}; axes: {', '.join(grid.axes)}")
+            if not any(_same(value, other) for other in grid.axes[axis]):
+                refuse(f"{place}: the axis has no such value; it has {grid.axes[axis]}")
+        if not cell or all(_same(value, grid.axes[axis][0]) for axis, value in cell.items()):
+            refuse(f"exclude[{number}] = {cell}: takes away the base cell (the first value of every axis)")
+
+
+def is_excluded(grid: Grid, values: Mapping[str, JsonValue]) -> bool:
+    """Does the grid leave out the cell with these values?"""
+    return any(all(_same(values[axis], value) for axis, value in cell.items()) for cell in grid.exclude)
+
+
+def flattened(table: Mapping[str, Any], stop: Iterable[str] = (), prefix: str = "") -> dict[str, Any]:
+    """Nested tables as dotted paths; a table at a path of `stop` is a value."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and path not in stop:
+            flat |= flattened(value, stop, f"{path}.")
+        else:
+            flat[path] = value
+    return flat
+
+
+def _same(one: JsonValue, other: JsonValue) -> bool:
+    """Equal, and not as True equals 1."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

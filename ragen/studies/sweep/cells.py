@@ -1,0 +1,174 @@
+"""A sweep's cells, for the runs as they are now: a live run has more of them each time.
+
+Sweep, store --expand--> Expansion(cells, what is waited for)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.config.explanation import near
+from starpo.ragen.config.load import recorded_config
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.variants import VARIANTS
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
+from starpo.ragen.studies.sweep.sweep import Sweep
+
+_SIZES = {
+    "num_prompts": "give --prompts N for both, or ",
+    "samples_per_prompt": "give --samples N for both, or ",
+    "panel_seed": "",
+}
+"""Settings that make a panel, and what may be done where they differ."""
+
+
+@dataclass(frozen=True)
+class SweepCell:
+    """One checkpoint on one panel at one temperature with one seed.
+
+    Attributes:
+        run: Whose checkpoint.
+        iteration: Iterations before it.
+        checkpoint: Its key.
+        environment: Name of the panel.
+        settings: The environment's.
+        agent: The run's.
+        rollout: The run's.
+        evaluation: The run's, with the sweep's temperature and sizes.
+        seed: Which batch of members.
+    """
+
+    run: str
+    iteration: int
+    checkpoint: str
+    environment: str
+    settings: EnvironmentSettings
+    agent: AgentConfig
+    rollout: RolloutConfig
+    evaluation: EvaluationConfig
+    seed: int
+
+    @property
+    def label(self) -> str:
+        """What people call it; unique in a sweep."""
+        return f"{self.run}@{self.iteration} {self.environment} T={self.evaluation.temperature:g} seed={self.seed}"
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A sweep multiplied out.
+
+    Attributes:
+        cells: By run, checkpoint, environment, temperature and seed, in the order asked for.
+        waiting: Run -> what of it was asked for and is not there yet.
+    """
+
+    cells: list[SweepCell]
+    waiting: dict[str, str]
+
+
+def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
+    """Multiply a sweep out.
+
+    Args:
+        sweep: What is asked for.
+        store: Where the runs are; records are read, artifacts are not.
+        runs: The runs, where the sweep names none.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If a run's settings are another release's, an environment is unknown or means different things in
+            different runs, or a checkpoint is asked for that its run will never have.
+    """
+    configs = {
+        run: recorded_config(run, store.runs.get(run).config, "Sweep over runs of this release")
+        for run in sweep.runs or runs
+    }
+    environments = {run: _environments(sweep, run, configs) for run in configs}
+    evaluations = {run: _evaluation(sweep, config) for run, config in configs.items()}
+    _check_comparable(environments, evaluations)
+    cells: list[SweepCell] = []
+    waiting: dict[str, str] = {}
+    for run, config in configs.items():
+        keys = checkpoint_keys(store.runs.iterations(run))
+        asked = sweep.iterations if isinstance(sweep.iterations, list) else []
+        if asked and max(asked) > config.iterations:
+            raise ConfigError(
+                f"sweep {sweep.name}: iterations = {asked}: run {run} ends after {config.iterations} iterations, so it "
+                f"will never have a checkpoint {max(asked)}"
+            )
+        if absent := [number for number in asked if number not in keys]:
+            waiting[run] = f"checkpoint {', '.join(map(str, absent))}"
+        elif not keys:
+            waiting[run] = "its first checkpoint"
+        cells += [
+            SweepCell(
+                run, number, keys[number], name, settings, config.agent, config.rollout,
+                evaluations[run].model_copy(update={"temperature": temperature}), seed,
+            )
+            for number in sweep.chosen(keys, config.iterations)
+            for name, settings in environments[run].items()
+            for temperature in sweep.temperatures or [config.evaluation.temperature]
+            for seed in sweep.seeds
+        ]  # fmt: skip
+    return Expansion(cells, waiting)
+
+
+def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -> dict[str, EnvironmentSettings]:
+    own = configs[run].panels
+    if not sweep.environments:
+        common = [name for name in own if all(name in config.panels for config in configs.values())]
+        if not common:
+            raise ConfigError(
+                f"sweep {sweep.name}: its runs have no panel in common ({run}: {', '.join(own)}); name environments, "
+                "or sweep over them one by one"
+            )
+        return {name: own[name] for name in common}
+    known = [*VARIANTS, *own]
+    for name in sweep.environments:
+        if name not in known:
+            raise ConfigError(
+                f"sweep {sweep.name}: environments: '{name}' is neither a panel of run {run} nor an environment"
+                f"{near(name, known)}; panels: {', '.join(own)}; `ragen envs` lists the environments"
+            )
+    return {name: own[name] if name in own else VARIANTS[name].settings for name in sweep.environments}
+
+
+def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:
+    asked = {"num_prompts": sweep.num_prompts, "samples_per_prompt": sweep.samples_per_prompt}
+    return config.evaluation.model_copy(update={name: value for name, value in asked.items() if value is not None})
+
+
+def _check_comparable(
+    environments: Mapping[str, Mapping[str, EnvironmentSettings]], evaluations: Mapping[str, EvaluationConfig]
+) -> None:
+    """One name, one panel: success on different initial states cannot stand in one table."""
+    first = next(iter(environments), "")
+    for run in environments:
+        for name, settings in environments[run].items():
+            if settings != environments[first][name]:
+                raise ConfigError(
+                    f"'{name}' means one environment in run {first} and another in run {run}: "
+                    f"{_difference(environments[first][name], settings)}; sweep over these runs one by one"
+                )
+        for setting, advice in _SIZES.items():
+            one, other = (getattr(evaluations[which], setting) for which in (first, run))
+            if one != other:
+                raise ConfigError(
+                    f"evaluation.{setting} is {one} in run {first} and {other} in run {run}, so their panels differ; "
+                    f"{advice}sweep over these runs one by one"
+                )
+
+
+def _difference(one: EnvironmentSettings, other: EnvironmentSettings) -> str:
+    mine, theirs = one.model_dump(mode="json"), other.model_dump(mode="json")
+    return ", ".join(
+        f"{name} = {mine.get(name)!r} and {theirs.get(name)!r}"
+        for name in {**mine, **theirs}
+        if mine.get(name) != theirs.get(name)
+    )

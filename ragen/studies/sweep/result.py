@@ -1,0 +1,363 @@
+"""The result of a sweep: every cell, its scores over seeds, and who leads.
+
+(cells, their keys, outcomes, errors) --summarise--> SweepResult --> record, table, heat map, leaderboard
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from starpo.ragen.agents.evaluation.intervals import mean_interval, success_interval
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.studies.ablation.bootstrap import CONFIDENCE, paired_difference
+from starpo.ragen.studies.ablation.evaluations import Prompt
+from starpo.ragen.studies.sweep.cells import SweepCell
+from starpo.ragen.studies.sweep.outcomes import Counts, Outcome, pooled
+from starpo.ragen.studies.sweep.sweep import Sweep
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class CellResult(_Part):
+    """One cell: a checkpoint on a panel at a temperature with a seed."""
+
+    run: str
+    """Whose checkpoint."""
+    iteration: int
+    """Iterations before it."""
+    environment: str
+    """Name of the panel."""
+    temperature: float
+    """Of sampling."""
+    seed: int
+    """Which batch of members."""
+    checkpoint: str
+    """Key of the checkpoint."""
+    key: str
+    """Of `episodes` and `metrics`."""
+    error: str | None = None
+    """Why it could not be evaluated."""
+    metrics: dict[str, float] = {}
+    """`success`, `success_low`, ... as the stage `evaluate` defines them; empty where it failed."""
+
+
+class Score(_Part):
+    """A checkpoint on a panel at a temperature, its seeds taken together."""
+
+    run: str
+    """Whose checkpoint."""
+    iteration: int
+    """Iterations before it."""
+    environment: str
+    """Name of the panel."""
+    temperature: float
+    """Of sampling."""
+    seeds: list[int]
+    """Those that were evaluated."""
+    success: float
+    """Share of episodes that reach the goal, errors left out; prompts in which training of a compared checkpoint began
+    are left out too."""
+    low: float
+    """Lower end of the 95% interval: Wilson's for one episode a prompt, else from resampling prompts."""
+    high: float
+    """Upper end."""
+    num_prompts: int
+    """Initial states with an episode."""
+    num_episodes: int
+    """Over all of them."""
+    num_seen_prompts: int = 0
+    """Prompts of the panel that are left out: training of this or another compared checkpoint began in them."""
+    seen_success: float | None = None
+    """Success on those in which its own training began. None: there are none."""
+
+
+class Difference(_Part):
+    """Success minus that of the first of the leaderboard, prompt by prompt."""
+
+    mean: float
+    """Over prompts."""
+    low: float
+    """Lower end of the paired bootstrap interval; see `ragen.studies.ablation.bootstrap`."""
+    high: float
+    """Upper end."""
+
+
+class Standing(_Part):
+    """A checkpoint at a temperature: a line of the leaderboard."""
+
+    rank: int | None
+    """From 1; equal successes share one. None: not all of its cells were evaluated."""
+    run: str
+    """Whose checkpoint."""
+    iteration: int
+    """Iterations before it."""
+    temperature: float
+    """Of sampling."""
+    success: float | None
+    """Mean over the environments. None: as for `rank`."""
+    low: float | None
+    """Lower end of its 95% interval; see `ragen.agents.evaluation.intervals.mean_interval`."""
+    high: float | None
+    """Upper end."""
+    difference: Difference | None
+    """To the first. None: this is the first, or it has no rank."""
+    by_environment: dict[str, float]
+    """Panel -> success."""
+    missing: list[str]
+    """Panels on which a seed failed or was not evaluated."""
+
+
+class SweepResult(_Part):
+    """A sweep. Made of stored cells alone: the same cells give the same bytes."""
+
+    name: str
+    """Of the sweep."""
+    sweep: Sweep
+    """What was asked for."""
+    runs: list[str]
+    """Whose checkpoints were evaluated."""
+    environments: list[str]
+    """Panels, in the order of the columns."""
+    temperatures: list[float]
+    """Ascending."""
+    confidence: float = CONFIDENCE
+    """Of the intervals."""
+    waiting: dict[str, str]
+    """Run -> what was asked for and was not there yet."""
+    cells: list[CellResult]
+    """Every cell."""
+    scores: list[Score]
+    """Cells taken together over seeds; those of which no seed was evaluated are not here."""
+    leaderboard: list[Standing]
+    """The best first; those without a rank last."""
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Label of a cell -> why it failed."""
+        return {cell_label(cell): cell.error for cell in self.cells if cell.error is not None}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to keep in mind when reading the numbers."""
+        said = []
+        if sum(standing.rank is not None for standing in self.leaderboard) > 1:
+            said.append(
+                "the first of many is also the luckiest of them: its success is too high, and the more so the more "
+                "checkpoints are compared; evaluate it again with other seeds before quoting it"
+            )
+        said += [text for name in self.environments if (text := _seen_warning(name, self.scores))]
+        unknown = {
+            cell.run: cell.metrics["num_unknown_origins"]
+            for cell in self.cells
+            if "num_unknown_origins" in cell.metrics
+        }
+        said += [
+            f"run {run}: {number:.0f} stages of its training are not in this store, so prompts may be counted in which "
+            "it began"
+            for run, number in unknown.items()
+        ]
+        errors = sum(cell.metrics.get("num_errors", 0.0) for cell in self.cells)
+        if errors:
+            said.append(f"{errors:.0f} episodes ended in an error of environment or deadline and are in no share")
+        said += [f"run {run} does not have {what} yet" for run, what in self.waiting.items()]
+        return said
+
+
+def cell_label(cell: CellResult) -> str:
+    """What people call a cell; that of `SweepCell.label`."""
+    return f"{cell.run}@{cell.iteration} {cell.environment} T={cell.temperature:g} seed={cell.seed}"
+
+
+def summarise(
+    sweep: Sweep,
+    cells: Sequence[SweepCell],
+    keys: Sequence[str],
+    outcomes: Mapping[str, Outcome],
+    errors: Mapping[str, str],
+    waiting: Mapping[str, str],
+) -> SweepResult:
+    """Summarise what the cells measured.
+
+    Args:
+        sweep: What was asked for.
+        cells: What it came to.
+        keys: Of their artifacts, aligned with `cells`.
+        outcomes: Label of a cell -> what it says.
+        errors: Label of a cell -> why it failed.
+        waiting: Run -> what was asked for and is not there yet.
+    """
+    environments = list(dict.fromkeys(cell.environment for cell in cells))
+    found = [
+        CellResult(
+            run=cell.run, iteration=cell.iteration, environment=cell.environment, seed=cell.seed,
+            temperature=cell.evaluation.temperature, checkpoint=cell.checkpoint, key=key,
+            error=errors.get(cell.label), metrics=outcomes[cell.label].headline if cell.label in outcomes else {},
+        )
+        for cell, key in zip(cells, keys, strict=True)
+    ]  # fmt: skip
+    counts, seen = _pooled_counts(found, outcomes)
+    return SweepResult(
+        name=sweep.name,
+        sweep=sweep,
+        runs=list(dict.fromkeys(cell.run for cell in cells)),
+        environments=environments,
+        temperatures=sorted({cell.temperature for cell in found}),
+        waiting=dict(waiting),
+        cells=found,
+        scores=[_score(*place, seeds, count, seen[place]) for place, (seeds, count) in counts.items() if count],
+        leaderboard=_leaderboard(found, counts, seen, environments),
+    )
+
+
+_Place = tuple[str, int, float, str]
+"""Run, iteration, temperature, environment."""
+_Seeds = dict[_Place, tuple[list[int], Counts]]
+
+
+class _Seen(NamedTuple):
+    """Prompts of a panel that no score counts, and how a checkpoint does on those in which its own training began."""
+
+    prompts: frozenset[Prompt]
+    own: Counts
+
+
+def _seen_by_any(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> dict[str, frozenset[Prompt]]:
+    """Panel -> prompts in which training of a compared checkpoint began: left out for all, so that all are compared on
+    the same prompts."""
+    seen: dict[str, frozenset[Prompt]] = {}
+    for cell in cells:
+        outcome = outcomes.get(cell_label(cell))
+        prompts = frozenset(outcome.seen) if outcome else frozenset[Prompt]()
+        seen[cell.environment] = seen.get(cell.environment, frozenset()) | prompts
+    return seen
+
+
+def _pooled_counts(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> tuple[_Seeds, dict[_Place, _Seen]]:
+    seen_by_any = _seen_by_any(cells, outcomes)
+    places: dict[_Place, list[CellResult]] = {}
+    for cell in cells:
+        places.setdefault((cell.run, cell.iteration, cell.temperature, cell.environment), []).append(cell)
+    counts: _Seeds = {}
+    seen: dict[_Place, _Seen] = {}
+    for place, members in places.items():
+        measured = [cell for cell in members if cell_label(cell) in outcomes]
+        found = [outcomes[cell_label(cell)] for cell in measured]
+        excluded = seen_by_any[place[-1]]
+        pool = pooled(outcome.counts for outcome in found)
+        kept = {prompt: count for prompt, count in pool.items() if prompt not in excluded}
+        counts[place] = ([cell.seed for cell in measured], kept)
+        seen[place] = _Seen(excluded, pooled(outcome.seen for outcome in found))
+    return counts, seen
+
+
+def _seen_warning(environment: str, scores: Sequence[Score]) -> str:
+    """How many prompts of a panel are left out, and what success is there; empty where there are none."""
+    own = [score for score in scores if score.environment == environment and score.num_seen_prompts]
+    if not own:
+        return ""
+    number, total = own[0].num_seen_prompts, own[0].num_seen_prompts + max(score.num_prompts for score in own)
+    text = (
+        f"{environment}: {number} of {total} prompts are states in which training of a compared checkpoint began; they "
+        "are in no score"
+    )
+    pairs = [(score.seen_success, score.success) for score in own if score.seen_success is not None]
+    if not pairs:
+        return text
+    seen, unseen = (math.fsum(part) / len(pairs) for part in zip(*pairs, strict=True))
+    return (
+        f"{text} (success where a checkpoint's own training began {seen:.3f}, on the prompts that count {unseen:.3f})"
+    )
+
+
+def _score(
+    run: str, iteration: int, temperature: float, environment: str, seeds: list[int], counts: Counts, seen: _Seen
+) -> Score:
+    successes, trials = (np.array(part) for part in zip(*counts.values(), strict=True))
+    low, high = success_interval(successes, trials, derive_seed("evaluation", environment, "bootstrap"), CONFIDENCE)
+    return Score(
+        run=run,
+        iteration=iteration,
+        environment=environment,
+        temperature=temperature,
+        seeds=seeds,
+        success=float(successes.sum() / trials.sum()),
+        low=low,
+        high=high,
+        num_prompts=len(trials),
+        num_episodes=int(trials.sum()),
+        num_seen_prompts=len(seen.prompts),
+        seen_success=_share(seen.own),
+    )
+
+
+def _share(counts: Counts) -> float | None:
+    """Successes of episodes; None: there is no episode."""
+    trials = sum(number for _, number in counts.values())
+    return sum(number for number, _ in counts.values()) / trials if trials else None
+
+
+def _leaderboard(
+    cells: Sequence[CellResult], counts: _Seeds, seen: Mapping[_Place, _Seen], environments: Sequence[str]
+) -> list[Standing]:
+    all_seeds: dict[_Place, int] = {}
+    for cell in cells:
+        place = cell.run, cell.iteration, cell.temperature, cell.environment
+        all_seeds[place] = all_seeds.get(place, 0) + 1
+    entrants: dict[tuple[str, int, float], list[Score]] = {}
+    for place, (seeds, count) in counts.items():
+        scores = entrants.setdefault(place[:3], [])
+        if count and len(seeds) == all_seeds[place]:
+            scores.append(_score(*place, seeds, count, seen[place]))
+    complete = {who: scores for who, scores in entrants.items() if len(scores) == len(environments)}
+    means = {who: math.fsum(score.success for score in scores) / len(scores) for who, scores in complete.items()}
+    order = sorted(means, key=lambda who: -means[who])  # stable: of equals, the first asked for
+    standings = []
+    for who in [*order, *(who for who in entrants if who not in complete)]:
+        scores = entrants[who]
+        run, iteration, temperature = who
+        is_ranked = who in complete
+        low, high = (
+            mean_interval([score.success for score in scores], [(score.low, score.high) for score in scores])
+            if is_ranked
+            else (None, None)
+        )
+        standings.append(
+            Standing(
+                rank=1 + sum(mean > means[who] for mean in means.values()) if is_ranked else None,
+                run=run,
+                iteration=iteration,
+                temperature=temperature,
+                success=means.get(who),
+                low=low,
+                high=high,
+                difference=_difference(counts, who, order[0], environments) if is_ranked and who != order[0] else None,
+                by_environment={score.environment: score.success for score in scores},
+                missing=[name for name in environments if name not in {score.environment for score in scores}],
+            )
+        )
+    return standings
+
+
+def _difference(
+    counts: _Seeds, who: tuple[str, int, float], first: tuple[str, int, float], environments: Sequence[str]
+) -> Difference | None:
+    """Over the prompts of all environments; None: they have no prompt in common."""
+    rates = []
+    for entrant in (who, first):
+        rates.append(
+            {
+                (environment, prompt): successes / trials
+                for environment in environments
+                for prompt, (successes, trials) in counts[(*entrant, environment)][1].items()
+            }
+        )
+    common = [prompt for prompt in rates[0] if prompt in rates[1]]
+    if not common:
+        return None
+    found = paired_difference(*(np.array([[rate[prompt] for prompt in common]]) for rate in rates))
+    return Difference(mean=found.mean, low=found.low, high=found.high)

@@ -1,0 +1,117 @@
+"""`Sweep`: what an evaluation sweep asks for, as a TOML file.
+
+runs = ["sokoban-s0-1a2b3c4d"]     # none: the runs at work, or the newest
+iterations = "every:10"            # or "last", "all", [10, 20]
+environments = ["sokoban"]         # none: the runs' own panels
+temperatures = [0.0, 0.5, 1.0]     # none: the runs' own
+seeds = [0, 1, 2]
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError, field_validator
+
+from starpo.ragen.config.explanation import explain
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.settings import Settings
+
+_EVERY = re.compile(r"every:([1-9][0-9]{0,6})")
+
+
+class Sweep(Settings):
+    """An evaluation sweep: every combination of checkpoints, environments, temperatures and seeds."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+    """What its result is called; the file's name where the file gives none."""
+    runs: list[str] = Field(default_factory=list)
+    """Runs whose checkpoints are evaluated. None: those at work, or, where none is, the newest."""
+    iterations: str | list[Annotated[int, Field(ge=0)]] = "last"
+    """Which checkpoints; checkpoint n is the one after n iterations. 'last': the newest; 'all'; 'every:10': every
+    tenth, and the run's last; or their numbers. Those that a run has not reached yet are left to a later sweep."""
+    environments: list[str] = Field(default_factory=list)
+    """Panels of the runs (the training environment by its type, and the variants) or environments of `ragen envs`.
+    None: all panels that the runs have in common."""
+    temperatures: list[Annotated[float, Field(ge=0.0, le=10.0)]] = Field(default_factory=list)
+    """Sampling temperatures. None: each run's own."""
+    seeds: list[Annotated[int, Field(ge=0, le=1_000_000)]] = Field(default_factory=lambda: [0], min_length=1)
+    """Seed n plays every prompt with the n-th batch of members, so with other chance; 0 is what training plays."""
+    num_prompts: int | None = Field(None, ge=1, le=100_000)
+    """Initial states of a panel. None: each run's own number."""
+    samples_per_prompt: int | None = Field(None, ge=1, le=1000)
+    """Trajectories from each, with each seed. None: each run's own number."""
+
+    @field_validator("iterations")
+    @classmethod
+    def _iterations_are_known(cls, value: str | list[int]) -> str | list[int]:
+        if value in ("last", "all") or (isinstance(value, str) and _EVERY.fullmatch(value)):
+            return value
+        if isinstance(value, list) and value and len(set(value)) == len(value):
+            return sorted(value)
+        raise ValueError(
+            "expected 'last', 'all', 'every:10' or different numbers of checkpoints such as [10, 20]; checkpoint n is "
+            "the one after n iterations"
+        )
+
+    @field_validator("runs", "environments", "temperatures", "seeds")
+    @classmethod
+    def _each_once(cls, values: list[str | float]) -> list[str | float]:
+        repeated = sorted({value for value in values if values.count(value) > 1})
+        if repeated:
+            raise ValueError(f"{', '.join(map(str, repeated))} is there twice; name each once")
+        return values
+
+    def chosen(self, numbers: Iterable[int], last: int) -> list[int]:
+        """Which of the checkpoints that a run has now.
+
+        Args:
+            numbers: Those it has.
+            last: That of its last iteration, whether or not it is there yet.
+
+        Returns:
+            Ascending; none where none of those asked for is there yet.
+        """
+        present = sorted(numbers)
+        if self.iterations == "all":
+            return present
+        if self.iterations == "last":
+            return present[-1:]
+        if isinstance(self.iterations, list):
+            return [number for number in present if number in self.iterations]
+        step = int(self.iterations.removeprefix("every:"))
+        return [number for number in present if number % step == 0 or number == last]
+
+
+def load_sweep(path: Path) -> Sweep:
+    """Read a sweep.
+
+    Raises:
+        ConfigError: If the file is missing, is no TOML or is no sweep.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file with a sweep") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+    return make_sweep({"name": path.stem, **values}, str(path))
+
+
+def make_sweep(values: dict[str, object], source: str) -> Sweep:
+    """A sweep of these settings.
+
+    Args:
+        values: By name.
+        source: Where they are from, for messages.
+
+    Raises:
+        ConfigError: If one of them is unknown or wrong.
+    """
+    try:
+        return Sweep.model_validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {explain(error, Sweep, {})}") from error

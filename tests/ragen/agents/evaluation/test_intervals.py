@@ -1,0 +1,129 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.agents.evaluation.intervals import (
+    cluster_bootstrap_interval,
+    mean_interval,
+    pass_at_k,
+    success_interval,
+    wilson_interval,
+)
+
+
+def test_wilson_by_hand():
+    # p = 1/2, n = 4, z = 1.95996, z^2 = 3.84146. Centre is 1/2 by symmetry.
+    # half = z / (1 + z^2/4) * sqrt(0.25/4 + z^2/64) = 1.95996 / 1.960365 * sqrt(0.0625 + 0.0600228) = 0.349964
+    low, high = wilson_interval(2, 4)
+    assert (low, high) == pytest.approx((0.150036, 0.849964), abs=1e-5)
+
+
+def test_wilson_of_no_success_in_ten():
+    # p = 0: both terms are z^2/2n / (1 + z^2/n), so high = z^2/n / (1 + z^2/n) = 0.384146 / 1.384146 = 0.277533.
+    assert wilson_interval(0, 10) == pytest.approx((0.0, 0.277533), abs=1e-6)
+    assert wilson_interval(10, 10) == pytest.approx((1 - 0.277533, 1.0), abs=1e-6)
+
+
+def test_without_trials_nothing_is_known():
+    assert wilson_interval(0, 0) == (0.0, 1.0)
+    assert cluster_bootstrap_interval([], [], seed=0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(2, 1), (-1, 1)])
+def test_impossible_counts_are_refused(successes, trials):
+    with pytest.raises(ValueError, match="expected 0 <= successes <= trials"):
+        wilson_interval(successes, trials)
+    with pytest.raises(ValueError, match="expected for every prompt 0 <= successes <= trials"):
+        cluster_bootstrap_interval([successes], [trials], seed=0)
+
+
+@given(st.integers(1, 5000), st.data())
+def test_wilson_holds_the_share_and_mirrors(trials, data):
+    successes = data.draw(st.integers(0, trials))
+    low, high = wilson_interval(successes, trials)
+    assert 0.0 <= low <= successes / trials <= high <= 1.0
+    assert low < high
+    mirrored = wilson_interval(trials - successes, trials)
+    assert (low, high) == pytest.approx((1 - mirrored[1], 1 - mirrored[0]), abs=1e-12)
+
+
+def test_bootstrap_of_single_episodes_is_close_to_wilson():
+    successes = [1] * 80 + [0] * 120
+    wilson = wilson_interval(80, 200)
+    bootstrap = cluster_bootstrap_interval(successes, [1] * 200, seed=1)
+    assert bootstrap == pytest.approx(wilson, abs=0.01)
+
+
+def test_bootstrap_sees_that_episodes_of_a_prompt_succeed_together():
+    """64 prompts of 8 episodes, all alike in a prompt: as good as 64 trials, not as 512."""
+    successes, trials = [8] * 32 + [0] * 32, [8] * 64
+    low, high = cluster_bootstrap_interval(successes, trials, seed=1)
+    assert (low, high) == pytest.approx(wilson_interval(32, 64), abs=0.02)
+    naive_low, naive_high = wilson_interval(256, 512)
+    assert high - low > 2.5 * (naive_high - naive_low)
+
+
+def test_bootstrap_without_spread_does_not_claim_certainty():
+    assert cluster_bootstrap_interval([4] * 10, [4] * 10, seed=0) == wilson_interval(10, 10)
+    assert cluster_bootstrap_interval([0] * 10, [4] * 10, seed=0) == wilson_interval(0, 10)
+    assert cluster_bootstrap_interval([2] * 10, [4] * 10, seed=0) == wilson_interval(5, 10)
+
+
+def test_bootstrap_is_a_function_of_its_seed():
+    successes, trials = [n // 3 for n in range(1, 30)], list(range(1, 30))
+    assert cluster_bootstrap_interval(successes, trials, 3) == cluster_bootstrap_interval(successes, trials, 3)
+    assert cluster_bootstrap_interval(successes, trials, 3) != cluster_bootstrap_interval(successes, trials, 4)
+
+
+def test_pass_at_k_by_hand():
+    # n = 4, c = 1: pass@1 = 1/4; pass@2 = 1 - C(3,2)/C(4,2) = 1 - 3/6. c = 3: pass@2 = 1 - C(1,2)/6 = 1.
+    assert pass_at_k([4], [1], 1) == 0.25
+    assert pass_at_k([4], [1], 2) == 0.5
+    assert pass_at_k([4, 4], [1, 3], 2) == 0.75
+
+
+@given(st.integers(1, 7), st.data())
+def test_pass_at_k_is_the_share_of_subsets_with_a_success(trials, data):
+    successes, k = data.draw(st.integers(0, trials)), data.draw(st.integers(1, trials))
+    outcomes = [1] * successes + [0] * (trials - successes)
+    subsets = [any(subset) for subset in itertools.combinations(outcomes, k)]
+    assert pass_at_k([trials], [successes], k) == pytest.approx(np.mean(subsets))
+
+
+def test_pass_at_k_of_many_samples_does_not_overflow():
+    assert pass_at_k([1000], [1], 512) == pytest.approx(0.512)  # one success among 1000: k/n
+
+
+@pytest.mark.parametrize(("trials", "k"), [([], 1), ([4, 1], 2), ([4], 0)])
+def test_pass_at_k_needs_k_episodes_of_every_prompt(trials, k):
+    with pytest.raises(ValueError, match="needs at least one prompt"):
+        pass_at_k(trials, [0] * len(trials), k)
+
+
+def test_interval_of_a_mean_by_hand() -> None:
+    """p = 0.5 +- 0.3 and 0.7 +- 0.4: mean 0.6 +- sqrt(0.09 + 0.16) / 2 = 0.25."""
+    assert mean_interval([0.5, 0.7], [(0.2, 0.8), (0.3, 1.1)]) == pytest.approx((0.35, 0.85))
+
+
+def test_interval_of_one_share_is_its_own() -> None:
+    assert mean_interval([0.25], [(0.1, 0.5)]) == pytest.approx((0.1, 0.5))
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(20, 40)), min_size=1, max_size=6))
+def test_interval_of_a_mean_holds_it_and_is_no_wider_than_the_widest(counts: list[tuple[int, int]]) -> None:
+    shares = [successes / trials for successes, trials in counts]
+    intervals = [wilson_interval(*count) for count in counts]
+    low, high = mean_interval(shares, intervals)
+    mean = sum(shares) / len(shares)
+    assert 0 <= low <= mean + 1e-12
+    assert mean - 1e-12 <= high <= 1
+    assert high - low <= max(upper - lower for lower, upper in intervals) + 1e-12
+
+
+def test_one_episode_a_prompt_has_wilsons_interval_and_several_are_resampled() -> None:
+    assert success_interval([1, 0, 1], [1, 1, 1], seed=0) == wilson_interval(2, 3)
+    assert success_interval([2, 0, 1], [2, 2, 2], seed=0) == cluster_bootstrap_interval([2, 0, 1], [2, 2, 2], seed=0)
+    assert success_interval([], [], seed=0) == (0.0, 1.0)

@@ -1,0 +1,117 @@
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from starpo.ragen.agents.evaluation import panel as panel_module
+from starpo.ragen.agents.evaluation.panel import make_panel, overlap
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs import initial_states, make
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+
+
+class FewStatesSettings(EnvironmentSettings):
+    type: Literal["few_states"] = "few_states"
+    num_states: int = 3
+
+
+class FewStates(Environment[FewStatesSettings]):
+    """States 0 .. num_states - 1, although it claims that there is no end of them."""
+
+    settings_type = FewStatesSettings
+    num_initial_states = None
+    actions = ("Up",)
+    is_success = False
+
+    def reset(self, *, seed, dynamics_seed=0):
+        self._state = seed % self.settings.num_states
+        return str(self._state), {}
+
+    def step(self, action):
+        return "", 0.0, True, False, {"effective": True}
+
+    def rules(self):
+        return ""
+
+    def state_digest(self):
+        return f"{self._state:016x}"
+
+    def render(self):
+        return ""
+
+    def render_rgb(self):
+        return np.zeros((1, 1, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def few_states(monkeypatch):
+    monkeypatch.setattr(panel_module, "make", FewStates)
+    monkeypatch.setattr(initial_states, "make", FewStates)
+    return FewStatesSettings()
+
+
+def test_states_differ_and_belong_to_their_seeds():
+    settings = FrozenLakeSettings()
+    panel = make_panel(settings, 64, panel_seed=3)
+    assert len(panel.env_seeds) == len(set(panel.env_seeds)) == 64
+    assert len(set(panel.state_digests)) == 64
+    environment = make(settings)
+    environment.reset(seed=panel.env_seeds[10])
+    assert environment.state_digest() == panel.state_digests[10]
+
+
+def test_repeated_states_are_drawn_again(few_states):
+    panel = make_panel(few_states, 3, panel_seed=0)
+    assert sorted(panel.state_digests) == [f"{state:016x}" for state in range(3)]
+
+
+def test_running_out_of_states_is_a_fault_of_the_environment(few_states):
+    with pytest.raises(EnvironmentFault, match="too few initial states"):
+        make_panel(few_states, 4, panel_seed=0)
+
+
+def test_few_initial_states_may_repeat():
+    panel = make_panel(BanditSettings(), 200, panel_seed=0)
+    assert len(panel.state_digests) == 200
+    assert len(panel.excluded_digests) < 200
+
+
+def test_a_panel_is_a_function_of_settings_and_seed():
+    settings = FrozenLakeSettings()
+    panel = make_panel(settings, 8, panel_seed=3)
+    assert make_panel(settings, 8, panel_seed=3) == panel
+    others = [
+        make_panel(settings, 8, panel_seed=4),
+        make_panel(settings, 9, panel_seed=3),
+        make_panel(FrozenLakeSettings(size=5), 8, panel_seed=3),
+    ]
+    assert panel.digest not in {other.digest for other in others}
+    assert others[1].env_seeds[:8] == panel.env_seeds
+
+
+def test_the_digest_is_the_same_in_any_process(few_states):
+    # Golden: a change here means that stored evaluations are of another panel.
+    assert make_panel(few_states, 3, panel_seed=0).digest == "2f0887b47c5da7ddacd08ce846903bbf"
+
+
+def test_overlap_counts_different_states():
+    panel = make_panel(FrozenLakeSettings(), 8, panel_seed=3)
+    assert overlap(panel, []) == 0
+    assert overlap(panel, ["f" * 16]) == 0
+    twice = [panel.state_digests[0], panel.state_digests[0], panel.state_digests[5], "f" * 16]
+    assert overlap(panel, twice) == 2
+    assert overlap(panel, panel.state_digests) == 8
+
+
+def test_fault_validation_drawn_from_the_training_split():
+    """Training seeds drawn with the panel's states excluded never begin in one of them."""
+    settings = FrozenLakeSettings(size=2, frozen_probability=0.5)
+    environment, panel = make(settings), make_panel(settings, 8, panel_seed=3)
+    starts = []
+    for group in range(100):
+        seed = initial_states.fresh_env_seed(settings, 0, "training", group, excluded=panel.excluded_digests)
+        environment.reset(seed=seed)
+        starts.append(environment.state_digest())
+    assert overlap(panel, starts) == 0

@@ -1,0 +1,79 @@
+"""The embedded policy's folder as anybody reads it: AutoTokenizer, in another process, without a line of ours."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer, vocabulary_digest
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.envs import make
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+
+TOKENIZER = make_tokenizer()
+SMALL = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+WORLDS = (
+    SokobanSettings(observation="compact"),
+    SokobanSettings(),
+    FrozenLakeSettings(observation="compact"),
+    FrozenLakeSettings(),
+    BanditSettings(names="train"),
+    BanditSettings(names="phoenix_dragon"),
+)
+TALK = [
+    {"role": "user", "content": "P 1 2\n#____#\n"},
+    {"role": "assistant", "content": "<think>X down left, quite</think><answer>Up || Left</answer>"},
+    {"role": "user", "content": "Reward: -0.1\n héllo √ 12"},
+]
+READ = """
+import json, sys
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+asked = json.load(sys.stdin)
+ids = [tokenizer.encode(text, add_special_tokens=False) for text in asked["texts"]]
+talk = tokenizer.apply_chat_template(asked["talk"], add_generation_prompt=True)["input_ids"]
+print(json.dumps([ids, talk, [tokenizer.decode(of) for of in ids], tokenizer.eos_token_id]))
+"""
+
+
+def prompts() -> list[str]:
+    """A first prompt of every environment, as bare states and with the full instructions."""
+    found = []
+    for settings in WORLDS:
+        for prompt in ("state", "full"):
+            world = make(settings)
+            observation, _ = world.reset(seed=5, dynamics_seed=6)
+            context = ContextBuilder(TOKENIZER, AgentConfig(prompt=prompt), 32).start(world)
+            ids = context.observe(observation, actions_left=10, reward=None, had_invalid_action=False).prompt_ids
+            found.append(TOKENIZER.decode(ids))
+    return found
+
+
+def test_auto_tokenizer_reads_a_stored_checkpoint_as_it_was_meant(tmp_path: Path) -> None:
+    assert {settings.type for settings in WORLDS} == set(ENVIRONMENTS)
+    save_policy(make_model(SMALL, TOKENIZER), TOKENIZER, tmp_path)
+    texts = [*prompts(), TALK[1]["content"], "any text, ünusual: Upper  \n\n 7"]
+    read = subprocess.run(
+        [sys.executable, "-I", "-c", READ, str(tmp_path)],
+        input=json.dumps({"texts": texts, "talk": TALK}),
+        capture_output=True,
+        text=True,
+    )
+    assert read.returncode == 0, read.stderr
+    ids, talk, decoded, end = json.loads(read.stdout)
+    assert ids == [TOKENIZER.encode(text, add_special_tokens=False) for text in texts]
+    assert talk == TOKENIZER.apply_chat_template(TALK, add_generation_prompt=True)["input_ids"]
+    assert decoded == texts
+    assert end == TOKENIZER.eos_token_id
+
+
+def test_words_are_those_of_version_0_1_0() -> None:
+    # A change here makes other policies of the same settings: figures that were measured before are no longer theirs.
+    assert vocabulary_digest() == "14bc13ee06bb818d"

@@ -1,0 +1,55 @@
+"""The bandit's demonstrator: says what names mean, never which arm pays."""
+
+import random
+
+import pytest
+
+from starpo.ragen.envs import make
+from starpo.ragen.envs.bandit.demonstrations import MEANINGS, demonstrate, lessons
+from starpo.ragen.envs.bandit.environment import NAME_PAIRS, BanditSettings
+
+
+def demonstrations(settings, skill, count=2000):
+    environment = make(settings)
+    for seed in range(count):
+        environment.reset(seed=seed)
+        yield environment, demonstrate(environment, skill, random.Random(seed))
+
+
+def test_the_thought_says_what_both_names_mean_in_the_order_shown():
+    environment = make(BanditSettings(names="phoenix_dragon"))
+    environment.reset(seed=0)
+    thought = {("Phoenix", "Dragon"): "Phoenix safe Dragon risky", ("Dragon", "Phoenix"): "Dragon risky Phoenix safe"}
+    assert demonstrate(environment, 0.25, random.Random(0)).think == thought[environment.actions]
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("names", NAME_PAIRS)
+def test_its_success_is_its_skill_on_every_set_of_names(names, is_reversed):
+    successes = 0
+    for environment, demonstration in demonstrations(BanditSettings(names=names, is_reversed=is_reversed), 0.25):
+        (action,) = demonstration.actions
+        environment.step(action)
+        successes += environment.is_success
+    # Standard deviation of the share: sqrt(0.25 * 0.75 / 2000) = 0.0097; four of them are 0.039.
+    assert successes / 2000 == pytest.approx(0.25, abs=0.039)
+
+
+def test_the_choice_says_nothing_about_position():
+    first = sum(d.actions[0] == e.actions[0] for e, d in demonstrations(BanditSettings(), 0.25))
+    assert first / 2000 == pytest.approx(0.5, abs=4 * (0.25 / 2000) ** 0.5)
+
+
+def test_every_name_has_a_meaning_and_every_set_of_names_a_lesson():
+    assert all((MEANINGS[safe], MEANINGS[risky]) == ("safe", "risky") for p in NAME_PAIRS.values() for safe, risky in p)
+    taught = lessons(BanditSettings(low_reward=0.1))
+    assert [settings.names for settings in taught] == list(NAME_PAIRS)
+    assert all(settings.low_reward == 0.1 for settings in taught)
+
+
+def test_demonstrating_does_not_pull():
+    environment = make(BanditSettings())
+    environment.reset(seed=1)
+    before = environment.state_digest()
+    demonstrate(environment, 0.5, random.Random(0))
+    assert environment.state_digest() == before

@@ -1,0 +1,75 @@
+"""FrozenLake's demonstrator: true facts, feasible walks, mediocre success."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starpo.ragen.envs import make
+from starpo.ragen.envs.frozen_lake.demonstrations import demonstrate
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+
+SEEDS = st.integers(0, 2**63 - 1)
+
+
+def success(skill, num_episodes=600, **kwargs):
+    """Share of episodes of 5 turns and 10 actions in which the demonstrator reaches the goal."""
+    environment = make(FrozenLakeSettings(**kwargs))
+    successes = 0
+    for seed in range(num_episodes):
+        environment.reset(seed=seed, dynamics_seed=seed)
+        rng = random.Random(seed)
+        actions_left = 10
+        for _ in range(5):
+            if environment.is_over:
+                break
+            for action in demonstrate(environment, skill, rng).actions[:actions_left]:
+                actions_left -= 1
+                if environment.step(action)[2]:
+                    break
+        successes += environment.is_success
+    return successes / num_episodes
+
+
+@given(seed=SEEDS, skill=st.floats(0, 1), slip=st.sampled_from([0.0, 2 / 3]), size=st.integers(2, 6))
+@settings(max_examples=80, deadline=None)
+def test_the_thought_is_true_and_the_walk_is_what_it_says(seed, skill, slip, size):
+    environment = make(FrozenLakeSettings(slip=slip, size=size))
+    environment.reset(seed=seed)
+    before = environment.state_digest()
+    demonstration = demonstrate(environment, skill, random.Random(seed))
+    assert environment.state_digest() == before
+    (row, column) = environment.lake.coordinates(environment.cell)
+    (goal_row, goal_column) = environment.lake.coordinates(environment.lake.goal)
+    vertical = {-1: "up ", 0: "", 1: "down "}[(goal_row > row) - (goal_row < row)]
+    horizontal = {-1: "left ", 0: "", 1: "right "}[(goal_column > column) - (goal_column < column)]
+    chosen = demonstration.actions[0]
+    assert demonstration.think == f"G {vertical}{horizontal}go {chosen.lower()}"
+    assert set(demonstration.actions) == {chosen}
+    assert 1 <= len(demonstration.actions) <= (2 if slip else 5)
+
+
+def test_a_skilled_player_reaches_the_goal_without_slip():
+    assert success(1.0, slip=0.0) > 0.98  # a few lakes need more than five straight walks
+
+
+def test_at_the_default_skill_it_is_mediocre_on_lakes_that_are_not_trivial():
+    assert 0.15 < success(0.15, slip=0.0, min_distance=4) < 0.25
+
+
+def test_where_half_the_goals_are_two_moves_away_chance_alone_does_more():
+    assert 0.2 < success(0.0, slip=0.0) < 0.3
+
+
+def test_skill_is_worth_something_on_slippery_ice_too():
+    assert success(1.0, slip=2 / 3, num_episodes=300) > success(0.0, slip=2 / 3, num_episodes=300) + 0.1
+
+
+def test_there_is_nothing_to_demonstrate_after_the_end():
+    environment = make(FrozenLakeSettings(size=2, slip=0.0, frozen_probability=1.0, placement="corners"))
+    environment.reset(seed=0)
+    environment.step("Right")
+    environment.step("Down")
+    with pytest.raises(AssertionError, match="nothing to decide"):
+        demonstrate(environment, 0.5, random.Random(0))

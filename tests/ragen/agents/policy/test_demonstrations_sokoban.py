@@ -1,0 +1,123 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.envs.sokoban.board import Board
+from starpo.ragen.envs.sokoban.demonstrations import MAX_ACTIONS, demonstrate
+from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
+from starpo.ragen.envs.sokoban.solver import solve
+
+
+def facing(text, **settings):
+    environment = Sokoban(SokobanSettings(**settings))
+    environment.start_from(Board.from_text(text))
+    return environment
+
+
+def success_rate(skill, num_episodes, num_turns=5, num_actions=10):
+    """Share of rooms of 6 to 10 actions that the demonstrator itself solves within the paper's limits."""
+    environment = Sokoban(SokobanSettings(generator="distance", min_solution=6, max_solution=10))
+    rng = random.Random(0)
+    successes = 0
+    for seed in range(num_episodes):
+        environment.reset(seed=seed)
+        actions_left = num_actions
+        for _ in range(num_turns):
+            for action in demonstrate(environment, skill, rng).actions[:actions_left]:
+                environment.step(action)
+                actions_left -= 1
+                if environment.is_success:
+                    break
+            if environment.is_success or actions_left == 0:
+                break
+        successes += environment.is_success
+    return successes / num_episodes
+
+
+def test_skilled_turn_by_hand():
+    # The player is at (1, 1), the box at (2, 2), the target at (2, 4): the one solution walks Down and pushes Right.
+    environment = facing("######\n#P___#\n#_X_O#\n#____#\n######")
+    turn = demonstrate(environment, 1.0, random.Random(0))
+    assert turn.think == "X down right O right push right"
+    assert turn.actions == ("Down", "Right")
+
+
+def test_here_when_the_box_of_a_lost_position_is_on_its_target():
+    # Both boxes are stuck in corners, one of them on its target: no push is left, the nearest box is spoken of.
+    environment = facing("######\n#√P_X#\n#____#\n#__O_#\n######")
+    turn = demonstrate(environment, 1.0, random.Random(0))
+    assert turn.think == "X left O here push none"
+    assert len(turn.actions) == 1
+
+
+def test_no_feasible_push_is_said_and_one_random_action_taken():
+    environment = facing("######\n#X__O#\n#__P_#\n######")
+    turns = [demonstrate(environment, 0.5, random.Random(seed)) for seed in range(40)]
+    assert {turn.think for turn in turns} == {"X up left O right push none"}
+    assert {turn.actions for turn in turns} == {("Up",), ("Down",), ("Left",), ("Right",)}
+
+
+def test_speaks_in_the_environments_vocabulary():
+    environment = facing("######\n#P___#\n#_X_O#\n#____#\n######", vocabulary="new")
+    assert demonstrate(environment, 1.0, random.Random(0)).think == "B down right G right push right"
+
+
+def test_walk_longer_than_a_turn_stops_where_the_turn_does():
+    # From the far end of the corridor to above the box are six steps; the push would be the seventh action.
+    environment = facing("########\n#_____P#\n#X######\n#_######\n#O######\n########")
+    turn = demonstrate(environment, 1.0, random.Random(0))
+    assert turn.think.endswith("push down")
+    assert turn.actions == ("Left",) * MAX_ACTIONS
+    assert demonstrate(environment, 1.0, random.Random(0), max_actions=7).actions == ("Left",) * 5 + ("Down",)
+
+
+@given(seed=st.integers(0, 10_000), skill=st.floats(0, 1), num_boxes=st.integers(1, 3))
+def test_says_what_is_and_does_what_it_says(seed, skill, num_boxes):
+    environment = Sokoban(SokobanSettings(height=7, width=7, num_boxes=num_boxes, search_depth=15))
+    environment.reset(seed=seed)
+    before = environment.board
+    turn = demonstrate(environment, skill, random.Random(seed), max_actions=100)
+    assert environment.board is before  # looked at, not stepped
+    after = before
+    for action in turn.actions:
+        moved_from, after = after, after.after(action)
+    *_, push = turn.think.split(" push ")
+    if push == "none":
+        assert len(turn.actions) == 1
+        return
+    assert turn.actions[-1].lower() == push
+    assert after.boxes != moved_from.boxes == before.boxes
+    (box,) = before.boxes - after.boxes
+    (row, col), (box_row, box_col) = before.coordinates(before.player), before.coordinates(box)
+    words = turn.think.split(" O ")[0].split()[1:]
+    assert ("down" in words) == (box_row > row)
+    assert ("up" in words) == (box_row < row)
+    assert ("right" in words) == (box_col > col)
+    assert ("left" in words) == (box_col < col)
+
+
+def test_full_skill_follows_a_shortest_solution():
+    environment = Sokoban(SokobanSettings(height=7, width=7, num_boxes=2, search_depth=10))
+    for seed in range(20):
+        environment.reset(seed=seed)
+        shortest = len(solve(environment.board))
+        taken = 0
+        while not environment.is_success:
+            for action in demonstrate(environment, 1.0, random.Random(0), max_actions=100).actions:
+                environment.step(action)
+                taken += 1
+        assert taken == shortest
+
+
+def test_same_generator_state_gives_the_same_turn():
+    environment = Sokoban(SokobanSettings())
+    environment.reset(seed=3)
+    assert demonstrate(environment, 0.3, random.Random(9)) == demonstrate(environment, 0.3, random.Random(9))
+
+
+@pytest.mark.parametrize(("skill", "measured"), [(0.0, 0.124), (0.15, 0.184), (0.25, 0.239), (1.0, 1.0)])
+def test_plays_as_well_as_a_mediocre_player_should(skill, measured):
+    # Measured on 20,000 rooms; three standard errors of 1000 rooms are 3 * sqrt(0.24 * 0.76 / 1000) = 0.041.
+    assert success_rate(skill, 1000) == pytest.approx(measured, abs=0.041)

@@ -1,0 +1,58 @@
+import pytest
+import torch
+
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.core.errors import ConfigError
+
+TOKENIZER = make_tokenizer()
+SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 48}
+
+
+def test_the_default_policy_has_about_half_a_million_parameters_in_fp32() -> None:
+    model = make_model(TinyPolicy(), TOKENIZER)
+    # embeddings V*128; a layer: q 128*128+128, k and v (128*64+64)*2, o 128*128, feed-forward 3*128*320, norms 2*128
+    layer = 128 * 128 + 128 + 2 * (128 * 64 + 64) + 128 * 128 + 3 * 128 * 320 + 2 * 128
+    assert model.num_parameters() == len(TOKENIZER) * 128 + 3 * layer + 128
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_embeddings_are_tied_and_positions_turn_with_theta_10000() -> None:
+    model = make_model(TinyPolicy(**SMALL), TOKENIZER)
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    assert model.config.rope_parameters["rope_theta"] == 10_000.0
+    # head width 8: inverse frequencies 10000^(0, -1/4, -2/4, -3/4)
+    assert model.model.rotary_emb.inv_freq.tolist() == pytest.approx([1.0, 0.1, 0.01, 0.001])
+
+
+def test_end_and_padding_tokens_are_the_tokenizers() -> None:
+    config = make_model(TinyPolicy(**SMALL), TOKENIZER).config
+    assert (config.eos_token_id, config.pad_token_id) == (TOKENIZER.eos_token_id, TOKENIZER.pad_token_id)
+    assert config.vocab_size == len(TOKENIZER)
+
+
+def test_weights_are_a_function_of_the_seed_and_leave_the_global_generator_alone() -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = make_model(TinyPolicy(**SMALL, seed=3), TOKENIZER).state_dict()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    again = make_model(TinyPolicy(**SMALL, seed=3), TOKENIZER).state_dict()
+    other = make_model(TinyPolicy(**SMALL, seed=4), TOKENIZER).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["model.embed_tokens.weight"], other["model.embed_tokens.weight"])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "named"),
+    [
+        ({"hidden_size": 32, "num_heads": 3, "num_kv_heads": 1}, "num_heads = 3 .* a multiple of 6"),
+        ({"hidden_size": 24, "num_heads": 8, "num_kv_heads": 1}, "hidden_size = 24"),  # heads 3 wide cannot turn
+        ({"hidden_size": 32, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads = 3"),
+    ],
+)
+def test_sizes_that_do_not_fit_together_are_refused_as_settings(sizes: dict[str, int], named: str) -> None:
+    with pytest.raises(ConfigError, match=f"policy .*{named}"):
+        preset("smoke", {f"policy.{name}": size for name, size in sizes.items()})

@@ -1,0 +1,155 @@
+"""Reading responses: strict about form, forgiving about case and space, never raising, linear in time."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.agents.prompting.parser import ParsedResponse, format_response, parse, prefilled_tag
+from starpo.ragen.config.agent import AgentConfig
+
+ACTIONS = ("Up", "Down", "Left", "Turn Right")
+THINK = AgentConfig()
+NO_THINK = AgentConfig(should_think=False)
+PREFILLED = AgentConfig(should_prefill_think=True)
+PREFILLED_NO_THINK = AgentConfig(should_think=False, should_prefill_think=True)
+MALFORMED = ParsedResponse(None, None, (), (), False)
+AGENTS = st.sampled_from([THINK, NO_THINK, PREFILLED, PREFILLED_NO_THINK])
+
+# Text built from the very pieces that parsing turns on finds more than arbitrary text does.
+TAG_SOUP = st.lists(
+    st.sampled_from(
+        ["<think>", "</think>", "<answer>", "</answer>", "||", "Up", "up ", "Jump", " ", "\n", "<", "/think>", "|", "é"]
+    ),
+    max_size=12,
+).map("".join)
+
+
+def test_think_and_answer():
+    parsed = parse("<think>box is above</think><answer>Up || Left</answer>", actions=ACTIONS, agent=THINK)
+    assert parsed == ParsedResponse("box is above", "Up || Left", ("Up", "Left"), ("Up", "Left"), True)
+
+
+def test_answer_alone_without_thinking():
+    parsed = parse("<answer>Down</answer>", actions=ACTIONS, agent=NO_THINK)
+    assert parsed == ParsedResponse(None, "Down", ("Down",), ("Down",), True)
+
+
+def test_white_space_may_stand_around_the_tags():
+    parsed = parse("\n <think> t\nt </think>\n\n<answer>\nup\n</answer> \n", actions=ACTIONS, agent=THINK)
+    assert parsed == ParsedResponse(" t\nt ", "\nup\n", ("Up",), ("Up",), True)
+
+
+@pytest.mark.parametrize("spelled", ["turn right", "TURN RIGHT", "  Turn Right\t"])
+def test_actions_are_matched_without_case_and_outer_space(spelled):
+    parsed = parse(f"<think></think><answer>{spelled}</answer>", actions=ACTIONS, agent=THINK)
+    assert parsed.known_prefix == ("Turn Right",)
+    assert parsed.format_ok
+
+
+@pytest.mark.parametrize(
+    ("answer", "named", "known_prefix"),
+    [
+        ("Up || Jump || Down", ("Up", "Jump", "Down"), ("Up",)),
+        ("Jump || Up", ("Jump", "Up"), ()),
+        ("up ||", ("Up", ""), ("Up",)),
+        ("Up | Down", ("Up | Down",), ()),
+        ("Up, Down", ("Up, Down",), ()),
+        ("TurnRight", ("TurnRight",), ()),
+    ],
+)
+def test_unknown_action_makes_it_malformed_but_keeps_the_known_prefix(answer, named, known_prefix):
+    parsed = parse(f"<think>t</think><answer>{answer}</answer>", actions=ACTIONS, agent=THINK)
+    assert parsed == ParsedResponse("t", answer, named, known_prefix, False)
+
+
+@pytest.mark.parametrize("blank", ["", "  \n"])
+def test_blank_answer_names_no_action(blank):
+    parsed = parse(f"<think>t</think><answer>{blank}</answer>", actions=ACTIONS, agent=THINK)
+    assert parsed == ParsedResponse("t", blank, (), (), False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Up",
+        "<answer>Up</answer>",
+        "<think>t</think>",
+        "<think>t</think><answer>Up",
+        "<think>t<answer>Up</answer>",
+        "t</think><answer>Up</answer>",
+        "<answer>Up</answer><think>t</think>",
+        "<think>t</think><answer>Up</answer>.",
+        "Sure! <think>t</think><answer>Up</answer>",
+        "<think>t</think>so<answer>Up</answer>",
+        "<think><think>t</think></think><answer>Up</answer>",
+        "<think>t</think><think>u</think><answer>Up</answer>",
+        "<think>t</think><answer>Up</answer><answer>Up</answer>",
+        "<think>t</think><answer><answer>Up</answer></answer>",
+        "<think>maybe <answer>Down</answer></think><answer>Up</answer>",
+        "<Think>t</Think><answer>Up</answer>",
+        "< think>t</think><answer>Up</answer>",
+        "<think>t</think><answer>Up</answer><|im_end|>",
+    ],
+)
+def test_malformed_tags_tell_nothing_apart(text):
+    assert parse(text, actions=ACTIONS, agent=THINK) == MALFORMED
+
+
+def test_thinking_is_malformed_where_it_is_not_asked_for():
+    assert parse("<think>t</think><answer>Up</answer>", actions=ACTIONS, agent=NO_THINK) == MALFORMED
+
+
+def test_prefilled_tag_is_prompt_and_not_response():
+    assert parse("t</think><answer>Up</answer>", actions=ACTIONS, agent=PREFILLED).think == "t"
+    assert parse("Up</answer>", actions=ACTIONS, agent=PREFILLED_NO_THINK).format_ok
+    assert parse("<think>t</think><answer>Up</answer>", actions=ACTIONS, agent=PREFILLED) == MALFORMED
+    assert [prefilled_tag(a) for a in (THINK, PREFILLED, PREFILLED_NO_THINK)] == ["", "<think>", "<answer>"]
+
+
+def test_format_response_writes_the_form_that_is_asked_for():
+    actions = ["Up", "Turn Right"]
+    assert format_response("t", actions, THINK) == "<think>t</think><answer>Up || Turn Right</answer>"
+    assert format_response("t", actions, NO_THINK) == "<answer>Up || Turn Right</answer>"
+    assert format_response("t", actions, PREFILLED) == "t</think><answer>Up || Turn Right</answer>"
+
+
+@given(text=st.text() | TAG_SOUP, agent=AGENTS)
+def test_never_raises_and_never_contradicts_itself(text, agent):
+    parsed = parse(text, actions=ACTIONS, agent=agent)
+    assert parsed.known_prefix == parsed.actions[: len(parsed.known_prefix)]
+    assert set(parsed.known_prefix) <= set(ACTIONS)
+    assert parsed.format_ok == (0 < len(parsed.actions) == len(parsed.known_prefix))
+    assert (parsed.answer is None) <= (parsed.actions == ())
+    assert (parsed.think is None) == (parsed.answer is None or not agent.should_think)
+
+
+@given(
+    think=st.text().filter(lambda text: "<" not in text),
+    actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=6),
+    agent=AGENTS,
+    space=st.sampled_from(["", " ", "\n\n"]),
+)
+def test_round_trip(think, actions, agent, space):
+    parsed = parse(format_response(think, actions, agent) + space, actions=ACTIONS, agent=agent)
+    assert parsed.format_ok
+    assert parsed.known_prefix == parsed.actions == tuple(actions)
+    assert parsed.think == (think if agent.should_think else None)
+
+
+def test_reasoning_that_contains_a_tag_cannot_be_written():
+    with pytest.raises(AssertionError, match="contains a tag"):
+        format_response("a</think>b", ["Up"], THINK)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["<think>" * 100_000, "<" * 1_000_000, "</answer><answer>" * 50_000, " " * 1_000_000, "<think>" + "||" * 400_000],
+)
+def test_hostile_input_takes_linear_time(hostile):
+    started = time.perf_counter()
+    parse(hostile, actions=ACTIONS, agent=THINK)
+    parse(f"<think></think><answer>{hostile}</answer>", actions=ACTIONS, agent=THINK)
+    assert time.perf_counter() - started < 5  # a quadratic parser would need minutes for a million characters

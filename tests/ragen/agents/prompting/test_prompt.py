@@ -1,0 +1,73 @@
+"""The wording of prompts, as golden texts: a change here changes what every policy sees."""
+
+import pytest
+
+from starpo.ragen.agents.prompting.prompt import introduction, turn_message
+from starpo.ragen.config.agent import AgentConfig
+
+RULES = "Push every box onto a target.\nP = player, X = box, O = target.\n"
+
+
+def message(agent: AgentConfig, **changes) -> str:
+    facts = {"turn": 0, "actions_left": 10, "reward": None, "had_invalid_action": False, "max_response_tokens": 400}
+    return turn_message("P X O\n_ _ _", agent=agent, **(facts | changes))
+
+
+def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
+    assert introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=3)) == (
+        "Push every box onto a target.\n"
+        "P = player, X = box, O = target.\n"
+        "\n"
+        "Your available actions are: Up, Down\n"
+        "Take up to 3 actions a turn, separated by ||, as in: first action || second action"
+    )
+
+
+def test_introduction_with_one_action_a_turn():
+    assert introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=1)).endswith(
+        "Your available actions are: Up, Down\nTake one action a turn."
+    )
+
+
+def test_first_turn():
+    assert message(AgentConfig()) == (
+        "Turn 1:\n"
+        "State:\n"
+        "P X O\n"
+        "_ _ _\n"
+        "You have 10 actions left.\n"
+        "Always output: <think>your reasoning</think><answer>your actions</answer> with nothing outside the tags.\n"
+        "Max response length: 400 tokens."
+    )
+
+
+def test_later_turn_with_reward_and_warning():
+    changes = {"turn": 2, "actions_left": 1, "reward": -0.1 - 0.1 - 0.1, "had_invalid_action": True}
+    assert message(AgentConfig(), **changes) == (
+        "Reward: -0.3\n"
+        "\n"
+        "Turn 3:\n"
+        "State:\n"
+        "P X O\n"
+        "_ _ _\n"
+        "Your last response was invalid: it broke the output form or named an unknown action. Please follow the form.\n"
+        "You have 1 action left.\n"
+        "Always output: <think>your reasoning</think><answer>your actions</answer> with nothing outside the tags.\n"
+        "Max response length: 400 tokens."
+    )
+
+
+def test_without_thinking_the_form_is_the_answer_alone():
+    text = message(AgentConfig(should_think=False, max_actions_per_turn=1))
+    assert "Always output: <answer>your action</answer> with nothing outside the tags." in text
+    assert "think" not in text
+
+
+def test_prompt_state_is_the_observation_alone():
+    agent = AgentConfig(prompt="state")
+    assert message(agent, turn=3, reward=-1.0, had_invalid_action=True) == "P X O\n_ _ _"
+
+
+@pytest.mark.parametrize(("reward", "shown"), [(0.0, "0"), (-0.0, "0"), (10.9, "10.9"), (0.1 + 0.2, "0.3"), (-1, "-1")])
+def test_rewards_are_shown_without_rounding_noise(reward, shown):
+    assert message(AgentConfig(), reward=reward).startswith(f"Reward: {shown}\n")

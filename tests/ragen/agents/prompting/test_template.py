@@ -1,0 +1,131 @@
+"""The pieces of chat templates: right for every append-only one, refused with a clear message for all others."""
+
+import pytest
+
+from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
+from starpo.ragen.core.errors import TemplateError
+
+APPEND_ONLY = ["qwen2.5", "llama3", "gemma", "mistral"]
+
+
+def text_of(tokenizer, pieces: ChatPieces) -> list[str]:
+    ids = (pieces.opening_ids, pieces.generation_ids, pieces.continuation_ids, pieces.stop_token_ids)
+    return [tokenizer.decode(list(piece)) for piece in ids]
+
+
+def test_qwen_keeps_its_default_system_prompt(make_tokenizer):
+    tokenizer = make_tokenizer("qwen2.5")
+    assert text_of(tokenizer, derive_pieces(tokenizer)) == [
+        "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+        "<|im_start|>user\n",
+        "<|im_end|>\n<|im_start|>assistant\n",
+        "<|im_end|>\n<|im_start|>user\n",
+        "<|im_end|>",
+    ]
+
+
+def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
+    tokenizer = make_tokenizer("llama3")
+    opening, generation, continuation, stops = text_of(tokenizer, derive_pieces(tokenizer))
+    assert opening.startswith("<bos><|start_header_id|>system<|end_header_id|>")
+    assert "Today Date: 26 Jul 2024" in opening  # whatever the day: a prompt must not change overnight
+    assert generation == "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+    assert continuation == "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
+    assert stops == "<|eot_id|><|end_of_text|>"
+
+
+def test_template_without_a_system_role_works(make_tokenizer):
+    tokenizer = make_tokenizer("gemma")
+    assert text_of(tokenizer, derive_pieces(tokenizer)) == [
+        "<bos><start_of_turn>user\n",
+        "<end_of_turn>\n<start_of_turn>model\n",
+        "<end_of_turn>\n<start_of_turn>user\n",
+        "<end_of_turn><eos>",
+    ]
+
+
+def test_space_before_the_assistant_text_is_left_to_the_model(make_tokenizer):
+    tokenizer = make_tokenizer("mistral")
+    assert text_of(tokenizer, derive_pieces(tokenizer)) == ["<bos>[INST] ", "[/INST]", "</s>[INST] ", "</s>"]
+
+
+@pytest.mark.parametrize("name", APPEND_ONLY)
+@pytest.mark.parametrize("num_turns", [1, 2, 5])
+def test_pieces_rebuild_the_template_own_rendering(make_tokenizer, name, num_turns):
+    tokenizer = make_tokenizer(name)
+    pieces = derive_pieces(tokenizer)
+    lead = " " if name == "mistral" else ""
+    messages, ids = [], list(pieces.opening_ids)
+    for turn in range(num_turns):
+        if turn:
+            messages.append({"role": "assistant", "content": f"reply {turn}"})
+            ids += tokenizer.encode(f"{lead}reply {turn}", add_special_tokens=False)
+            ids += pieces.continuation_ids
+        messages.append({"role": "user", "content": f"board {turn}"})
+        ids += [*tokenizer.encode(f"board {turn}", add_special_tokens=False), *pieces.generation_ids]
+    rendering = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
+    )
+    assert tokenizer.decode(ids) == rendering
+
+
+@pytest.mark.parametrize(
+    ("response", "is_ended"), [("Up<|im_end|>", True), ("Up", False), ("", False), ("<|im_end|>Up", False)]
+)
+def test_the_end_token_is_appended_only_where_it_was_not_sampled(make_tokenizer, response, is_ended):
+    tokenizer = make_tokenizer("qwen2.5")
+    after = derive_pieces(tokenizer).after_response(tokenizer.encode(response, add_special_tokens=False))
+    expected = "\n<|im_start|>user\n" if is_ended else "<|im_end|>\n<|im_start|>user\n"
+    assert tokenizer.decode(after) == expected
+
+
+def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenizer):
+    with pytest.raises(TemplateError) as error:
+        derive_pieces(make_tokenizer("strips_reasoning"))
+    before, after = str(error.value).split("found")
+    assert "'example/strips_reasoning' is not append-only" in before
+    assert "assistant\\n<think>reasoning probe 0</think>" in before
+    assert "assistant\\n<answer>action probe 0</answer>" in after
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "found"),
+    [
+        ("changes_system", "has 1 messages", "has 3 messages"),
+        (
+            "marks_third_turn",
+            "state probe 2<|im_end|>\\n<|im_start|>assist",
+            "state probe 2<|im_end|>\\nThis is taking",
+        ),
+    ],
+)
+def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, expected, found):
+    with pytest.raises(TemplateError) as error:
+        derive_pieces(make_tokenizer(name))
+    before, after = str(error.value).split("found")
+    assert expected in before
+    assert found in after
+
+
+def test_template_without_an_end_token_is_refused(make_tokenizer):
+    with pytest.raises(TemplateError, match="does not begin with a special token"):
+        derive_pieces(make_tokenizer("no_end_token"))
+
+
+def test_tokenizer_without_a_template_is_refused(make_tokenizer):
+    with pytest.raises(TemplateError, match=r"chat template of 'example/None' cannot render.*instruction-tuned"):
+        derive_pieces(make_tokenizer(None))
+
+
+def test_template_that_refuses_plain_messages_is_refused(make_tokenizer):
+    tokenizer = make_tokenizer("qwen2.5")
+    tokenizer.chat_template = "{{ raise_exception('tools are needed') }}"
+    with pytest.raises(TemplateError, match="tools are needed"):
+        derive_pieces(tokenizer)
+
+
+def test_template_that_hides_user_messages_is_refused(make_tokenizer):
+    tokenizer = make_tokenizer("qwen2.5")
+    tokenizer.chat_template = "{{ messages[-1]['content'] }}<|im_end|>"
+    with pytest.raises(TemplateError, match="does not show the user message 'state probe 0'"):
+        derive_pieces(tokenizer)

@@ -1,0 +1,240 @@
+"""Engine 'openai' against a small server that fails as servers do; vLLM's own server is in integration/test_vllm.py."""
+
+import json
+import math
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from starpo.ragen.agents.rollout.engine import StreamingSession
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.usage import take_usage
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
+from starpo.ragen.core.errors import ConfigError, EngineError
+
+pytest.importorskip("openai")
+
+KEY = "sk-a-key-that-must-not-be-shown"
+SHARDS = make_episodes([("g0", 1), ("g1", 2)], group_size=3, shard_groups=1)
+STATE = AgentConfig(prompt="state")
+SAID = "<think>go</think><answer>Right</answer>"
+
+
+class Server(ThreadingHTTPServer):
+    """Answers completions; `script` names what happens to the first requests, one word each."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script, self.asked, self.greetings = [], [], 0
+        self.models, self.say, self.delay_s = ["a-model"], SAID, 0.0
+        self.in_flight = self.most_in_flight = 0
+        self.lock = threading.Lock()
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+
+    def handle_error(self, *_):
+        """Connections that a test cuts are no news."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.server.greetings += 1
+        self.answer(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in self.server.models]})
+
+    def do_POST(self):
+        server = self.server
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with server.lock:
+            what = server.script.pop(0) if server.script else "ok"
+            server.asked.append((time.monotonic(), what, self.path, body, self.headers["Authorization"]))
+            server.in_flight += 1
+            server.most_in_flight = max(server.most_in_flight, server.in_flight)
+        time.sleep(server.delay_s)
+        with server.lock:
+            server.in_flight -= 1
+        if what == "reset":
+            self.close_connection = True
+            self.connection.close()
+        elif what == "silence":
+            time.sleep(3)
+        elif what == "html":
+            self.answer(200, "<html>welcome</html>", "text/html")
+        elif what == "odd":
+            self.answer(200, {"choices": []})
+        elif what == "cut":
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", "500")
+            self.end_headers()
+            self.wfile.write(b'{"choices": [')
+        elif what == "429":
+            self.answer(429, {"error": {"message": "slow down"}}, headers={"Retry-After": "0.4"})
+        elif what != "ok":
+            self.answer(int(what), {"error": {"message": f"refused {self.headers['Authorization']}"}})
+        else:
+            said = {"message": {"role": "assistant", "content": server.say}} if "chat" in self.path else {}
+            choice = {"index": 0, "finish_reason": "stop", "text": server.say, **said}
+            usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+            self.answer(200, {"id": "x", "object": "text_completion", "choices": [choice], "usage": usage})
+
+    def answer(self, status, content, kind="application/json", headers=None):
+        payload = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(payload)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(payload)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def play(server, tokenizer_folder, corridor, monkeypatch):
+    """Play six corridors against the server; rows and usage."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.02)
+
+    def play(agent=STATE, **options):
+        options = {"base_url": server.url, "model": "a-model", "timeout_s": 1.0, "max_retries": 3, **options}
+        job = RolloutJob(tokenizer_folder, "key", corridor(), agent, SamplingConfig(max_response_tokens=40), 4096)
+        return take_usage(play_shards(LocalPlayer(OpenAIEngine(**options)), job, SHARDS))
+
+    return play
+
+
+def test_whole_episodes_are_played(server, play):
+    turns, usage = play(prompt_price=2.0, response_price=8.0)
+    assert turns["trajectory_id"].to_pylist() == [f"g{g}-{m}" for g in (0, 1) for m in (0, 1, 2) for _ in range(3)]
+    assert set(turns["status"].to_pylist()) == {"ok"}
+    assert all(turns["success"].to_pylist()[2::3])
+    assert all(math.isnan(value) for row in turns["behaviour_logprobs"].to_pylist() for value in row)
+    # 18 turns of 100 prompt tokens at 2 and 10 response tokens at 8 a million: 18 * (200 + 80) / 1e6
+    expected = {"requests": 18, "retries": 0, "prompt_tokens": 1800, "response_tokens": 180, "cost": 0.00504}
+    assert usage == pytest.approx(expected)
+    assert server.greetings == 1
+
+
+def test_prompts_go_as_ids_with_the_key_of_the_environment(server, play, tokenizer):
+    play()
+    _, _, path, body, authorization = server.asked[0]
+    assert path == "/v1/completions"
+    assert "P 0" in tokenizer.decode(body["prompt"])
+    assert authorization == f"Bearer {KEY}"
+    assert {"model": "a-model", "max_tokens": 40, "temperature": 1.0}.items() <= body.items()
+    assert "return_token_ids" not in body
+
+
+def test_chat_gets_the_messages_of_the_context(server, play):
+    turns, _ = play(AgentConfig(prompt="state", should_prefill_think=True, should_show_reward=False), protocol="chat")
+    assert set(turns["status"].to_pylist()) == {"ok"}  # the tag that the model says itself is not doubled
+    path, messages = max(((entry[2], entry[3]["messages"]) for entry in server.asked), key=lambda pair: len(pair[1]))
+    assert path == "/v1/chat/completions"
+    assert [message["role"] for message in messages] == ["user", "assistant"] * 2 + ["user"]
+    assert [message["content"] for message in messages] == ["P 0", SAID, "P 1", SAID, "P 2"]
+
+
+@pytest.mark.parametrize("failures", [["500"], ["503", "reset", "cut"], ["429"], ["silence"]])
+def test_passing_failures_cost_only_time(server, play, failures):
+    server.script = list(failures)
+    turns, usage = play(max_concurrent=1)
+    assert set(turns["status"].to_pylist()) == {"ok"}
+    assert usage["retries"] == len(failures)
+    assert usage["requests"] == 18
+
+
+def test_waits_as_long_as_the_server_asks(server, play):
+    server.script = ["429"]
+    play(max_concurrent=1)
+    (first, *_), (second, *_) = server.asked[:2]
+    assert second - first >= 0.4
+
+
+def test_no_more_in_flight_than_allowed(server, play):
+    server.delay_s = 0.02
+    play(max_concurrent=2)
+    assert server.most_in_flight == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        ("500", r"failed with status 500, in 4 attempts"),
+        ("429", r"still limits the rate after 4 attempts .* lower rollout\.openai\.max_concurrent"),
+        ("reset", r"cannot be reached .* in 4 attempts; is rollout\.openai\.base_url right"),
+        ("silence", r"no answer within 0\.1 s, in 4 attempts; raise rollout\.openai\.timeout_s"),
+        ("401", r"refuses the key \(status 401\).* environment variable OPENAI_API_KEY"),
+        ("404", r"knows no such address or model 'a-model'"),
+        ("html", r"none of OpenAI's protocol .* It usually ends in /v1"),
+        ("odd", r"none of OpenAI's protocol"),
+    ],
+)
+def test_lasting_failures_are_one_message_without_the_key(server, play, failure, message):
+    server.script = [failure] * 100
+    started = time.monotonic()
+    with pytest.raises(EngineError, match=message) as caught:
+        play(max_concurrent=2, **({"timeout_s": 0.1} if failure == "silence" else {}))
+    assert server.url in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert time.monotonic() - started < 10
+
+
+def test_unknown_model_is_said_at_once_with_near_ones(server, play):
+    server.models = ["a-modal", "another"]
+    with pytest.raises(EngineError, match=r"has no model 'a-model' \(rollout.openai.model\); it has a-modal"):
+        play()
+    assert not server.asked
+
+
+def test_nobody_there(play):
+    with pytest.raises(EngineError, match=r"http://127\.0\.0\.1:9/v1 cannot be reached"):
+        play(base_url="http://127.0.0.1:9/v1")
+
+
+def test_server_that_gives_no_token_ids_is_not_vllm(server, play):
+    with pytest.raises(EngineError, match="none of OpenAI's protocol"):
+        play(protocol="vllm")
+    assert server.asked[0][3]["return_token_ids"] is True
+
+
+def test_session_streams(tokenizer_folder, server):
+    engine = OpenAIEngine(base_url=server.url, model="a-model")
+    engine.load(tokenizer_folder, "key")
+    session = engine.session(SamplingConfig(), [1])
+    assert isinstance(session, StreamingSession)
+    session.close()
+
+
+def test_settings_name_what_is_missing():
+    with pytest.raises(ValueError, match=r"engine = 'openai' needs openai\.base_url"):
+        RolloutConfig(engine="openai")
+    with pytest.raises(ValueError, match="base_url"):
+        RolloutConfig(engine="openai", openai={"base_url": "http://me:secret@host/v1", "model": "m"})
+
+
+def test_cannot_be_trained_on():
+    from starpo.flows.presets import preset
+    from starpo.ragen.config.load import apply_overrides
+    from starpo.tasks.rollout import rollout
+
+    asked = {"engine": "openai", "openai.base_url": "http://127.0.0.1:9/v1", "openai.model": "m"}
+    config = apply_overrides(preset("smoke"), {f"rollout.{name}": value for name, value in asked.items()})
+    with pytest.raises(ConfigError, match=r"cannot be trained on: .* no log-probs"):
+        rollout(0, config, "c" * 64)

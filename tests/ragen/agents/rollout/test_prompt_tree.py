@@ -1,0 +1,36 @@
+"""Prompts as a tree: the worked example, and that no token is lost or computed twice."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.agents.rollout.prompt_tree import grow_prompt_tree
+
+PROMPTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=12)
+
+
+def test_the_worked_example():
+    a, b, c, d, e, f = range(6)
+    tree = grow_prompt_tree([[a, b, c, d], [a, b, e, f], [a, b]], np.zeros(3, dtype=np.int64))
+    assert sorted(tree.tokens.tolist()) == [a, b, c, d, e, f]
+    assert tree.nodes[0, :2].tolist() == tree.nodes[1, :2].tolist() == tree.nodes[2, :2].tolist()
+    assert tree.last_nodes.tolist() == [tree.nodes[0, 3], tree.nodes[1, 3], tree.nodes[0, 1]]
+    assert tree.positions[tree.nodes[1]].tolist() == [0, 1, 2, 3]
+
+
+def test_rows_that_follow_different_contexts_share_nothing():
+    tree = grow_prompt_tree([[1, 2], [1, 2], [1, 2]], np.array([5, 0, 7]))
+    assert len(tree.tokens) == 6
+    assert tree.positions[tree.nodes].tolist() == [[5, 6], [0, 1], [7, 8]]
+
+
+@given(PROMPTS)
+def test_every_row_reads_its_prompt_and_every_beginning_is_one_node(prompts):
+    tree = grow_prompt_tree(prompts, np.zeros(len(prompts), dtype=np.int64))
+    for prompt, nodes in zip(prompts, tree.nodes, strict=True):
+        assert tree.tokens[nodes[: len(prompt)]].tolist() == prompt
+        assert tree.positions[nodes[: len(prompt)]].tolist() == list(range(len(prompt)))
+    beginnings = {tuple(prompt[:end]) for prompt in prompts for end in range(1, len(prompt) + 1)}
+    assert len(tree.tokens) == len(beginnings)
+    # a node's place is a token of its own: the row it names has that node in that column
+    assert tree.nodes.ravel()[tree.places].tolist() == list(range(len(tree.tokens)))

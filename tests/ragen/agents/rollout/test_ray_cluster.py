@@ -1,0 +1,80 @@
+"""Is there room for what is asked for? And what is said when there is no cluster. No Ray is started here."""
+
+import socket
+import time
+from importlib.util import find_spec
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.agents.rollout.ray_cluster import check_room, connect, num_places
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.core.errors import ConfigError, EngineError
+
+
+def node(is_alive=True, **resources):
+    return {"Alive": is_alive, "Resources": {"memory": 1e9, **resources}}
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "places"),
+    [
+        ({"CPU": 2.0}, {"CPU": 0.5}, 4),
+        ({"CPU": 2.0}, {"CPU": 0.3}, 6),  # 6.67
+        ({"CPU": 0.3}, {"CPU": 0.1}, 3),  # 0.3 / 0.1 is below 3 in floating point
+        ({"CPU": 16.0, "GPU": 2.0}, {"CPU": 1, "GPU": 0.5}, 4),
+        ({"CPU": 16.0, "GPU": 3.0}, {"CPU": 1, "GPU": 2}, 1),
+        ({"CPU": 16.0}, {"CPU": 1, "GPU": 1}, 0),
+        ({"CPU": 16.0, "rollout": 1.0}, {"rollout": 1}, 1),
+        ({"CPU": 16.0}, {}, float("inf")),
+    ],
+)
+def test_places_of_a_node(has, asked, places):
+    assert num_places(has, asked) == places
+
+
+@given(st.lists(st.floats(0.1, 8), min_size=1, max_size=4), st.floats(0.1, 4), st.integers(1, 40))
+def test_room_is_the_sum_over_nodes_of_whole_actors(cpus, asked, count):
+    """What two nodes have together does not hold an actor that fits in neither."""
+    nodes = [node(CPU=value) for value in cpus]
+    room = sum(num_places({"CPU": value}, {"CPU": asked}) for value in cpus)
+    if room >= count:
+        check_room(nodes, {"CPU": asked}, count, "actors")
+        return
+    with pytest.raises(ConfigError, match=f"room for {room:.0f} of {count} actors"):
+        check_room(nodes, {"CPU": asked}, count, "actors")
+
+
+def test_a_message_that_names_all_that_is_needed_to_mend_it():
+    nodes = [node(CPU=4.0, GPU=1.0), node(CPU=8.0), node(is_alive=False, CPU=64.0, GPU=8.0)]
+    with pytest.raises(ConfigError) as caught:
+        check_room(nodes, RayRuntime(actor_gpus=2).actor, 2, "rollout actors (RAGEN_RAY_ACTORS, ...)")
+    assert str(caught.value) == (
+        "the Ray cluster has room for 0 of 2 rollout actors (RAGEN_RAY_ACTORS, ...), each of which asks for CPU 0.5, "
+        "GPU 2 on one node. Its nodes have: CPU 4, GPU 1; CPU 8, GPU 0. Ask for less or fewer, or add nodes; "
+        "RAGEN_RAY_AUTOSCALES=true waits for nodes that come when they are asked for"
+    )
+
+
+def test_settings_come_from_the_environment(monkeypatch):
+    asked = {"ACTORS": "3", "ACTOR_CPUS": "0", "ACTOR_GPUS": "0.25", "ACTOR_RESOURCES": '{"rollout": 1}'}
+    for name, value in asked.items():
+        monkeypatch.setenv(f"RAGEN_RAY_{name}", value)
+    settings = RayRuntime()
+    assert settings.actors == 3
+    assert settings.actor == {"GPU": 0.25, "rollout": 1}
+    assert settings.cell == {"CPU": 1}
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')")
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_a_wrong_address_is_said_at_once(monkeypatch, scheme):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"{scheme}127.0.0.1:{probe.getsockname()[1]}"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    started = time.monotonic()
+    with pytest.raises(EngineError, match=rf"no Ray cluster answers at RAY_ADDRESS = {address} .*unset it"):
+        connect(num_cpus=1)
+    assert time.monotonic() - started < 20

@@ -1,0 +1,306 @@
+"""Ray actors on a real Ray: the rows of this process whatever their number, no copies, nothing lost with an actor."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+
+from starpo.ragen.agents.policy.load import save_policy
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.engine_spec import EngineSpec
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pool import WorkerLostError
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.ray_runtime import RayRuntime
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import ConfigError, EngineError, PolicyError
+from starpo.ragen.core.registry import ENGINES
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.schemas.digest import content_digest
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')"),
+]
+
+SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(6)], group_size=3, shard_groups=1)
+TORCH = EngineSpec("torch")
+
+SLEEPER = '''
+"""An engine that hangs as long as a file is there, and then is the torch engine."""
+import time
+from pathlib import Path
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+
+
+class Sleeper(TorchEngine):
+    def __init__(self, num_threads=None, *, file):
+        super().__init__(num_threads)
+        self.file = Path(file)
+
+    def session(self, sampling, stop_token_ids):
+        if self.file.exists():
+            self.file.unlink()
+            time.sleep(3600)
+        return super().session(sampling, stop_token_ids)
+'''
+
+
+@pytest.fixture(scope="module")
+def ray(tmp_path_factory):
+    """A Ray of this machine, as `RayPool` starts it, whose actors find the engine `sleeper`."""
+    folder = tmp_path_factory.mktemp("engines")
+    (folder / "sleeper_engine.py").write_text(SLEEPER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("RAY_ADDRESS", raising=False)
+        patch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
+        patch.syspath_prepend(str(folder))
+        from starpo.ragen.agents.rollout.ray_cluster import connect
+
+        ray = connect(num_cpus=2)
+        yield ray
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("policy"))
+    tokenizer = make_tokenizer()
+    save_policy(
+        make_model(TinyPolicy(hidden_size=32, num_layers=1, intermediate_size=64), tokenizer), tokenizer, folder
+    )
+    return RolloutJob(
+        folder, "key", FrozenLakeSettings(), AgentConfig(prompt="state"), SamplingConfig(max_response_tokens=12), 512
+    )
+
+
+@pytest.fixture(scope="module")
+def reference(job):
+    return play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
+
+
+@pytest.fixture(scope="module")
+def pool(ray):
+    return pool_of(2)
+
+
+def pool_of(num_actors, spec=TORCH, **settings):
+    from starpo.ragen.agents.rollout.ray_pool import RayPool
+
+    return RayPool(spec, RayRuntime(actors=num_actors, actor_cpus=0.2, **settings), num_threads=2)
+
+
+def changed(job, **values):
+    return RolloutJob(**{**job.__dict__, **values})
+
+
+def actors():
+    """Processes of actors that are alive."""
+    family = psutil.Process().children(recursive=True)
+    return [child for child in family if "ShardActor" in _command(child)]
+
+
+def _command(process: psutil.Process) -> str:
+    """What it runs; nothing of one that has ended."""
+    try:
+        return " ".join(process.cmdline()) if process.is_running() else ""
+    except psutil.NoSuchProcess:  # a zombie is one too
+        return ""
+
+
+@pytest.mark.parametrize("num_actors", [1, 3])
+def test_the_digest_does_not_depend_on_the_number_of_actors(ray, job, reference, num_actors):
+    turns = play_shards(pool_of(num_actors), job, SHARDS)
+    assert turns.equals(reference)
+    assert content_digest(turns) == content_digest(reference)
+
+
+def test_actors_stay(job, pool, reference):
+    assert play_shards(pool, job, SHARDS).equals(reference)
+    before = {actor.pid for actor in actors()}
+    assert play_shards(pool, job, SHARDS).equals(reference)
+    assert {actor.pid for actor in actors()} == before
+    assert pool.is_deterministic
+
+
+def test_rows_are_read_where_the_actor_wrote_them(job, pool):
+    """All buffers lie in the memory that is shared with Ray's store; small tables, up to 100 kB, go by value."""
+    (episodes,) = make_episodes([(f"g{number}", number) for number in range(60)], group_size=8, shard_groups=60)
+    turns = pool.play(job, episodes)
+    assert turns.nbytes > 200_000
+    shared = [
+        tuple(int(address, 16) for address in line.split()[0].split("-"))
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "plasma" in line or "/dev/shm" in line
+    ]
+    buffers = [
+        b for column in turns.columns for chunk in column.chunks for b in chunk.buffers() if b is not None and b.size
+    ]
+    assert len(buffers) > 30
+    assert all(any(low <= buffer.address < high for low, high in shared) for buffer in buffers)
+    assert not any(buffer.is_mutable for buffer in buffers)
+
+
+@pytest.mark.thorough
+def test_an_idle_actor_that_died_is_replaced(job, pool, reference):
+    play_shards(pool, job, SHARDS)
+    victims = actors()
+    for victim in victims:
+        victim.kill()
+    psutil.wait_procs(victims, timeout=10)
+    assert play_shards(pool, job, SHARDS).equals(reference)
+    assert not {victim.pid for victim in victims} & {actor.pid for actor in actors()}
+
+
+def test_a_lost_actors_shard_is_played_again(job, pool, reference, caplog):
+    play_shards(pool, job, SHARDS)
+    victims = actors()
+    num_lost = pool.num_lost
+    for victim in victims:
+        victim.suspend()  # so that it is certainly at work when it is killed
+    killer = threading.Timer(0.5, lambda: [victim.kill() for victim in victims])
+    killer.start()
+    assert play_shards(pool, job, SHARDS).equals(reference)
+    assert pool.num_lost > num_lost
+    assert "a new one plays its shard again" in caplog.text
+
+
+@pytest.mark.thorough
+def test_a_hung_actor_is_replaced_after_its_deadline(ray, job, reference, tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(ENGINES, "sleeper", "sleeper_engine:Sleeper")
+    (tmp_path / "sleep").touch()
+    spec = EngineSpec("sleeper", f'{{"file": "{tmp_path / "sleep"}"}}')
+    started = time.monotonic()
+    hung = pool_of(1, spec, shard_s=6)
+    assert play_shards(hung, job, SHARDS).equals(reference)
+    assert time.monotonic() - started < 120
+    assert hung.num_lost == 1
+    assert "no answer after the 6 s that it had for its shard" in caplog.text
+
+
+@pytest.mark.thorough
+def test_a_second_loss_over_the_same_shard_is_an_error(ray, job, tmp_path, monkeypatch):
+    from starpo.ragen.agents.rollout import ray_pool
+
+    def lost(*_):
+        raise WorkerLostError("the node is gone")
+
+    monkeypatch.setattr(ray_pool._Actor, "play", lost)
+    with pytest.raises(
+        EngineError, match=r"two rollout workers died over the same shard, the last with the node is gone"
+    ):
+        play_shards(pool_of(1), job, SHARDS)
+
+
+@pytest.mark.thorough
+def test_errors_keep_their_type(job, pool, tmp_path):
+    with pytest.raises(ConfigError, match=r"raise rollout.max_context_tokens"):
+        play_shards(pool, changed(job, max_context_tokens=16), SHARDS)
+    with pytest.raises(EngineError, match=r"shard .* failed: PolicyError: ") as caught:
+        play_shards(pool, changed(job, folder=str(tmp_path / "nowhere"), checkpoint_key="other"), SHARDS)
+    assert isinstance(caught.value.__cause__, PolicyError)
+    assert play_shards(pool, job, SHARDS).num_rows > 12
+
+
+@pytest.mark.thorough
+def test_stop_ends_shards_at_work(job, pool, reference):
+    play_shards(pool, job, SHARDS)
+    for actor in actors():
+        actor.suspend()
+    stopper = threading.Timer(0.5, pool.stop)
+    stopper.start()
+    started = time.monotonic()
+    with pytest.raises(EngineError, match="was stopped"):
+        play_shards(pool, job, SHARDS)
+    assert time.monotonic() - started < 60
+    assert play_shards(pool, job, SHARDS).equals(reference)
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({"actor_gpus": 1}, "room for 0 of 2 .*CPU 0.2, GPU 1 on one node.* CPU 2, GPU 0"),
+        ({"actor_resources": {"rollout": 1}}, "room for 0 of 2 .*rollout 1 on one node.* CPU 2, rollout 0"),
+    ],
+)
+def test_resources_that_the_cluster_does_not_have_are_said_before_anything_waits(ray, settings, found):
+    started = time.monotonic()
+    with pytest.raises(ConfigError, match=found):
+        pool_of(2, **settings)
+    assert time.monotonic() - started < 5
+
+
+def test_fewer_gpus_than_the_engines_tensors_are_split_over_are_refused():
+    with pytest.raises(
+        ConfigError, match="split over 4 GPUs, and a rollout actor asks for 2: set RAGEN_RAY_ACTOR_GPUS=4"
+    ):
+        pool_of(1, EngineSpec("vllm", '{"tensor_parallel_size": 4}'), actor_gpus=2)
+
+
+def test_an_actor_that_finds_no_room_is_given_up(ray, job):
+    """On a cluster that says it grows, and does not."""
+    waiting = pool_of(1, actor_resources={"rollout": 1}, autoscales=True, start_s=1)
+    with pytest.raises(EngineError, match=r"no answer after the 1 s that it had to start"):
+        play_shards(waiting, job, SHARDS)
+
+
+def test_another_node_takes_the_checkpoint_from_the_store(job, tmp_path):
+    """As an actor does that runs elsewhere than the process that asks; it says so when it cannot."""
+    from starpo.ragen.agents.rollout.ray_pool import ShardActor
+    from starpo.ragen.agents.rollout.worker import FAILURE, ROWS
+    from starpo.ragen.store import Store
+    from starpo.schemas.manifest import Stage
+
+    store = Store(str(tmp_path / "store"))
+    store.put_folder("checkpoint", job.folder, key="0" * 32, stage=Stage(name="warm_start", version=1), settings={},
+                     inputs={}, seed=0)  # fmt: skip
+    elsewhere = changed(job, folder="/not/on/this/node", checkpoint_key="0" * 32, store_url=store.url)
+    assert ShardActor(TORCH, ENGINES["torch"], "another node").load(elsewhere.to_json()) == (ROWS, True)
+    alone = changed(elsewhere, store_url=str(tmp_path / "other"))
+    kind, said = ShardActor(TORCH, ENGINES["torch"], "another node").load(alone.to_json())
+    assert kind == FAILURE
+    assert b"need a store that all of them reach" in said
+
+
+@pytest.mark.thorough
+def test_nothing_at_work_outlives_the_process_that_asked(job):
+    """Not the actors, not Ray; only its two idle agents take a minute to notice that all others are gone."""
+    code = (
+        "import sys, os, signal, psutil; from starpo.ragen.agents.rollout.job import RolloutJob; "
+        "from starpo.ragen.agents.rollout.shards import *; "
+        "from starpo.ragen.agents.rollout.ray_pool import RayPool; "
+        "from starpo.ragen.agents.rollout.engine_spec import EngineSpec; "
+        "from starpo.ragen.config.ray_runtime import RayRuntime; "
+        "play_shards(RayPool(EngineSpec('torch'), RayRuntime(actors=1), 1), RolloutJob.from_json(sys.argv[1]), "
+        "make_episodes([('g0', 1)], 2, 1)); "
+        "children = psutil.Process().children(recursive=True); "
+        "print(*[child.pid for child in children if 'Agent' not in ' '.join(child.cmdline())], flush=True); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    parent = subprocess.run([sys.executable, "-c", code, job.to_json()], stdout=subprocess.PIPE, text=True, check=False)
+    assert parent.returncode == -signal.SIGKILL
+    pids = [int(pid) for pid in parent.stdout.split("\n")[-2].split()]
+    assert len(pids) > 3
+    deadline = time.monotonic() + 30
+    while any(map(is_at_work, pids)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in pids if is_at_work(pid)]
+
+
+def is_at_work(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # of which nothing is left but its exit status
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,94 @@
+"""Inverse transform sampling: by hand, as a property against numpy, and at its edges."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.agents.rollout.sampling import draw_tokens
+
+HALF_QUARTERS = torch.log(torch.tensor([[0.25, 0.5, 0.25]]))
+
+
+def draw(logits, uniforms, temperature=1.0, top_p=1.0):
+    uniforms = torch.tensor(uniforms, dtype=torch.float64)
+    tokens, logprobs = draw_tokens(logits.expand(len(uniforms), -1), uniforms, temperature, top_p)
+    return tokens.tolist(), logprobs.tolist()
+
+
+def test_uniforms_choose_in_ascending_token_id():
+    # cumulative sums 0.25, 0.75, 1: below 0.25 token 0, below 0.75 token 1, else token 2
+    tokens, logprobs = draw(HALF_QUARTERS, [0.0, 0.2, 0.3, 0.7, 0.8, 0.99])
+    assert tokens == [0, 0, 1, 1, 2, 2]
+    assert logprobs == pytest.approx(np.log([0.25, 0.25, 0.5, 0.5, 0.25, 0.25]), abs=1e-6)
+
+
+def test_temperature_reshapes_the_distribution_and_its_logprobs():
+    # at temperature 0.5 probabilities go with squares: 1/16, 4/16, 1/16 -> 1/6, 4/6, 1/6
+    tokens, logprobs = draw(HALF_QUARTERS, [0.16, 0.17, 0.84], temperature=0.5)
+    assert tokens == [0, 1, 2]
+    assert logprobs == pytest.approx(np.log([1 / 6, 4 / 6, 1 / 6]), abs=1e-6)
+
+
+def test_top_p_draws_from_the_smallest_sufficient_set_and_renormalises():
+    # 0.5 alone is less than 0.7, so one of the two quarters enters, the smaller id: {0, 1} with 1/3 and 2/3
+    tokens, logprobs = draw(HALF_QUARTERS, [0.0, 0.33, 0.34, 0.999], top_p=0.7)
+    assert tokens == [0, 0, 1, 1]
+    assert logprobs == pytest.approx(np.log([1 / 3, 1 / 3, 2 / 3, 2 / 3]), abs=1e-6)
+    # exactly 0.5 is reached by the most probable token alone
+    assert draw(HALF_QUARTERS, [0.0, 0.999], top_p=0.5) == ([1, 1], pytest.approx([0.0, 0.0], abs=1e-6))
+
+
+def test_temperature_zero_takes_the_first_of_equals_with_the_unscaled_logprob():
+    logits = torch.log(torch.tensor([[0.2, 0.4, 0.4]]))
+    tokens, logprobs = draw(logits, [0.99], temperature=0.0, top_p=0.1)
+    assert tokens == [1]
+    assert logprobs == pytest.approx([np.log(0.4)], abs=1e-6)
+
+
+def test_the_largest_uniform_never_draws_an_impossible_token():
+    logits = torch.tensor([[0.0, 0.0, 0.0, -torch.inf]])
+    largest = 1 - 2.0**-53
+    assert draw(logits, [largest])[0] == [2]
+    assert draw(torch.tensor([[-torch.inf, 0.0]]), [0.0])[0] == [1]
+
+
+def test_logits_that_are_not_finite_show_in_the_logprob():
+    assert not np.isfinite(draw(torch.tensor([[0.0, torch.nan]]), [0.5])[1][0])
+
+
+@given(
+    st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=40),
+    st.floats(0, 1, exclude_max=True),
+    st.sampled_from([0.3, 1.0, 2.0]),
+)
+def test_equals_numpy_in_double_precision(logits, uniform, temperature):
+    scaled = np.array(logits) / temperature
+    probs = np.exp(scaled - scaled.max())
+    probs /= probs.sum()
+    (token,), (logprob,) = draw(torch.tensor([logits]), [uniform], temperature)
+    assert probs[:token].sum() <= uniform + 1e-5
+    assert uniform <= probs[: token + 1].sum() + 1e-5
+    assert logprob == pytest.approx(np.log(probs[token]), rel=1e-5, abs=1e-4)
+
+
+@given(st.integers(1, 6), st.floats(0, 1, exclude_max=True))
+def test_a_row_does_not_notice_the_others(num_others, uniform):
+    rows = torch.randn(num_others + 1, 11, generator=torch.Generator().manual_seed(num_others))
+    alone = draw_tokens(rows[:1], torch.tensor([uniform], dtype=torch.float64), 1.0, 0.9)
+    uniforms = torch.full((num_others + 1,), uniform, dtype=torch.float64)
+    together = draw_tokens(rows, uniforms, 1.0, 0.9)
+    assert alone[0][0] == together[0][0]
+    assert alone[1][0].item() == pytest.approx(together[1][0].item(), abs=1e-6)
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.9), (0.0, 1.0)])
+def test_draws_that_share_a_distribution_equal_those_from_copies_of_it(temperature: float, top_p: float) -> None:
+    logits = torch.randn(3, 11, generator=torch.Generator().manual_seed(0))
+    rows = torch.tensor([2, 0, 2, 1, 2])
+    uniforms = torch.linspace(0, 0.99, len(rows), dtype=torch.float64)
+    shared = draw_tokens(logits, uniforms, temperature, top_p, rows)
+    copied = draw_tokens(logits[rows], uniforms, temperature, top_p)
+    assert torch.equal(shared[0], copied[0])
+    assert torch.equal(shared[1], copied[1])

@@ -1,0 +1,153 @@
+"""Shards: seeds that depend on nothing else, rows that depend on no worker, failures that stop the rest."""
+
+import threading
+import time
+
+import pytest
+
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core import seeding
+from starpo.ragen.core.errors import ConfigError, EngineError
+from starpo.schemas.datasets import TURNS
+from starpo.schemas.validate import validate
+
+AGENT = AgentConfig(prompt="state")
+SAMPLING = SamplingConfig(max_response_tokens=60)
+GROUPS = [(f"g{number}", 1000 + number) for number in range(5)]
+LEFT, RIGHT = ("<think>t</think><answer>Left</answer>", "<think>t</think><answer>Right</answer>")
+
+
+def script(name: str, turn: int) -> str:
+    """Says something that depends on who says it and when."""
+    return (LEFT, RIGHT, "nonsense")[(len(name) * 7 + int(name[1]) + int(name[-1]) + turn) % 3]
+
+
+def run(engine, tokenizer_folder, environment, shards, num_workers=2, on_shard=None, max_context_tokens=4096):
+    job = RolloutJob(tokenizer_folder, "some-key", environment, AGENT, SAMPLING, max_context_tokens)
+    return play_shards(LocalPlayer(engine, num_workers), job, shards, on_shard)
+
+
+def test_groups_are_dealt_whole_and_in_order():
+    shards = make_episodes(GROUPS, group_size=2, shard_groups=2)
+    assert [[(e.group_id, e.member) for e in shard] for shard in shards] == [
+        [("g0", 0), ("g0", 1), ("g1", 0), ("g1", 1)],
+        [("g2", 0), ("g2", 1), ("g3", 0), ("g3", 1)],
+        [("g4", 0), ("g4", 1)],
+    ]
+    assert make_episodes([], group_size=2, shard_groups=2) == []
+
+
+def test_members_share_the_initial_state_and_nothing_else():
+    (shard,) = make_episodes(GROUPS[:1], group_size=16, shard_groups=1)
+    assert {episode.env_seed for episode in shard} == {1000}
+    assert len({episode.dynamics_seed for episode in shard}) == 16
+    assert len({episode.sampling_seed for episode in shard}) == 16
+    assert shard[3].dynamics_seed == seeding.dynamics_seed(1000, 3)
+    assert shard[3].sampling_seed == seeding.sampling_seed(1000, 3)
+
+
+def test_seeds_do_not_depend_on_what_was_played_before_or_beside():
+    """The reference counted seeds, and began to count again after a resume."""
+    together = {e.trajectory_id: e for shard in make_episodes(GROUPS, 4, 2) for e in shard}
+    alone = {e.trajectory_id: e for group in reversed(GROUPS) for shard in make_episodes([group], 4, 1) for e in shard}
+    assert together == alone
+
+
+def test_batches_play_the_same_initial_states_with_the_chance_of_further_members():
+    (large,) = make_episodes(GROUPS[:1], group_size=6, shard_groups=1)
+    batches = [make_episodes(GROUPS[:1], group_size=2, shard_groups=1, batch=batch)[0] for batch in range(3)]
+    seeds = [(e.env_seed, e.dynamics_seed, e.sampling_seed) for episodes in batches for e in episodes]
+    assert seeds == [(e.env_seed, e.dynamics_seed, e.sampling_seed) for e in large]
+    assert [[e.member for e in episodes] for episodes in batches] == [[0, 1]] * 3
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 8])
+def test_rows_do_not_depend_on_workers_or_on_who_is_first(tokenizer_folder, corridor, scripted_engine, num_workers):
+    shards = make_episodes(GROUPS, 2, 1)
+    reference = run(scripted_engine(script), tokenizer_folder, corridor(), shards, num_workers=1)
+
+    def overtaken(name: str, turn: int) -> str:
+        time.sleep({"g0": 0.02, "g2": 0.01}.get(name[:2], 0.0))  # the first shard is the slowest
+        return script(name, turn)
+
+    table = run(scripted_engine(overtaken), tokenizer_folder, corridor(), shards, num_workers)
+    validate(table, "turns")
+    assert table.equals(reference)
+    assert list(dict.fromkeys(table["group_id"].to_pylist())) == [group_id for group_id, _ in GROUPS]
+
+
+def test_rows_do_not_depend_on_the_size_of_shards(tokenizer_folder, corridor, scripted_engine):
+    tables = [
+        run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 2, shard_groups))
+        for shard_groups in (1, 2, 5)
+    ]
+    assert tables[0].combine_chunks().equals(tables[1].combine_chunks())
+    assert tables[0].combine_chunks().equals(tables[2].combine_chunks())
+
+
+def test_progress_counts_shards_in_the_calling_thread(tokenizer_folder, corridor, scripted_engine):
+    calls = []
+    run(
+        scripted_engine(script),
+        tokenizer_folder,
+        corridor(),
+        make_episodes(GROUPS, 1, 2),
+        on_shard=lambda done, total: calls.append((done, total, threading.current_thread())),
+    )
+    assert calls == [(done, 3, threading.main_thread()) for done in (1, 2, 3)]
+
+
+def test_no_shards_give_no_rows(tokenizer_folder, corridor, scripted_engine):
+    table = run(scripted_engine(script), tokenizer_folder, corridor(), [])
+    assert table.equals(TURNS.schema.empty_table())
+
+
+def test_failing_shard_stops_the_others_and_is_named(tokenizer_folder, corridor, scripted_engine):
+    def failing(name: str, turn: int) -> str:
+        if name.startswith("g2"):
+            raise MemoryError("no room for the cache")
+        time.sleep(0.1)
+        return LEFT
+
+    engine = scripted_engine(failing)
+    with pytest.raises(EngineError, match=r"rollout shard 3 of 5 \(groups g2 to g2\) failed: MemoryError: no room"):
+        run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=3)
+    # Three shards had begun, and the failed one's thread may have begun a fourth; the others stopped soon after the
+    # failure instead of playing their 5 turns, the last one never began, and all sessions were closed.
+    assert len(engine.sessions) < 5
+    assert all(session.num_calls <= 3 for session in engine.sessions)
+    assert all(session.is_closed for session in engine.sessions)
+
+
+def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokenizer_folder, corridor, scripted_engine):
+    with pytest.raises(
+        ConfigError, match=r"70 tokens needed, max_context_tokens = 69; raise rollout.max_context_tokens"
+    ):
+        run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), max_context_tokens=69)
+
+
+def test_interrupt_stops_all_shards(tokenizer_folder, corridor, scripted_engine):
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    has_begun = threading.Event()
+
+    def overtaken(name: str, turn: int) -> str:
+        if name.startswith("g1"):
+            has_begun.set()
+            time.sleep(0.1)
+        else:
+            assert has_begun.wait(20)
+        return LEFT
+
+    engine = scripted_engine(overtaken)
+    with pytest.raises(KeyboardInterrupt):
+        run(engine, tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), num_workers=2, on_shard=interrupt)
+    asked = [session for session in engine.sessions if session.requests]  # another one may have been about to begin
+    (slow,) = (session for session in asked if session.requests[0].sequence_id.startswith("g1"))
+    assert slow.num_calls < 5
+    assert all(session.is_closed for session in engine.sessions)

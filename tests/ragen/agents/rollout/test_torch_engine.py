@@ -1,0 +1,435 @@
+"""The torch engine: exact log-probs over many turns, a cache that changes nothing, shards that give the same bytes."""
+
+import hashlib
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.engine import Request
+from starpo.ragen.agents.rollout.fused_decoder import FusedDecoder
+from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import EngineError, PolicyError
+from starpo.ragen.core.seeding import token_uniforms
+
+NUM_IDS = 40
+"""Prompts and stop tokens come from the first ids, so that random weights stop now and then."""
+STOPS = tuple(range(20))
+SAMPLING = SamplingConfig(temperature=0.8, top_p=0.95, max_response_tokens=9)
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 256}
+ROTARY = SIZES | {"num_key_value_heads": 2, "intermediate_size": 48}
+MODELS = {
+    "qwen2": lambda v: Qwen2ForCausalLM(Qwen2Config(vocab_size=v, **ROTARY, tie_word_embeddings=True)),
+    "llama": lambda v: LlamaForCausalLM(LlamaConfig(vocab_size=v, **ROTARY, tie_word_embeddings=False)),
+    "gpt2": lambda v: GPT2LMHeadModel(GPT2Config(vocab_size=v, n_embd=32, n_layer=2, n_head=4, n_positions=256)),
+}
+
+
+def save_policy(folder, name="qwen2", seed=0):
+    tokenizer = make_tokenizer()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        model = MODELS[name](len(tokenizer)).eval()
+        for parameter in model.parameters():  # the usual small weights give a flat distribution, which hides mistakes
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    """Folder and reference model of each architecture."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in MODELS}
+    return {name: (str(folder), save_policy(folder, name)) for name, folder in folders.items()}
+
+
+@pytest.fixture(scope="module")
+def engines(policies):
+    engines = {}
+    for name, (folder, _) in policies.items():
+        engines[name] = TorchEngine(device="cpu")
+        engines[name].load(folder, name)
+    return engines
+
+
+def conversation(context, num_sequences=6, num_turns=4, only=None):
+    """Prompts of each turn, given the responses so far: mixed lengths, sequences that end, one that starts anew."""
+    rng = np.random.default_rng(0)
+    texts = rng.integers(20, NUM_IDS, (num_turns, num_sequences, 12)).tolist()
+    lengths = rng.integers(1, 12, (num_turns, num_sequences))
+    texts[0] = [texts[0][number // 3] for number in range(num_sequences)]  # groups of three share their first prompt
+    lengths[0] = lengths[0, 0]
+
+    def requests(turn, contexts):
+        asked = []
+        for number in range(num_sequences) if only is None else only:
+            if turn > 1 and number % 4 == 3:
+                continue
+            starts_anew = context == "window" or (turn == 2 and number == 2)
+            prompt = [] if starts_anew else contexts.get(number, [])
+            prompt = prompt + texts[turn][number][: lengths[turn, number]]
+            asked.append(Request(f"s{number}", prompt, token_uniforms(number, turn, 9), number))
+        return asked
+
+    return requests, num_turns
+
+
+def play(session, context, keep_session=True, make_session=None, **settings):
+    """All (request, response) pairs of a conversation."""
+    requests, num_turns = conversation(context, **settings)
+    contexts, pairs = {}, []
+    for turn in range(num_turns):
+        asked = requests(turn, contexts)
+        responses = (session if keep_session else make_session()).generate(asked)
+        for request, response in zip(asked, responses, strict=True):
+            contexts[int(request.sequence_id[1:])] = [*request.prompt_ids, *response.token_ids]
+            pairs.append((request, response))
+    return pairs
+
+
+def reference_logprobs(model, request, response, sampling):
+    """Of the response in one full forward pass, under the distribution sampled from, by its definition."""
+    with torch.inference_mode():
+        ids = torch.tensor([[*request.prompt_ids, *response.token_ids]])
+        logits = model(input_ids=ids).logits[0, len(request.prompt_ids) - 1 : -1].double()
+    probs = torch.softmax(logits / (sampling.temperature or 1.0), -1)
+    if sampling.temperature and sampling.top_p < 1:
+        for row in probs:
+            order = row.argsort(descending=True)
+            kept = int((row[order].cumsum(0) < sampling.top_p).sum()) + 1
+            row[order[kept:]] = 0.0
+        probs /= probs.sum(-1, keepdim=True)
+    return probs[range(len(response.token_ids)), response.token_ids].log().numpy()
+
+
+@pytest.mark.parametrize("context", ["window", "full"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "sampling",
+    [SAMPLING, SAMPLING.model_copy(update={"temperature": 0.0}), SamplingConfig(max_response_tokens=9)],
+    ids=["top_p", "greedy", "plain"],
+)
+def test_logprobs_equal_a_full_forward_pass(engines, policies, name, context, sampling):
+    pairs = play(engines[name].session(sampling, STOPS), context)
+    assert len(pairs) == 22  # 6 sequences in 4 turns; one of them leaves after 2
+    for request, response in pairs:
+        expected = reference_logprobs(policies[name][1], request, response, sampling)
+        np.testing.assert_allclose(response.logprobs, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_responses_end_at_the_stop_token_or_at_the_limit(engines, name):
+    for _, response in play(engines[name].session(SAMPLING, STOPS), "window"):
+        assert not set(response.token_ids[:-1]) & set(STOPS)
+        assert (response.finish_reason == "stop") == (response.token_ids[-1] in STOPS)
+        assert len(response.token_ids) == 9 or response.finish_reason == "stop"
+        assert len(response.logprobs) == len(response.token_ids)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_cache_changes_nothing(engines, name):
+    engine = engines[name]
+    kept = play(engine.session(SAMPLING, STOPS), "full")
+    anew = play(None, "full", keep_session=False, make_session=lambda: engine.session(SAMPLING, STOPS))
+    for (_, one), (_, other) in zip(kept, anew, strict=True):
+        assert one.token_ids == other.token_ids
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+
+
+@pytest.mark.parametrize("context", ["window", "full"])
+def test_another_batch_composition_gives_the_same_tokens(engines, context):
+    together = play(engines["qwen2"].session(SAMPLING, STOPS), context)
+    for number in range(6):
+        alone = play(engines["qwen2"].session(SAMPLING, STOPS), context, only=[number])
+        same = [pair for pair in together if pair[0].sequence_id == f"s{number}"]
+        for (_, one), (_, other) in zip(alone, same, strict=True):
+            assert one.token_ids == other.token_ids
+            np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "llama"])
+def test_the_fused_pass_equals_transformers_own(policies, name):
+    folder, model = policies[name]
+    fused, plain = TorchEngine(device="cpu"), TorchEngine(device="cpu")
+    fused.load(folder, "a")
+    plain.load(folder, "a")
+    assert isinstance(fused._decoder, FusedDecoder)
+    plain._decoder = ModuleDecoder(model, torch.device("cpu"), torch.float32)
+    for (_, one), (_, other) in zip(
+        play(fused.session(SAMPLING, STOPS), "full"), play(plain.session(SAMPLING, STOPS), "full"), strict=True
+    ):
+        assert one.token_ids == other.token_ids
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+
+
+class CountingDecoder:
+    """Counts the tokens that a decoder reads in prefills, and the rows of its steps."""
+
+    def __init__(self, decoder):
+        self.decoder, self.prefilled, self.stepped = decoder, [], []
+
+    def __getattr__(self, name):
+        return getattr(self.decoder, name)
+
+    def prefill(self, tree, cache):
+        self.prefilled.append(len(tree.tokens))
+        return self.decoder.prefill(tree, cache)
+
+    def step(self, tokens, *args):
+        self.stepped.append(len(tokens))
+        return self.decoder.step(tokens, *args)
+
+
+def counting_engine(policies):
+    engine = TorchEngine(device="cpu")
+    engine.load(policies["qwen2"][0], "a")
+    engine._decoder = CountingDecoder(engine._decoder)
+    return engine, engine._decoder
+
+
+def test_a_groups_first_prompt_is_prefilled_once(policies):
+    engine, counter = counting_engine(policies)
+    requests = [Request(f"s{number}", [30, 31, 32], token_uniforms(number, 0, 9), 0) for number in range(8)]
+    responses = engine.session(SAMPLING, STOPS).generate(requests)
+    assert counter.prefilled == [3]
+    assert len({tuple(response.token_ids) for response in responses}) > 1  # and members still go their own ways
+
+
+def test_only_new_tokens_are_prefilled(policies):
+    engine, counter = counting_engine(policies)
+    session = engine.session(SAMPLING, STOPS)
+    (first,) = session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
+    session.generate([Request("s", [30, 31, 32, *first.token_ids, 33, 34], token_uniforms(0, 1, 9), 0)])
+    assert counter.prefilled == [3, 3]  # the last sampled token, which was never read, and the two new ones
+    session.generate([Request("s", [30, 31, 35], token_uniforms(0, 2, 9), 0)])
+    assert counter.prefilled[-1] == 3  # does not extend what is kept: the whole prompt
+
+
+def test_nothing_is_kept_where_prompts_begin_anew(policies):
+    engine, counter = counting_engine(policies)
+    session = engine.session(SAMPLING, STOPS)
+    session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
+    (second,) = session.generate([Request("s", [33, 34], token_uniforms(0, 1, 9), 0)])
+    prompt = [33, 34, *second.token_ids, 35]
+    (third,) = session.generate([Request("s", prompt, token_uniforms(0, 2, 9), 0)])
+    assert counter.prefilled == [3, 2, len(prompt)]
+    (anew,) = engine.session(SAMPLING, STOPS).generate([Request("s", prompt, token_uniforms(0, 2, 9), 0)])
+    assert third == anew
+
+
+def test_sequences_are_one_row_until_they_part_and_leave_when_they_end(policies):
+    engine, counter = counting_engine(policies)
+    requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 60), 0) for number in range(64)]
+    responses = engine.session(SamplingConfig(max_response_tokens=60), STOPS).generate(requests)
+    read = [response.token_ids[:-1] for response in responses]
+    for step, num_rows in enumerate(counter.stepped):
+        distinct = {tuple(ids[: step + 1]) for ids in read if len(ids) > step}
+        assert len(distinct) <= num_rows <= len(distinct) * 8 / 7 + 1  # rows leave when one in eight is dead
+    assert len(counter.stepped) == max(map(len, read))
+
+
+def test_members_that_draw_alike_are_read_once(policies):
+    engine, counter = counting_engine(policies)
+    sampling = SAMPLING.model_copy(update={"temperature": 0.0})
+    requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 9), 0) for number in range(16)]
+    responses = engine.session(sampling, STOPS).generate(requests)
+    assert set(counter.stepped) <= {1}
+    assert all(response == responses[0] for response in responses)
+
+
+def test_a_closed_session_begins_anew(policies):
+    engine, counter = counting_engine(policies)
+    session = engine.session(SAMPLING, STOPS)
+    (first,) = session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
+    session.close()
+    prompt = [30, 31, 32, *first.token_ids, 33]
+    session.generate([Request("s", prompt, token_uniforms(0, 1, 9), 0)])
+    assert counter.prefilled == [3, len(prompt)]
+
+
+def test_no_requests_give_no_responses(engines):
+    assert engines["qwen2"].session(SAMPLING, STOPS).generate([]) == []
+
+
+def digest_of_a_shard(folder):
+    engine = TorchEngine(num_threads=1, device="cpu")
+    engine.load(folder, "a")
+    digest = hashlib.sha256()
+    for context in ("window", "full"):
+        for _, response in play(engine.session(SAMPLING, STOPS), context):
+            digest.update(np.array(response.token_ids).tobytes() + np.array(response.logprobs).tobytes())
+    return digest.hexdigest()
+
+
+def test_the_same_shard_gives_the_same_bytes_in_another_process(policies):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "from test_torch_engine import digest_of_a_shard; print(digest_of_a_shard(sys.argv[2]))"
+    )
+    folder = policies["qwen2"][0]
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent), folder], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == digest_of_a_shard(folder)
+
+
+def test_sessions_side_by_side_give_what_they_give_alone(engines):
+    engine = engines["qwen2"]
+    alone = [play(engine.session(SAMPLING, STOPS), context) for context in ("window", "full")]
+    together = [None, None]
+
+    def run(index, context):
+        together[index] = play(engine.session(SAMPLING, STOPS), context)
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(("window", "full"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [[response for _, response in pairs] for pairs in together] == [
+        [response for _, response in pairs] for pairs in alone
+    ]
+
+
+def test_threads_are_set_for_the_call_and_put_back(policies):
+    engine = TorchEngine(num_threads=2, device="cpu")
+    engine.load(policies["qwen2"][0], "a")
+    before, seen = torch.get_num_threads(), []
+    decoder = engine._decoder
+    engine._decoder = CountingDecoder(decoder)
+    engine._decoder.prefill = lambda *args: seen.append(torch.get_num_threads()) or decoder.prefill(*args)
+    engine.session(SAMPLING, STOPS).generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
+    assert (seen, torch.get_num_threads()) == ([2], before)
+
+
+def test_loading_again_is_a_no_op_and_new_weights_replace_the_old(policies, tmp_path):
+    engine = TorchEngine(device="cpu")
+    engine.load(policies["qwen2"][0], "first")
+    engine.load("/nowhere", "first")
+    decoder, stale = engine._decoder, engine.session(SAMPLING, STOPS)
+    model = save_policy(tmp_path, "qwen2", seed=5)
+    engine.load(str(tmp_path), "second")
+    assert engine._decoder is decoder
+    for request, response in play(engine.session(SAMPLING, STOPS), "full"):
+        expected = reference_logprobs(model, request, response, SAMPLING)
+        np.testing.assert_allclose(response.logprobs, expected, atol=1e-4)
+    with pytest.raises(EngineError, match="began at checkpoint 'first' and the engine is at 'second'"):
+        stale.generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_are_reloaded_in_every_architecture(tmp_path, name):
+    engine = TorchEngine(device="cpu")
+    for seed in (1, 2):
+        folder = tmp_path / str(seed)
+        model = save_policy(folder, name, seed)
+        engine.load(str(folder), str(seed))
+        request = Request("s", [30, 31], token_uniforms(0, 0, 9), 0)
+        (response,) = engine.session(SAMPLING, STOPS).generate([request])
+        np.testing.assert_allclose(response.logprobs, reference_logprobs(model, request, response, SAMPLING), atol=1e-4)
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_incomplete_folder_is_named(policies, tmp_path, missing, is_first):
+    engine = TorchEngine(device="cpu")
+    if not is_first:
+        engine.load(policies["qwen2"][0], "a")
+    save_policy(tmp_path)
+    (tmp_path / missing).unlink()
+    with pytest.raises(PolicyError, match=missing):
+        engine.load(str(tmp_path), "b")
+    with pytest.raises(EngineError, match="no checkpoint is loaded"):
+        engine.session(SAMPLING, STOPS)
+
+
+def test_weights_of_another_shape_are_refused(policies, tmp_path):
+    engine = TorchEngine(device="cpu")
+    engine.load(policies["qwen2"][0], "a")
+    save_policy(tmp_path, "llama")
+    (tmp_path / "config.json").write_text((Path(policies["qwen2"][0]) / "config.json").read_text())
+    with pytest.raises(PolicyError, match="do not belong together"):
+        engine.load(str(tmp_path), "b")
+
+
+def test_sliding_windows_are_refused(tmp_path):
+    config = MistralConfig(vocab_size=500, **ROTARY, sliding_window=8)
+    MistralForCausalLM(config).save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(PolicyError, match="'mistral' does not keep keys and values of every token"):
+        TorchEngine(device="cpu").load(str(tmp_path), "a")
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ([("s", [])], "prompt of sequence 's' is empty"),
+        ([("s", [30]), ("s", [31])], "same sequence_id"),
+        ([("s", [100_000])], "the policy knows 0 to"),
+        ([("s", [-1])], "the policy knows 0 to"),
+        ([("s", [30] * 250)], "pass the policy's longest context, 256"),
+    ],
+)
+def test_requests_that_cannot_be_answered_are_named(engines, requests, message):
+    asked = [Request(name, ids, token_uniforms(0, 0, 9), 0) for name, ids in requests]
+    with pytest.raises(EngineError, match=message):
+        engines["qwen2"].session(SAMPLING, STOPS).generate(asked)
+
+
+def test_too_few_uniforms_are_named(engines):
+    with pytest.raises(EngineError, match="has 3 uniforms, 9 are needed"):
+        engines["qwen2"].session(SAMPLING, STOPS).generate([Request("s", [30], token_uniforms(0, 0, 3), 0)])
+
+
+def test_a_stop_token_outside_the_vocabulary_is_named(engines):
+    with pytest.raises(EngineError, match=r"stop tokens \[9999\] are not in the vocabulary"):
+        engines["qwen2"].session(SAMPLING, [9999])
+
+
+def test_a_diverged_policy_is_named(policies):
+    engine = TorchEngine(device="cpu")
+    engine.load(policies["qwen2"][0], "a")
+    with torch.inference_mode():
+        engine._decoder._norm.fill_(torch.nan)
+    with pytest.raises(EngineError, match="sequence 's': a log-prob is not finite"):
+        engine.session(SAMPLING, STOPS).generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
+
+
+def test_bfloat16_follows_float32(policies):
+    folder, model = policies["qwen2"]
+    engine = TorchEngine(device="cpu", dtype=torch.bfloat16)
+    engine.load(folder, "a")
+    sampling = SamplingConfig(max_response_tokens=9)
+    gaps = [
+        np.abs(response.logprobs - reference_logprobs(model, request, response, sampling)).mean()
+        for request, response in play(engine.session(sampling, STOPS), "full")
+    ]
+    assert np.mean(gaps) < 0.3
+
+
+@pytest.mark.gpu
+def test_the_gpu_follows_the_cpu(policies):
+    folder, model = policies["qwen2"]
+    engine = TorchEngine(device="cuda", dtype=torch.float32)
+    engine.load(folder, "a")
+    for request, response in play(engine.session(SAMPLING, STOPS), "full"):
+        expected = reference_logprobs(model, request, response, SAMPLING)
+        np.testing.assert_allclose(response.logprobs, expected, atol=1e-2)

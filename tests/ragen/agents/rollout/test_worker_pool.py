@@ -1,0 +1,168 @@
+"""Worker processes: the same rows as in this process, errors of their own type, deaths that cost nothing."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from starpo.ragen.agents.policy.tiny import make_model
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+from starpo.ragen.agents.rollout.torch_engine import TorchEngine
+from starpo.ragen.agents.rollout.worker_pool import WorkerPool
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.core.errors import ConfigError, EngineError, PolicyError
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.schemas.validate import validate
+
+SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(4)], group_size=3, shard_groups=2)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("policy"))
+    tokenizer = make_tokenizer()
+    make_model(TinyPolicy(hidden_size=32, num_layers=1, intermediate_size=64), tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return RolloutJob(
+        folder, "key", FrozenLakeSettings(), AgentConfig(prompt="state"), SamplingConfig(max_response_tokens=12), 512
+    )
+
+
+@pytest.fixture(scope="module")
+def pool():
+    return WorkerPool("torch", 2)
+
+
+def changed(job, **values):
+    return RolloutJob(**{**job.__dict__, **values})
+
+
+EARLIER = set()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _children_of_other_tests():
+    """Children that are there already are not these tests', dead or alive."""
+    EARLIER.update(child.pid for child in psutil.Process().children())
+
+
+def workers():
+    """Worker processes that these tests started."""
+    own = [child for child in psutil.Process().children() if child.pid not in EARLIER]
+    alive = [child for child in own if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if "starpo.ragen.agents.rollout.worker" in child.cmdline()]
+
+
+def test_job_survives_its_text(job):
+    assert RolloutJob.from_json(job.to_json()) == job
+
+
+def test_rows_are_those_of_this_process(job, pool):
+    here = play_shards(LocalPlayer(TorchEngine(num_threads=1, device="cpu")), job, SHARDS)
+    there = play_shards(pool, job, SHARDS)
+    validate(there, "turns")
+    assert there.num_rows > 12
+    assert there.equals(here)
+    assert len(workers()) == 2
+
+
+def test_workers_stay(job, pool):
+    play_shards(pool, job, SHARDS)
+    before = {worker.pid for worker in workers()}
+    play_shards(pool, job, SHARDS)
+    assert {worker.pid for worker in workers()} == before
+
+
+def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
+    reference = play_shards(pool, job, SHARDS)
+    victims = workers()
+    for victim in victims:
+        os.kill(victim.pid, signal.SIGKILL)
+    assert play_shards(pool, job, SHARDS).equals(reference)
+    assert not {victim.pid for victim in victims} & {worker.pid for worker in workers() if worker.is_running()}
+
+
+def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
+    long = changed(job, sampling=SamplingConfig(max_response_tokens=400))
+    reference = play_shards(pool, long, SHARDS)
+    victims = workers()
+    for victim in victims:
+        victim.suspend()  # so that it is certainly at work when it is killed
+    killer = threading.Timer(0.5, lambda: [victim.kill() for victim in victims])
+    killer.start()
+    assert play_shards(pool, long, SHARDS).equals(reference)
+    assert "a new one plays its shard again" in caplog.text
+
+
+def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch):
+    doomed = tmp_path / "python"
+    doomed.write_text("#!/bin/sh\nexit 9\n")
+    doomed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(doomed))
+    with pytest.raises(EngineError, match="two rollout workers died over the same shard, the last with exit status 9"):
+        play_shards(WorkerPool("torch", 1), job, SHARDS)
+
+
+def test_errors_keep_their_type(job, pool, tmp_path):
+    with pytest.raises(ConfigError, match=r"raise rollout.max_context_tokens"):
+        play_shards(pool, changed(job, max_context_tokens=16), SHARDS)
+    with pytest.raises(EngineError, match=r"shard .* failed: PolicyError: ") as caught:
+        play_shards(pool, changed(job, folder=str(tmp_path / "nowhere"), checkpoint_key="other"), SHARDS)
+    assert isinstance(caught.value.__cause__, PolicyError)
+    assert play_shards(pool, job, SHARDS).num_rows > 12
+
+
+def test_stop_ends_shards_at_work(job, pool):
+    play_shards(pool, job, SHARDS)
+    for worker in workers():
+        worker.suspend()
+    stopper = threading.Timer(0.5, pool.stop)
+    stopper.start()
+    started = time.monotonic()
+    with pytest.raises(EngineError, match="was stopped"):
+        play_shards(pool, job, SHARDS)
+    assert time.monotonic() - started < 30
+    assert play_shards(pool, job, SHARDS).num_rows > 12
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
+@pytest.mark.parametrize("asked", [None, "glibc.malloc.hugetlb=0"])
+def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypatch, asked):
+    if asked:
+        monkeypatch.setenv("GLIBC_TUNABLES", asked)
+    others = {worker.pid for worker in workers()}
+    pool = WorkerPool("torch", 1)
+    assert play_shards(pool, job, SHARDS).num_rows
+    (own,) = [worker for worker in workers() if worker.pid not in others]
+    tunables = own.environ()["GLIBC_TUNABLES"]
+    assert tunables == asked if asked else "hugetlb=1" in tunables
+    pool.stop()
+
+
+def test_workers_end_with_their_parent(job):
+    code = (
+        "import sys; from starpo.ragen.agents.rollout.job import RolloutJob; "
+        "from starpo.ragen.agents.rollout.shards import *; "
+        "from starpo.ragen.agents.rollout.worker_pool import WorkerPool; "
+        "shards = make_episodes([('g0', 1)], 2, 1); "
+        "play_shards(WorkerPool('torch', 1), RolloutJob.from_json(sys.argv[1]), shards); "
+        "import psutil, os, signal; print(psutil.Process().children()[0].pid, flush=True); "
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    parent = subprocess.run([sys.executable, "-c", code, job.to_json()], stdout=subprocess.PIPE, text=True, check=False)
+    assert parent.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(int(parent.stdout)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(int(parent.stdout))

@@ -1,0 +1,139 @@
+"""The bandit: names, orders, pay-outs, success, and the faults of the reference that concern it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.bandit.environment import NAME_PAIRS, Bandit, BanditSettings
+from starpo.ragen.envs.lettering import letter
+
+SEEDS = st.integers(0, 2**63 - 1)
+
+
+def start(seed=0, dynamics_seed=0, **settings):
+    environment = Bandit(BanditSettings(**settings))
+    environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    return environment
+
+
+def test_there_are_12_training_and_8_held_out_pairs_and_none_is_both():
+    assert len(set(NAME_PAIRS["train"])) == 12
+    assert len(set(NAME_PAIRS["held_out"])) == 8
+    assert not {frozenset(p) for p in NAME_PAIRS["train"]} & {frozenset(p) for p in NAME_PAIRS["held_out"]}
+
+
+def test_no_name_is_safe_in_one_pair_and_risky_in_another():
+    pairs = [pair for pairs in NAME_PAIRS.values() for pair in pairs]
+    assert not {safe for safe, _ in pairs} & {risky for _, risky in pairs}
+
+
+@pytest.mark.parametrize(("names", "count"), [("train", 24), ("held_out", 16), ("phoenix_dragon", 2)])
+def test_every_pair_is_drawn_in_both_orders(names, count):
+    digests = set()
+    for seed in range(400):
+        digests.add(start(seed, names=names).state_digest())
+    assert len(digests) == count <= Bandit.num_initial_states
+
+
+@given(seed=SEEDS, dynamics_seeds=st.lists(SEEDS, min_size=2, max_size=8))
+def test_members_of_a_group_see_the_same_arms_in_the_same_order(seed, dynamics_seeds):
+    members = [start(seed, dynamics_seed) for dynamics_seed in dynamics_seeds]
+    assert len({(m.render(), m.actions, m.state_digest(), m.high_risk_arm) for m in members}) == 1
+
+
+def test_the_chance_draw_is_each_members_own_and_has_the_probability_that_is_set():
+    environment = Bandit(BanditSettings(high_probability=0.25))
+    paid = []
+    for dynamics_seed in range(4000):
+        environment.reset(seed=7, dynamics_seed=dynamics_seed)
+        paid.append(environment.step(environment.high_risk_arm)[1])
+    assert set(paid) == {0.0, 1.0}
+    # Standard error of the mean: sqrt(0.25 * 0.75 / 4000) = 0.0068; four of them are 0.027.
+    assert np.mean(paid) == pytest.approx(0.25, abs=0.027)
+
+
+def test_whether_the_risky_arm_pays_has_nothing_to_do_with_the_initial_state():
+    environment = Bandit(BanditSettings())
+    pays = set()
+    for seed in range(40):
+        environment.reset(seed=seed, dynamics_seed=3)
+        pays.add(environment.step(environment.high_risk_arm)[1])
+    assert len(pays) == 1
+
+
+@pytest.mark.parametrize(("is_reversed", "high_risk"), [(False, "Dragon"), (True, "Phoenix")])
+def test_success_is_the_arm_of_high_risk_whether_it_pays_or_not(is_reversed, high_risk):
+    outcomes = set()
+    for dynamics_seed in range(20):
+        environment = start(0, dynamics_seed, names="phoenix_dragon", is_reversed=is_reversed)
+        _, reward, terminated, truncated, _ = environment.step(high_risk)
+        outcomes.add((reward, terminated, truncated, environment.is_success))
+    assert outcomes == {(0.0, True, False, True), (1.0, True, False, True)}
+
+
+@pytest.mark.parametrize("low_reward", [0.15, 0.1])
+def test_the_arm_of_low_risk_always_pays_the_constant_and_is_no_success(low_reward):
+    for dynamics_seed in range(20):
+        environment = start(0, dynamics_seed, names="phoenix_dragon", low_reward=low_reward)
+        assert environment.step("Phoenix")[1:4] == (low_reward, True, False)
+        assert not environment.is_success
+
+
+def test_what_is_shown_before_the_pull_does_not_tell_which_arm_is_which():
+    usual, reverse = start(5), start(5, is_reversed=True)
+    assert usual.high_risk_arm != reverse.high_risk_arm
+    assert (usual.render(), usual.rules()) == (reverse.render(), reverse.rules())
+    np.testing.assert_array_equal(usual.render_rgb(), reverse.render_rgb())
+
+
+def test_the_observation_names_the_arms_and_then_the_pay():
+    environment = start(0, names="phoenix_dragon")
+    assert environment.render() in ("Arms: Phoenix Dragon", "Arms: Dragon Phoenix")
+    assert environment.render() == f"Arms: {' '.join(environment.actions)}"
+    assert environment.step("Phoenix")[0].endswith("\nPhoenix pays 0.15")
+
+
+def test_one_pull_ends_the_episode():
+    environment = start()
+    environment.step(environment.actions[0])
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step(environment.actions[1])
+
+
+def test_an_arm_that_is_not_there_is_refused_and_the_message_names_those_that_are():
+    environment = start(0, names="phoenix_dragon")
+    with pytest.raises(EnvironmentFault, match=r"'Teacher' is no arm.*Dragon"):
+        environment.step("Teacher")
+
+
+def test_settings_in_which_risk_does_not_pay_are_refused():
+    with pytest.raises(ValidationError, match=r"pays 0\.25 on average"):
+        BanditSettings(low_reward=0.25)
+    assert math.isclose(BanditSettings(low_reward=0.249).low_reward, 0.249)
+
+
+def test_the_picture_marks_the_pulled_arm():
+    environment = start(0)
+    before = environment.render_rgb()
+    environment.step(environment.actions[1])
+    after = environment.render_rgb()
+    middle = len(after) // 2
+    np.testing.assert_array_equal(before[:middle], after[:middle])
+    assert (before[middle:] != after[middle:]).any()
+
+
+def test_letters_are_drawn_dot_by_dot():
+    # An L of 5 x 7 dots: a column of seven, and a bottom row of five; an I beside it after one empty column.
+    dots = letter("Li", scale=1)
+    assert dots.shape == (7, 11)
+    assert dots[:, 0].all()
+    assert dots[6, :5].all()
+    assert dots[:, :5].sum() == 7 + 4
+    assert not dots[:, 5].any()
+    assert dots[:, 8].all()
+    assert letter("A", scale=3).shape == (21, 15)

@@ -1,0 +1,242 @@
+"""FrozenLake against Gymnasium's, its maps, its observations, its solver, and the faults that concern it."""
+
+import random
+from collections import Counter
+
+import gymnasium
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.frozen_lake.environment import FrozenLake, FrozenLakeSettings
+from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap, draw_map
+from starpo.ragen.envs.frozen_lake.solver import (
+    best_action,
+    best_plan,
+    shortest_path,
+    success_bound,
+    success_probabilities,
+    transition_probabilities,
+)
+
+SEEDS = st.integers(0, 2**63 - 1)
+SLIPS = (0.0, 0.2, 2 / 3, 1.0)
+
+
+def start(seed=0, dynamics_seed=0, **kwargs):
+    environment = FrozenLake(FrozenLakeSettings(**kwargs))
+    environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    return environment
+
+
+def lake_of(*rows):
+    cells = "".join(rows)
+    holes = frozenset(i for i, cell in enumerate(cells) if cell == "H")
+    return LakeMap(len(rows), holes, start=cells.index("S"), goal=cells.index("G"))
+
+
+def gymnasium_lake(lake, slip):
+    letters = {lake.start: "S", lake.goal: "G"} | dict.fromkeys(lake.holes, "H")
+    cells = "".join(letters.get(cell, "F") for cell in range(lake.num_cells))
+    rows = [cells[top : top + lake.size] for top in range(0, lake.num_cells, lake.size)]
+    return gymnasium.make("FrozenLake-v1", desc=rows, is_slippery=slip > 0.0, success_rate=1.0 - slip).unwrapped
+
+
+def put(lake, cell, slip=0.0, dynamics_seed=0):
+    """An environment on a lake of our choosing, with the player on a cell of our choosing."""
+    environment = start(dynamics_seed=dynamics_seed, size=lake.size, slip=slip)
+    environment._lake, environment._cell = lake, cell
+    return environment
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("size", [2, 4, 5])
+def test_transitions_are_gymnasiums(slip, size):
+    for seed in range(10):
+        lake = start(seed, size=size).lake
+        theirs = np.zeros((len(ACTIONS), lake.num_cells, lake.num_cells))
+        for cell, by_action in gymnasium_lake(lake, slip).P.items():
+            for action, outcomes in by_action.items():
+                for probability, reached, _, _ in outcomes:
+                    theirs[action, cell, reached] += probability
+        np.testing.assert_allclose(transition_probabilities(lake, slip), theirs, atol=1e-12)
+
+
+def test_rewards_and_ends_are_gymnasiums():
+    for seed in range(20):
+        lake = start(seed).lake
+        for cell, by_action in gymnasium_lake(lake, 0.0).P.items():
+            if lake.is_end(cell):
+                continue
+            for action, ((_, reached, reward, terminated),) in by_action.items():
+                environment = put(lake, cell)
+                _, our_reward, our_terminated, truncated, info = environment.step(ACTIONS[action])
+                assert (environment.cell, our_reward, our_terminated, truncated) == (reached, reward, terminated, False)
+                assert environment.is_success == (reward == 1)
+                assert info["effective"] == (reached != cell)
+
+
+def test_steps_slip_to_each_side_a_third_of_the_time():
+    lake = lake_of("FFF", "FSF", "FFG")
+    environment = put(lake, 4, slip=2 / 3)
+    reached = Counter()
+    for _ in range(6000):
+        environment._cell = 4
+        environment.step("Down")
+        reached[environment.cell] += 1
+    # 2000 expected each; standard deviation sqrt(6000 * 1/3 * 2/3) = 36.5, four of them 146. Never Up (cell 1).
+    assert set(reached) == {3, 5, 7}
+    assert all(abs(count - 2000) < 146 for count in reached.values())
+
+
+def test_slips_are_each_members_own_and_not_the_groups():
+    def walk(dynamics_seed):
+        environment = start(3, dynamics_seed, frozen_probability=1.0, size=8)
+        return [environment.step("Right")[4]["cell"] for _ in range(6) if not environment.is_over]
+
+    assert walk(1) == walk(1)
+    assert len({str(walk(member)) for member in range(8)}) > 4
+
+
+def test_without_slip_there_is_no_chance():
+    assert not start(slip=0.0).has_chance
+    assert start(slip=0.01).has_chance
+
+
+@given(
+    seed=SEEDS, size=st.integers(2, 8), min_distance=st.integers(1, 3), placement=st.sampled_from(["random", "corners"])
+)
+@settings(max_examples=60, deadline=None)
+def test_every_map_has_a_way_to_the_goal(seed, size, min_distance, placement):
+    min_distance = min(min_distance, 2 * (size - 1))  # in a lake of 2 x 2 without holes no way is longer
+    lake = draw_map(size, 0.8, placement, min_distance, random.Random(seed))
+    assert not {lake.start, lake.goal} & lake.holes
+    path = shortest_path(lake, lake.start)
+    assert len(path) == lake.distances()[lake.start] >= min_distance
+    environment = put(lake, lake.start)
+    ends = [environment.step(action)[2] for action in path]
+    assert ends == [False] * (len(path) - 1) + [True]
+    assert environment.is_success
+    if placement == "corners":
+        assert (lake.start, lake.goal) == (0, size * size - 1)
+
+
+def test_a_lake_that_cannot_be_is_one_clear_error():
+    with pytest.raises(EnvironmentFault, match="at least 5 moves; raise frozen_probability or lower min_distance"):
+        draw_map(2, 0.8, "random", 5, random.Random(0))
+
+
+def test_the_symbols_of_the_grid():
+    lake = lake_of("SFFF", "FHFH", "FFFH", "HFFG")
+    assert put(lake, 0).render() == "P___\n_O_O\n___O\nO__G"
+    assert put(lake, 5).render() == "____\n_X_O\n___O\nO__G"
+    assert put(lake, 15).render() == "____\n_O_O\n___O\nO__√"
+
+
+def test_the_coordinates_are_zero_based_and_below_the_grid():
+    lake = lake_of("SF", "HG")
+    environment = put(lake, 1)
+    environment.settings = FrozenLakeSettings(size=2, observation="coord")
+    assert environment.render() == "_P\nOG\nPlayer: (0, 1)\nGoal: (1, 1)\nHoles: (1, 0)"
+
+
+def test_the_compact_observation_is_a_line_and_the_map_of_the_holes():
+    lake = lake_of("SFFF", "FHFH", "FFFH", "HFFG")
+    environment = put(lake, 4)
+    environment.settings = FrozenLakeSettings(observation="compact")
+    assert environment.render() == "P 1 0 G 3 3\n____\n_O_O\n___O\nO___"
+
+
+@pytest.mark.parametrize("observation", ["grid", "coord", "compact"])
+@given(seeds=st.lists(SEEDS, min_size=2, max_size=2, unique=True))
+@settings(max_examples=30)
+def test_equal_observations_are_equal_states(observation, seeds):
+    one, other = (start(seed, observation=observation) for seed in seeds)
+    assert (one.render() == other.render()) == (one.state_digest() == other.state_digest())
+
+
+def test_the_rules_speak_of_the_slip_that_is_set():
+    assert "0.33" in start(slip=2 / 3).rules()
+    assert "0.80" in start(slip=0.2).rules()
+    assert "not slippery" in start(slip=0.0).rules()
+
+
+def test_the_picture_has_a_tile_a_cell_and_changes_only_where_the_player_moves():
+    environment = put(lake_of("SFF", "FFF", "FHG"), 0)
+    before = environment.render_rgb()
+    environment.step("Right")
+    after = environment.render_rgb()
+    assert before.shape == (96, 96, 3)
+    changed = (before != after).any(axis=2)
+    assert changed[:32, :32].any()
+    assert changed[:32, 32:64].any()
+    assert not changed[32:].any()
+    assert not changed[:, 64:].any()
+
+
+def test_unknown_actions_and_steps_after_the_end_are_refused():
+    environment = put(lake_of("SG", "FF"), 0)
+    with pytest.raises(EnvironmentFault, match="'right' is no action"):
+        environment.step("right")
+    environment.step("Right")
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step("Left")
+
+
+def test_values_by_hand():
+    # Cells 0 1 / 2 3, goal 3, each of three directions 1/3. In 1 action: cells 1 and 2 reach it with 1/3.
+    # In 2: from 0, Down leads to 2, 0 (Left) and 1 (Right): (1/3 + 0 + 1/3) / 3 = 2/9.
+    #       from 1, Right stays (1/3), slips Down to the goal (1) or stays (Up, 1/3): (1/3 + 1 + 1/3) / 3 = 5/9.
+    # In 3: from 0, Down: (V2(2) + V2(0) + V2(1)) / 3 = (5/9 + 2/9 + 5/9) / 3 = 4/9.
+    lake = lake_of("SF", "FG")
+    expected = [[0, 0, 0, 1], [0, 1 / 3, 1 / 3, 1], [2 / 9, 5 / 9, 5 / 9, 1]]
+    values = success_probabilities(lake, 2 / 3, 3)
+    np.testing.assert_allclose(values[:3], expected, atol=1e-12)
+    assert values[3, 0] == pytest.approx(4 / 9)
+    assert len(best_plan(lake, 0, 2 / 3, num_actions=5, actions_left=3)) == 3
+    assert success_bound(lake, 2 / 3, 3) == pytest.approx(4 / 9)
+    assert best_action(lake, 1, 2 / 3, 2) == "Right"  # towards the wall: Down would be (1 + 0 + 1/3) / 3 = 4/9
+    assert best_action(lake, 1, 2 / 3, 1) != "Up"  # the only one of the four that cannot end up going Down
+
+
+@given(seed=SEEDS, slip=st.floats(0.0, 1.0))
+@settings(max_examples=30, deadline=None)
+def test_values_are_probabilities_that_grow_with_the_actions_left(seed, slip):
+    lake = start(seed).lake
+    values = success_probabilities(lake, slip, 12)
+    assert (values >= 0).all()
+    assert (values <= 1 + 1e-12).all()
+    assert (np.diff(values, axis=0) >= -1e-12).all()
+    assert (values[:, list(lake.holes)] == 0).all()
+
+
+@given(seed=SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_without_slip_the_values_are_the_distances_and_the_plan_a_shortest_path(seed):
+    lake = start(seed).lake
+    distance = lake.distances()[lake.start]
+    values = success_probabilities(lake, 0.0, 16)[:, lake.start]
+    assert values.tolist() == [float(left >= distance) for left in range(17)]
+    environment = put(lake, lake.start)
+    plan = best_plan(lake, lake.start, 0.0, num_actions=16, actions_left=16)
+    for action in plan:
+        environment.step(action)
+    assert environment.is_success
+    assert len(plan) == distance
+
+
+def test_the_best_player_succeeds_as_often_as_the_bound_says():
+    environment = start(11, slip=2 / 3)
+    successes = 0
+    for member in range(400):
+        environment.reset(seed=11, dynamics_seed=member)
+        for left in range(10, 0, -1):
+            environment.step(best_action(environment.lake, environment.cell, 2 / 3, left))
+            if environment.is_over:
+                break
+        successes += environment.is_success
+    bound = success_bound(environment.lake, 2 / 3, 10)
+    assert 0.05 < bound < 0.95
+    assert successes / 400 == pytest.approx(bound, abs=4 * np.sqrt(bound * (1 - bound) / 400))

@@ -1,0 +1,78 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.sokoban.board import ACTIONS, VOCABULARIES, Board
+from starpo.ragen.envs.sokoban.rooms import reverse_play
+
+ROOM = Board.from_text("#######\n#P_X_O#\n#_X√__#\n#__O__#\n#######")
+
+
+def test_cells_are_numbered_row_by_row():
+    # Width 7: row 1, column 1 is cell 8; row 1, column 3 is cell 10; row 2, columns 2 and 3 are 16 and 17.
+    assert ROOM.player == 8
+    assert ROOM.boxes == {10, 16, 17}
+    assert ROOM.targets == {12, 17, 24}
+    assert ROOM.coordinates(24) == (3, 3)
+    assert ROOM.num_boxes_on_target == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "action", "after"),
+    [
+        ("#P__#", "Right", "#_P_#"),  # walks
+        ("#P__#", "Left", "#P__#"),  # a wall stops it
+        ("#PX_O#", "Right", "#_PXO#"),  # pushes
+        ("#_PXO#", "Right", "#__P√#"),  # onto a target
+        ("#_P√_#", "Right", "#__SX#"),  # off a target, and stands on it
+        ("#PXX_OO#", "Right", "#PXX_OO#"),  # two boxes cannot be pushed
+        ("#PX#O#", "Right", "#PX#O#"),  # nor one into a wall
+        ("#XP_O#", "Right", "#X_PO#"),  # nothing is ever pulled
+        ("#S__#X#", "Right", "#OP_#X#"),  # a target is there again when the player leaves it
+    ],
+)
+def test_rule_of_motion(before, action, after):
+    def walled(row):
+        return f"{'#' * len(row)}\n{row}\n{'#' * len(row)}"
+
+    assert Board.from_text(walled(before)).after(action).to_text() == walled(after)
+
+
+def test_up_and_down_go_by_rows():
+    column = Board.from_text("###\n#_#\n#X#\n#P#\n#_#\n#O#\n###")
+    assert column.after("Up").to_text() == "###\n#X#\n#P#\n#_#\n#_#\n#O#\n###"
+    assert column.after("Down").to_text() == "###\n#_#\n#X#\n#_#\n#P#\n#O#\n###"
+
+
+@given(seed=st.integers(0, 10_000), actions=st.lists(st.sampled_from(ACTIONS), max_size=30))
+def test_things_neither_vanish_nor_enter_walls(seed, actions):
+    start = board = reverse_play(python_random(seed), 7, 7, num_boxes=2, search_depth=20)
+    for action in actions:
+        board = board.after(action)
+        assert len(board.boxes) == 2
+        assert board.boxes <= board.floor
+        assert board.player in board.floor - board.boxes
+        assert (board.floor, board.targets) == (start.floor, start.targets)
+
+
+@given(seed=st.integers(0, 10_000), vocabulary=st.sampled_from(sorted(VOCABULARIES)))
+def test_text_and_board_are_inverse(seed, vocabulary):
+    board = reverse_play(python_random(seed), 6, 7, num_boxes=2, search_depth=20)
+    assert Board.from_text(board.to_text(VOCABULARIES[vocabulary]), VOCABULARIES[vocabulary]) == board
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("####\n#P_X_O#\n####", "rows of one length"),
+        ("#####\n#P?_#\n#####", r"found also \['\?'\]"),
+        ("#####\n#XO_#\n#####", "found 0 players, 1 boxes, 1 targets"),
+        ("#####\n#PX_#\n#####", "found 1 players, 1 boxes, 0 targets"),
+        ("#####\n_PXO#\n#####", "walls all around"),
+    ],
+)
+def test_faulty_text_is_refused_with_its_fault(text, message):
+    with pytest.raises(EnvironmentFault, match=message):
+        Board.from_text(text)

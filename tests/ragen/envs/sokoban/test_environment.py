@@ -1,0 +1,226 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.sokoban.board import ACTIONS, VOCABULARIES, Board
+from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings
+from starpo.ragen.envs.sokoban.solver import solve
+from starpo.ragen.envs.sokoban.tiles import TILE_SIZE
+
+TWO_BOXES = Board.from_text("########\n#PX_O__#\n#___√__#\n########")
+
+
+def playing(board, **settings):
+    environment = Sokoban(SokobanSettings(**settings))
+    environment.start_from(board)
+    return environment
+
+
+def test_rewards_by_hand():
+    environment = playing(Board.from_text("#########\n#PX_OXO_#\n#########"))
+    steps = [environment.step(action)[1] for action in ("Up", "Right", "Right", "Left", "Left")]
+    # Up: against the wall, -0.1. Right: a push, -0.1. Right: onto the target, -0.1 + 1. Left, Left: walks, -0.1 each.
+    assert steps == pytest.approx([-0.1, -0.1, 0.9, -0.1, -0.1])
+
+
+def test_off_a_target_costs_one_and_from_target_to_target_nothing():
+    environment = playing(Board.from_text("########\n#P√O_X_#\n########"))
+    assert environment.step("Right")[1] == pytest.approx(-0.1)  # one left a target, one came onto a target: no change
+    assert environment.step("Right")[1] == pytest.approx(-1.1)  # -0.1 - 1
+
+
+def test_all_boxes_on_targets_earn_ten_and_end_the_episode():
+    environment = playing(Board.from_text("######\n#_PXO#\n######"))
+    observation, reward, terminated, truncated, info = environment.step("Right")
+    assert reward == pytest.approx(10.9)  # -0.1 + 1 + 10
+    assert (observation, terminated, truncated) == ("######\n#__P√#\n######", True, False)
+    assert info == {"effective": True, "moved_box": True, "num_boxes_on_target": 1, "has_lost_box": False}
+    assert environment.is_success
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step("Left")
+
+
+def test_one_box_of_two_on_its_target_is_no_success():
+    environment = playing(TWO_BOXES)
+    assert environment.step("Right")[2] is False
+    assert not environment.is_success
+    assert environment.step("Right")[2] is True
+
+
+def test_info_tells_walks_pushes_and_losses_apart():
+    environment = playing(Board.from_text("######\n#__O_#\n#PX__#\n#____#\n######"))
+    blocked = environment.step("Left")[4]
+    assert blocked == {"effective": False, "moved_box": False, "num_boxes_on_target": 0, "has_lost_box": False}
+    assert environment.step("Down")[4] | {"effective": True, "moved_box": False} == environment.step("Up")[4]
+    environment.step("Right")
+    lost = environment.step("Right")[4]  # the box is at the right wall now, the target is not
+    assert lost == {"effective": True, "moved_box": True, "num_boxes_on_target": 0, "has_lost_box": True}
+
+
+def test_unknown_action_and_missing_reset_are_faults():
+    environment = Sokoban(SokobanSettings())
+    with pytest.raises(EnvironmentFault, match="call reset"):
+        environment.step("Up")
+    environment.reset(seed=0)
+    with pytest.raises(EnvironmentFault, match="Up, Down, Left, Right, found 'up'"):
+        environment.step("up")
+
+
+def test_price_of_an_action_is_the_least_ordinary_reward():
+    assert Sokoban.action_cost == pytest.approx(-0.1)
+
+
+@pytest.mark.parametrize("generator", ["reverse_play", "distance"])
+def test_group_members_start_from_the_same_room_whatever_their_dynamics_seed(generator):
+    """Public implementations let members of a group start from different states."""
+    environment = Sokoban(SokobanSettings(generator=generator))
+    starts = {environment.reset(seed=5, dynamics_seed=member)[0] for member in range(16)}
+    assert len(starts) == 1
+    trajectories = set()
+    for member in range(4):
+        environment.reset(seed=5, dynamics_seed=member)
+        trajectories.add(tuple(environment.step(action)[0] for action in ACTIONS[:2]))
+    assert len(trajectories) == 1
+
+
+def test_seeds_give_different_rooms_and_a_used_environment_resets_like_a_new_one():
+    environment = Sokoban(SokobanSettings())
+    observations = [environment.reset(seed=seed)[0] for seed in range(50)]
+    assert len(set(observations)) >= 45
+    assert [Sokoban(SokobanSettings()).reset(seed=seed)[0] for seed in range(50)] == observations
+
+
+def test_same_room_and_digest_in_another_process():
+    program = (
+        "import json; from starpo.ragen.envs.sokoban.environment import Sokoban, SokobanSettings; "
+        "e = Sokoban(SokobanSettings(height=8, width=8, num_boxes=2, search_depth=10)); "
+        "print(json.dumps([[e.reset(seed=s)[0], e.state_digest()] for s in range(10)]))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    here = Sokoban(SokobanSettings(height=8, width=8, num_boxes=2, search_depth=10))
+    assert json.loads(answer.stdout) == [[here.reset(seed=s)[0], here.state_digest()] for s in range(10)]
+
+
+def test_digest_names_the_state_and_nothing_else():
+    environment = playing(TWO_BOXES)
+    start = environment.state_digest()
+    assert len(start) == 16
+    assert int(start, 16) >= 0
+    environment.step("Down")
+    assert environment.state_digest() != start
+    environment.step("Up")
+    assert environment.state_digest() == start
+    other_forms = [playing(TWO_BOXES, vocabulary="new"), playing(TWO_BOXES, observation="compact")]
+    assert {other.state_digest() for other in other_forms} == {start}
+
+
+def test_grid_in_both_vocabularies():
+    board = Board.from_text("#######\n#S_XO_#\n#_√_X_#\n#######")
+    assert playing(board).render() == "#######\n#S_XO_#\n#_√_X_#\n#######"
+    assert playing(board, vocabulary="new").render() == "WWWWWWW\nW@.BG.W\nW.C.B.W\nWWWWWWW"
+
+
+def test_coordinates_are_zero_based_rows_and_columns():
+    assert playing(TWO_BOXES, observation="coord").render() == (
+        "########\n#PX_O__#\n#___√__#\n########\nPlayer: (1, 1)\nBoxes: (1, 2) (2, 4)\nTargets: (1, 4) (2, 4)"
+    )
+
+
+def test_compact_observation_has_a_pair_for_everything_and_a_map_of_walls():
+    assert playing(TWO_BOXES, observation="compact").render() == (
+        "P 1 1 X 1 2 X 2 4 O 1 4 O 2 4\n########\n#______#\n#______#\n########"
+    )
+    assert playing(TWO_BOXES, observation="compact", vocabulary="new").render() == (
+        "A 1 1 B 1 2 B 2 4 G 1 4 G 2 4\nWWWWWWWW\nW......W\nW......W\nWWWWWWWW"
+    )
+
+
+@pytest.mark.parametrize("vocabulary", sorted(VOCABULARIES))
+@pytest.mark.parametrize("observation", ["grid", "coord"])
+def test_rules_explain_every_symbol_of_the_present_vocabulary(vocabulary, observation):
+    rules = Sokoban(SokobanSettings(vocabulary=vocabulary, observation=observation)).rules()
+    for name, symbol in VOCABULARIES[vocabulary]._asdict().items():
+        assert f"{symbol} = {name.replace('_', ' ')}" in rules
+    assert ("zero-based" in rules) == (observation == "coord")
+
+
+def test_rules_of_the_compact_form_speak_of_its_symbols_alone():
+    rules = Sokoban(SokobanSettings(observation="compact")).rules()
+    assert "player after P, of a box after X, of a target after O" in rules
+    assert "√" not in rules
+
+
+@pytest.mark.parametrize("observation", ["grid", "coord", "compact"])
+@pytest.mark.parametrize("vocabulary", sorted(VOCABULARIES))
+def test_observations_tell_different_states_apart(observation, vocabulary):
+    environment = Sokoban(SokobanSettings(observation=observation, vocabulary=vocabulary))
+    digest_of = {}
+    for seed in range(100):
+        text = environment.reset(seed=seed)[0]
+        assert digest_of.setdefault(text, environment.state_digest()) == environment.state_digest()
+    assert len(set(digest_of.values())) == len(digest_of)
+
+
+def test_large_variant_has_two_boxes_and_the_distance_generator_its_range():
+    large = Sokoban(SokobanSettings(height=8, width=8, num_boxes=2, search_depth=10))
+    large.reset(seed=0)
+    assert (large.board.height, large.board.width, len(large.board.boxes)) == (8, 8, 2)
+    near = Sokoban(SokobanSettings(generator="distance", min_solution=2, max_solution=4))
+    for seed in range(30):
+        near.reset(seed=seed)
+        assert 2 <= len(solve(near.board)) <= 4
+
+
+def test_picture_shows_every_kind_of_cell_differently():
+    picture = playing(Board.from_text("#######\n#S_XO_#\n#_√_X_#\n#######")).render_rgb()
+    assert picture.dtype == np.uint8
+    assert picture.shape == (4 * TILE_SIZE, 7 * TILE_SIZE, 3)
+
+    def tile(row, col):
+        return picture[row * TILE_SIZE : (row + 1) * TILE_SIZE, col * TILE_SIZE : (col + 1) * TILE_SIZE].tobytes()
+
+    wall, empty, target, crate, done, on_target = tile(0, 0), tile(1, 2), tile(1, 4), tile(1, 3), tile(2, 2), tile(1, 1)
+    player = playing(TWO_BOXES).render_rgb()[TILE_SIZE : 2 * TILE_SIZE, TILE_SIZE : 2 * TILE_SIZE].tobytes()
+    assert len({wall, empty, target, crate, done, on_target, player}) == 7
+    assert tile(2, 4) == crate
+    assert tile(2, 1) == empty
+
+
+def test_picture_is_the_callers_own():
+    environment = playing(TWO_BOXES)
+    environment.render_rgb()[:] = 0
+    assert environment.render_rgb().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"generator": "distance", "num_boxes": 2}, "one box, found num_boxes = 2; set num_boxes = 1"),
+        ({"generator": "distance", "min_solution": 9, "max_solution": 8}, "min_solution = 9 is above max_solution = 8"),
+        ({"generator": "distance", "search_depth": 10}, "search_depth has no effect while generator = 'distance'"),
+        ({"min_solution": 3}, "no effect while generator = 'reverse_play'"),
+        ({"height": 5, "width": 5, "num_boxes": 5}, "needs 11 cells .* 5x5 has 9 inside"),
+        ({"height": 4}, "greater than or equal to 5"),
+        ({"boxes": 1}, "boxes"),
+        ({"vocabulary": "emoji"}, "'default' or 'new'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_advice(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        SokobanSettings(**settings)
+
+
+def test_settings_survive_json():
+    settings = SokobanSettings(generator="distance", min_solution=2, max_solution=4, observation="compact")
+    assert SokobanSettings.model_validate_json(settings.model_dump_json()) == settings

@@ -1,0 +1,98 @@
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.sokoban.board import Board
+from starpo.ragen.envs.sokoban.rooms import at_distance, reverse_play, topology
+from starpo.ragen.envs.sokoban.solver import solve
+
+
+@given(seed=st.integers(0, 10_000), height=st.integers(5, 10), width=st.integers(5, 10))
+def test_topology_leaves_a_border_of_wall(seed, height, width):
+    cells = topology(python_random(seed), height, width)
+    assert cells
+    assert cells == sorted(set(cells))
+    assert all(0 < cell // width < height - 1 and 0 < cell % width < width - 1 for cell in cells)
+
+
+@given(seed=st.integers(0, 10_000), num_boxes=st.integers(1, 3))
+def test_reverse_play_makes_solvable_rooms_with_every_target_in_sight(seed, num_boxes):
+    board = reverse_play(python_random(seed), 7, 7, num_boxes, search_depth=15)
+    assert len(board.boxes) == len(board.targets) == num_boxes
+    assert not board.boxes & board.targets
+    assert board.player not in board.targets
+    assert solve(board) is not None
+    assert Board.from_text(board.to_text()) == board
+
+
+@given(seed=st.integers(0, 10_000), bounds=st.tuples(st.integers(1, 12), st.integers(0, 3)))
+def test_shortest_solution_lies_within_the_asked_range(seed, bounds):
+    low, high = bounds[0], bounds[0] + bounds[1]
+    board = at_distance(python_random(seed), 6, 6, low, high)
+    assert low <= len(solve(board)) <= high
+    assert Board.from_text(board.to_text()) == board
+
+
+def test_lengths_are_uniform_although_short_ones_are_easier_to_find():
+    rng = random.Random(0)
+    counts = Counter(len(solve(at_distance(rng, 6, 6, 3, 12))) for _ in range(2000))
+    # 10 lengths, 200 expected of each, standard deviation sqrt(2000 * 0.1 * 0.9) = 13.4; four of them are 54.
+    assert set(counts) == set(range(3, 13))
+    assert all(abs(count - 200) <= 54 for count in counts.values())
+
+
+def test_same_seed_same_room_in_another_process():
+    """Public implementations seeded rooms with the salted `hash` of a string, so no two processes agreed."""
+    program = (
+        "import json; from starpo.ragen.envs.sokoban.rooms import at_distance, reverse_play; "
+        "from starpo.ragen.core.seeding import python_random as rng; "
+        "print(json.dumps([[reverse_play(rng(s), 6, 6, 1, 300).to_text(), reverse_play(rng(s), 8, 8, 2, 12).to_text(), "
+        "at_distance(rng(s), 6, 6, 6, 10).to_text()] for s in range(20)]))"
+    )
+    rooms = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", program],
+                env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)},
+                capture_output=True,
+                check=True,
+                text=True,
+            ).stdout
+        )
+        for hash_seed in ("1", "2")
+    ]
+    here = [
+        [
+            reverse_play(python_random(s), 6, 6, 1, 300).to_text(),
+            reverse_play(python_random(s), 8, 8, 2, 12).to_text(),
+            at_distance(python_random(s), 6, 6, 6, 10).to_text(),
+        ]
+        for s in range(20)
+    ]
+    assert rooms == [here, here]
+    assert len({room for three in here for room in three}) == 60
+
+
+def test_global_random_state_is_neither_read_nor_written():
+    random.seed(0)
+    before = random.getstate()
+    first = at_distance(python_random(3), 6, 6, 6, 10), reverse_play(python_random(3), 6, 6, 1, 300)
+    assert random.getstate() == before
+    random.seed(1)
+    assert first == (at_distance(python_random(3), 6, 6, 6, 10), reverse_play(python_random(3), 6, 6, 1, 300))
+
+
+def test_impossible_wishes_end_with_advice(monkeypatch):
+    monkeypatch.setattr("starpo.ragen.envs.sokoban.rooms._MAX_ATTEMPTS", 20)
+    with pytest.raises(ConfigError, match="has 90 actions was found in 20 attempts; set max_solution smaller"):
+        at_distance(python_random(0), 5, 5, 90, 90)
+    with pytest.raises(ConfigError, match="with 4 boxes was found in 20 attempts at search_depth = 3; set height"):
+        reverse_play(python_random(0), 5, 5, 4, search_depth=3)

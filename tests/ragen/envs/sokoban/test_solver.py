@@ -1,0 +1,161 @@
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.sokoban.board import ACTIONS, Board
+from starpo.ragen.envs.sokoban.rooms import reverse_play, topology
+from starpo.ragen.envs.sokoban.solver import distance_table, feasible_pushes, first_push, live_cells, solve
+
+
+def played(board, actions):
+    for action in actions:
+        board = board.after(action)
+    return board
+
+
+def shortest_by_brute_force(board):
+    """Length of the shortest solution by a plain search over boards, or None."""
+    seen, queue = {board}, deque([(board, 0)])
+    while queue:
+        here, length = queue.popleft()
+        if here.is_solved:
+            return length
+        for following in map(here.after, ACTIONS):
+            if following not in seen:
+                seen.add(following)
+                queue.append((following, length + 1))
+    return None
+
+
+def test_shortest_solution_by_hand():
+    # The box must go right twice and the player must first walk around it: Up, Left, Left, Down, then Right, Right.
+    board = Board.from_text("######\n#____#\n#_XPO#\n######")
+    assert solve(board) == ["Up", "Left", "Left", "Down", "Right", "Right"]
+
+
+def test_no_solution_is_none_and_solved_is_empty():
+    assert solve(Board.from_text("######\n#X__O#\n#__P_#\n######")) is None
+    assert solve(Board.from_text("######\n#√__P#\n######")) == []
+
+
+def test_gives_up_at_its_limit_of_states():
+    board = Board.from_text("#######\n#P____#\n#__X__#\n#____O#\n#######")
+    assert len(solve(board)) == shortest_by_brute_force(board)
+    assert solve(board, max_states=5) is None
+
+
+@given(seed=st.integers(0, 10_000), num_boxes=st.integers(1, 2))
+def test_solutions_solve_and_are_shortest(seed, num_boxes):
+    board = reverse_play(python_random(seed), 6, 6, num_boxes, search_depth=40)
+    solution = solve(board)
+    assert played(board, solution).is_solved
+    assert len(solution) == shortest_by_brute_force(board)
+
+
+def test_boxes_may_exchange_targets():
+    # Each box goes to the target beside it, whatever the order of boxes and targets: Right, then back and around.
+    board = Board.from_text("########\n#OX_PXO#\n#______#\n########")
+    solution = solve(board)
+    assert played(board, solution).boxes == board.targets
+    assert len(solution) == 4  # Right (solves the right-hand box), then Left, Left, Left: walk two cells and push
+
+
+@given(seed=st.integers(0, 10_000))
+def test_distance_table_equals_solver_everywhere(seed):
+    rng = python_random(seed)
+    cells = topology(rng, 5, 6)
+    target = rng.choice(cells)
+    table = distance_table(6, frozenset(cells), target)
+    for box in set(cells) - {target}:
+        for player in set(cells) - {box}:
+            board = Board(5, 6, frozenset(cells), frozenset([target]), frozenset([box]), player)
+            solution = solve(board)
+            assert table.get((player, box)) == (None if solution is None else len(solution))
+
+
+@given(seed=st.integers(0, 10_000), limit=st.integers(0, 8))
+def test_bounded_distance_table_is_the_near_part_of_the_whole(seed, limit):
+    rng = python_random(seed)
+    cells = topology(rng, 6, 6)
+    whole = distance_table(6, frozenset(cells), cells[0])
+    near = distance_table(6, frozenset(cells), cells[0], max_distance=limit)
+    assert near == {position: distance for position, distance in whole.items() if distance <= limit}
+    assert list(whole.values()) == sorted(whole.values())
+
+
+def test_distance_table_without_room_to_push_is_empty():
+    assert distance_table(5, frozenset([6]), 6) == {}
+
+
+def test_feasible_pushes_by_hand():
+    # Pushes need the player's side and the far side free: left and right only, the box lies at the upper wall.
+    board = Board.from_text("######\n#_X_O#\n#P___#\n######")
+    pushes = {push.action: push.path for push in feasible_pushes(board)}
+    assert pushes == {"Left": ("Right", "Right", "Up", "Left"), "Right": ("Up", "Right")}
+
+
+def test_no_feasible_push_from_a_corner():
+    assert feasible_pushes(Board.from_text("######\n#X__O#\n#__P_#\n######")) == []
+
+
+def test_feasible_pushes_do_not_reach_through_walls_or_boxes():
+    # The player is shut in at the left: both boxes block the corridor, and neither can be pushed to the right.
+    assert feasible_pushes(Board.from_text("########\n#_PXX_##\n#####OO#\n########")) == []
+
+
+@given(seed=st.integers(0, 10_000), num_boxes=st.integers(1, 3))
+def test_every_feasible_push_is_made_by_its_path_and_none_is_missing(seed, num_boxes):
+    board = reverse_play(python_random(seed), 7, 7, num_boxes, search_depth=15)
+    pushes = feasible_pushes(board)
+    for push in pushes:
+        before = played(board, push.path[:-1])
+        assert before.boxes == board.boxes
+        assert before.after(push.action).boxes != board.boxes
+        assert first_push(board, list(push.path)) == push
+    reachable, queue = {board}, deque([board])
+    made = set()
+    while queue:
+        here = queue.popleft()
+        for action in ACTIONS:
+            following = here.after(action)
+            if following.boxes != board.boxes:
+                made.add((following.player, action))
+            elif following not in reachable:
+                reachable.add(following)
+                queue.append(following)
+    assert {(push.box, push.action) for push in pushes} == made
+
+
+def test_first_push_of_a_mere_walk_is_none():
+    assert first_push(Board.from_text("######\n#P_XO#\n######"), ["Right", "Left"]) is None
+
+
+def test_live_cells_by_hand():
+    # The target is at the upper wall. Boxes in the corners and along the lower wall can never leave it.
+    board = Board.from_text("#######\n#__O__#\n#__X__#\n#__P__#\n#######")
+    live = {divmod(cell, 7) for cell in live_cells(board)}
+    assert live == {(1, 2), (1, 3), (1, 4), (2, 2), (2, 3), (2, 4)}
+
+
+@given(seed=st.integers(0, 10_000))
+def test_box_on_a_dead_cell_is_unsolvable(seed):
+    rng = python_random(seed)
+    cells = topology(rng, 5, 5)
+    target = rng.choice(cells)
+    for box in cells:
+        boards = [
+            Board(5, 5, frozenset(cells), frozenset([target]), frozenset([box]), player)
+            for player in cells
+            if player != box
+        ]
+        if boards and box not in live_cells(boards[0]):
+            assert all(shortest_by_brute_force(board) is None for board in boards)
+
+
+@pytest.mark.parametrize("num_boxes", [3, 4])
+def test_many_boxes_are_solved_within_the_limit(num_boxes):
+    board = reverse_play(python_random(5), 8, 8, num_boxes, search_depth=20)
+    assert played(board, solve(board)).is_solved

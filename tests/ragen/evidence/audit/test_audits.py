@@ -1,0 +1,313 @@
+"""Every audit: what it says of a sound run, and that it notices what it is there for."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import AUDITS
+from starpo.ragen.evidence.audit.audits import about, chosen_audits, run_audits
+from starpo.ragen.evidence.audit.finding import Finding, first_to_last
+from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.store import Store
+
+from .conftest import Ask, played_turns, samples_of
+
+
+def changed(table: pa.Table, change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> pa.Table:
+    """A table with the columns that `change(number, row)` gives replaced."""
+    rows = [{**row, **change(number, row)} for number, row in enumerate(table.to_pylist())]
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+def only(number: int, **columns: Any) -> Callable[[int, dict[str, Any]], dict[str, Any]]:
+    return lambda row_number, _: columns if row_number == number else {}
+
+
+def rewarded(turns: pa.Table) -> pa.Table:
+    return compute_rewards(turns, RewardConfig())
+
+
+def found(name: str, database: Any) -> Finding:
+    ((_, finding),) = run_audits(database, [name])
+    return finding
+
+
+def test_a_sound_run_has_no_fault(filled: Store) -> None:
+    with open_database(filled, ["mine"]) as database:
+        findings = dict(run_audits(database))
+    assert list(findings) == list(AUDITS)
+    for name, finding in findings.items():
+        assert finding.severity == "note", (name, finding.summary)
+        assert finding.summary
+        assert finding.meaning
+        assert finding.table.num_rows or name == "errors"
+
+
+@pytest.mark.parametrize("name", list(AUDITS))
+def test_a_run_without_any_rows_has_no_fault(tables: Ask, name: str) -> None:
+    assert found(name, tables()).severity == "note"
+
+
+@pytest.mark.parametrize("name", list(AUDITS))
+def test_what_is_reused_is_counted_once(filled: Store, name: str) -> None:
+    with open_database(filled, ["mine"]) as database:
+        table = found(name, database).table
+    if "iteration" in table.schema.names and name != "groups":
+        assert 1 not in table["iteration"].to_pylist()
+
+
+def test_names_are_checked() -> None:
+    assert chosen_audits([]) == list(AUDITS)
+    assert chosen_audits(["rewards", "errors", "rewards"]) == ["rewards", "errors"]
+    with pytest.raises(ConfigError, match="did you mean rewards"):
+        chosen_audits(["reward"])
+    with pytest.raises(ConfigError, match=f"there are: {', '.join(AUDITS)}"):
+        chosen_audits(["xyzzy"])
+
+
+@pytest.mark.parametrize("name", list(AUDITS))
+def test_every_audit_says_what_it_asks(name: str) -> None:
+    assert about(name).endswith(".")
+
+
+def test_first_to_last() -> None:
+    table = pa.table({"x": [None, 1.0, 0.25]})
+    assert first_to_last(table, "x", "share") == "share 1 -> 0.25"
+    assert first_to_last(table.slice(0, 2), "x", "share") == "share 1"
+    assert first_to_last(table.slice(0, 1), "x", "share") == "no share"
+
+
+class TestDuplicates:
+    def test_shares_by_hand(self, tables: Ask) -> None:
+        turns = played_turns(num_groups=1)
+        texts = ["a", "a", "a", "b", "c"]
+        turns = changed(turns.slice(0, 5), lambda n, _: {"response": texts[n], "think": texts[n]})
+        (row,) = found("duplicates", tables(turns=turns)).table.to_pylist()
+        assert (row["responses"], row["distinct_responses"], row["top_response_share"]) == (5, 0.6, 0.6)
+        assert (row["top_response"], row["top_reasoning"], row["distinct_reasoning"]) == ("a", "a", 0.6)
+
+    def test_one_reasoning_for_everything_is_a_warning(self, tables: Ask) -> None:
+        turns = changed(played_turns(num_groups=12), lambda *_: {"think": "I must win"})
+        finding = found("duplicates", tables(turns=turns))
+        assert finding.severity == "warning"
+        assert "in 1 iterations one reasoning makes up half or more" in finding.summary
+
+    def test_one_reasoning_for_one_board_is_none(self, tables: Ask) -> None:
+        turns = changed(played_turns(num_groups=12), lambda *_: {"think": "same", "observation": "same"})
+        assert found("duplicates", tables(turns=turns)).severity == "note"
+
+
+class TestFormats:
+    def test_kinds_of_faults_by_hand(self, tables: Ask) -> None:
+        bad = {"format_ok": False, "status": "format_error"}
+        kinds = [
+            {},
+            {**bad, "finish_reason": "length", "answer": None},
+            {**bad, "answer": None},
+            {**bad, "answer": "Jump"},
+            {**bad, "finish_reason": "none"},
+        ]
+        turns = changed(played_turns().slice(0, 5), lambda n, _: kinds[n])
+        finding = found("formats", tables(turns=turns))
+        (row,) = finding.table.to_pylist()
+        assert (row["responses"], row["invalid"]) == (4, 0.75)
+        assert (row["cut_off"], row["bad_tags"], row["bad_actions"]) == (0.25, 0.25, 0.25)
+        assert finding.severity == "warning"
+
+    def test_over_time(self, tables: Ask) -> None:
+        good, bad = played_turns(), changed(played_turns(), lambda *_: {"format_ok": False})
+        finding = found("formats", tables(turns=[bad, good]))
+        assert finding.severity == "note"
+        assert "1 -> 0" in finding.summary
+
+
+class TestActions:
+    def test_shares_by_hand(self, tables: Ask) -> None:
+        effects = [[True, False], [False], [True]]
+        turns = changed(
+            played_turns().slice(0, 3),
+            lambda n, _: {"action_effective": effects[n], "executed_actions": ["Up"] * len(effects[n]), "turn": 0,
+                          "trajectory_id": str(n), "state_digest": f"{n:016x}",
+                          "initial_state_digest": f"{n:016x}" if n == 1 else "f" * 16},
+        )  # fmt: skip
+        finding = found("actions", tables(turns=turns))
+        assert finding.severity == "note"
+        (row,) = finding.table.to_pylist()
+        assert (row["actions"], row["without_effect"], row["idle_turns"]) == (4, 0.5, pytest.approx(1 / 3, abs=1e-4))
+
+    @pytest.mark.parametrize("turn", [0, 1])
+    def test_another_state_without_an_effect_is_a_fault(self, tables: Ask, turn: int) -> None:
+        turns = changed(played_turns(), only(turn, action_effective=[False], executed_actions=["Up"]))
+        turns = changed(turns, only(turn, state_digest="f" * 16))
+        finding = found("actions", tables(turns=turns))
+        assert finding.severity == "fault"
+        assert {"trajectory_id": "g0000-0", "turn": turn}.items() <= finding.table.to_pylist()[0].items()
+
+    def test_the_same_state_after_an_effect_is_a_fault(self, tables: Ask) -> None:
+        turns = played_turns()
+        first = turns.to_pylist()[0]["initial_state_digest"]
+        change = only(0, action_effective=[True], executed_actions=["Up"], state_digest=first)
+        assert found("actions", tables(turns=changed(turns, change))).severity == "fault"
+
+    def test_a_failed_environment_is_not_judged(self, tables: Ask) -> None:
+        change = only(0, action_effective=[], executed_actions=[], state_digest="f" * 16, status="env_error")
+        assert (
+            found("actions", tables(turns=changed(played_turns(num_groups=1).slice(0, 1), change))).severity == "note"
+        )
+
+
+class TestRewards:
+    @pytest.mark.parametrize(
+        ("change", "fault"),
+        [
+            ({"total": 100.0}, "total is not the sum of component_values"),
+            ({"trajectory_return": 100.0}, "trajectory_return is not the sum of total"),
+            ({"component_values": [50.0, -50.3, 0.0]}, "the component environment is not the sum of action_rewards"),
+            ({"is_valid": False}, "is_valid (1 or 0) contradicts the statuses"),
+        ],
+    )
+    def test_each_sum_is_made_again(self, tables: Ask, change: dict[str, Any], fault: str) -> None:
+        turns = played_turns()
+        finding = found("rewards", tables(turns=turns, rewards=changed(rewarded(turns), only(0, **change))))
+        assert finding.severity == "fault"
+        rows = [row for row in finding.table.to_pylist() if row["fault"].startswith(fault)]
+        assert rows
+        assert (rows[0]["trajectory_id"], rows[0]["turn"]) == ("g0000-0", 0)
+
+    def test_rows_without_partners_are_faults(self, tables: Ask) -> None:
+        turns = played_turns()
+        missing = found("rewards", tables(turns=turns, rewards=rewarded(turns).slice(1)))
+        surplus = found("rewards", tables(turns=turns.slice(1), rewards=rewarded(turns)))
+        assert "the turn has no reward" in missing.table["fault"].to_pylist()
+        assert "the reward has no turn" in surplus.table["fault"].to_pylist()
+
+    def test_a_rollout_that_is_not_paid_yet_is_none(self, tables: Ask) -> None:
+        turns = played_turns()
+        assert found("rewards", tables(turns=[turns, turns], rewards=[rewarded(turns)])).severity == "note"
+
+    def test_rounding_is_none(self, tables: Ask) -> None:
+        turns = played_turns()
+        rewards = changed(rewarded(turns), lambda _, row: {"total": row["total"] + 1e-9})
+        assert found("rewards", tables(turns=turns, rewards=rewards)).severity == "note"
+
+
+class TestReasoning:
+    def test_true_reasoning_has_no_false_statement(self, tables: Ask) -> None:
+        finding = found("reasoning", tables(turns=played_turns()))
+        assert {row["false_share"] for row in finding.table.to_pylist()} == {0.0}
+        assert {row["about"] for row in finding.table.to_pylist()} == {
+            "box from player",
+            "target from box",
+            "possible push",
+        }
+
+    def test_false_reasoning_is_counted_with_an_example(self, tables: Ask) -> None:
+        turns = changed(played_turns(), lambda *_: {"think": "X here O here"})
+        finding = found("reasoning", tables(turns=turns))
+        assert finding.severity == "warning"
+        row = next(row for row in finding.table.to_pylist() if row["about"] == "box from player")
+        assert (row["false_share"], row["turns_judged"], row["example"], row["said"]) == (
+            1.0,
+            1.0,
+            "g0000-0, turn 0",
+            "here",
+        )
+        assert row["truth"]
+
+    def test_what_cannot_be_judged_is_not(self, tables: Ask) -> None:
+        turns = changed(played_turns(), lambda n, _: {"think": None if n % 2 else "hm", "env": "sokoban"})
+        finding = found("reasoning", tables(turns=turns))
+        assert finding.table.num_rows == 0
+        assert f"0 of {turns.num_rows} responses" in finding.summary
+
+    def test_an_environment_without_a_reader_is_passed_over(self, tables: Ask) -> None:
+        turns = changed(played_turns(), lambda *_: {"env": "chess"})
+        assert found("reasoning", tables(turns=turns)).table.num_rows == 0
+
+
+class TestGroups:
+    def stages(self, config: FilterConfig | None = None) -> dict[str, pa.Table]:
+        turns = played_turns(num_groups=4)
+        rewards = rewarded(turns)
+        selection = select_groups(turns, rewards, config or FilterConfig(keep=0.5))
+        return {"selection": selection, "samples": samples_of(selection, rewards)}
+
+    def test_fates_add_up(self, tables: Ask) -> None:
+        (row,) = found("groups", tables(**self.stages())).table.to_pylist()
+        fates = ("kept", "zero_variance", "no_valid_trajectory", "ranked_too_low")
+        assert row["groups"] == 4 == sum(row[fate] for fate in fates)
+
+    def test_training_on_a_dropped_group_is_a_fault(self, tables: Ask) -> None:
+        stages = self.stages()
+        kept = [row["group_id"] for row in stages["selection"].to_pylist() if row["kept"]]
+        stages["selection"] = changed(
+            stages["selection"],
+            lambda _, row: {"kept": False, "reason": "dropped: a test"} if row["group_id"] == kept[0] else {},
+        )
+        finding = found("groups", tables(**stages))
+        assert finding.severity == "fault"
+        assert [row["group_id"] for row in finding.table.to_pylist()] == [kept[0]]
+
+    def test_training_on_an_unknown_group_is_a_fault(self, tables: Ask) -> None:
+        stages = self.stages()
+        stages["samples"] = changed(stages["samples"], only(0, group_id="elsewhere"))
+        assert found("groups", tables(**stages)).severity == "fault"
+
+    def test_a_reason_that_says_otherwise_is_a_fault(self, tables: Ask) -> None:
+        stages = self.stages()
+        stages["selection"] = changed(stages["selection"], lambda *_: {"reason": "dropped: a test"})
+        assert found("groups", tables(**stages)).severity == "fault"
+
+    def test_an_empty_iteration_is_a_warning(self, tables: Ask) -> None:
+        selection = changed(self.stages()["selection"], lambda *_: {"kept": False, "reason": "dropped: a test"})
+        finding = found("groups", tables(selection=selection))
+        assert finding.severity == "warning"
+        assert "nothing was kept in 1 iterations" in finding.summary
+
+
+class TestOutliers:
+    def test_extremes_are_found(self, tables: Ask) -> None:
+        turns = changed(
+            played_turns(num_groups=4),
+            only(5, response_ids=list(range(200)), behaviour_logprobs=[-9.0] * 200, response="\u202etxet"),
+        )
+        finding = found("outliers", tables(turns=turns, rewards=rewarded(turns)))
+        odd = turns.to_pylist()[5]["trajectory_id"]
+        first = {row["measure"]: row for row in finding.table.to_pylist() if row["place"] == 1}
+        for measure in ("most response tokens", "least probable, nats a token", "characters outside of ASCII"):
+            assert first[measure]["trajectory_id"] == odd
+        assert first["longest single response, tokens"]["value"] == 200
+        assert first["furthest above its group, return"]["value"] > 0
+        assert max(row["place"] for row in finding.table.to_pylist()) == 3
+
+
+class TestErrors:
+    ERROR: ClassVar = {"status": "env_error", "info": '{"error": "KeyError", "message": "\'x\'", "where": "step:12"}'}
+
+    def test_errors_are_counted_by_what_they_say(self, tables: Ask) -> None:
+        turns = changed(played_turns(), lambda n, _: self.ERROR if n in (2, 5) else {})
+        finding = found("errors", tables(turns=turns))
+        assert finding.severity == "warning"
+        (row,) = finding.table.to_pylist()
+        assert (row["turns"], row["error"], row["message"], row["place"]) == (2, "KeyError", "'x'", "step:12")
+
+    def test_training_on_one_is_a_fault(self, tables: Ask) -> None:
+        turns = played_turns()
+        rewards = rewarded(turns)
+        samples = samples_of(select_groups(turns, rewards, FilterConfig(keep=1.0)), rewards)
+        trained = samples["trajectory_id"][0].as_py()
+        turns = changed(turns, lambda _, row: self.ERROR if row["trajectory_id"] == trained else {})
+        finding = found("errors", tables(turns=turns, samples=samples))
+        assert finding.severity == "fault"
+        assert [row["trajectory_id"] for row in finding.table.to_pylist()] == [trained]
+
+    def test_info_that_is_no_json_is_passed_over(self, tables: Ask) -> None:
+        turns = changed(played_turns(), only(0, status="timeout", info="{not json}"))
+        assert found("errors", tables(turns=turns)).table.num_rows == 1

@@ -1,0 +1,162 @@
+"""SQL can read its views and nothing else, and says clearly what is wrong with a question."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from starpo.ragen.core.errors import QueryError
+from starpo.ragen.evidence.audit.database import Database
+from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS, VIEW_NAMES
+
+from .conftest import Ask, played_turns
+
+WRITES = [
+    "create table x as select 1",
+    "create view x as select 1",
+    "insert into turns from turns",
+    "update turns set turn = 0",
+    "delete from turns",
+    "drop view turns",
+    "alter view turns rename to x",
+    "with x as (insert into turns from turns returning turn) from x",
+    "with x as (delete from turns returning turn) from x",
+    "explain analyze insert into turns from turns",
+    "attach 'x.db'",
+    "set threads = 1",
+    "set enable_external_access = true",
+    "reset enable_external_access",
+    "install httpfs",
+    "load httpfs",
+    "call pragma_version()",
+    "pragma database_size",
+    "checkpoint",
+    "begin",
+    "pivot turns on status using count(*)",
+]
+REACHES = [
+    "copy (select 1) to '{file}'",
+    "with x as (copy (select 1) to '{file}') from x",
+    "explain analyze copy (select 1) to '{file}'",
+    "export database '{file}'",
+    "from read_text('{existing}')",
+    "from read_csv('{existing}')",
+    "from read_parquet('{existing}')",
+    "from glob('{existing}')",
+    "from '{existing}'",
+    "select 1 from sniff_csv('{existing}')",
+    "from query('from read_text(''{existing}'')')",
+]
+
+
+def test_views_are_read(tables: Ask) -> None:
+    turns = played_turns()
+    answer = tables(turns=turns).query("select run, iteration, count(*) as n from turns group by all")
+    assert answer.to_pylist() == [{"run": "r", "iteration": 0, "n": turns.num_rows}]
+
+
+@pytest.mark.parametrize("sql", WRITES)
+def test_what_is_no_reading_is_refused(tables: Ask, sql: str) -> None:
+    database = tables(turns=played_turns())
+    before = database.query("select count(*) from turns")
+    with pytest.raises(QueryError, match="can only read"):
+        database.query(sql)
+    assert database.query("select count(*) from turns") == before
+
+
+@pytest.mark.parametrize("sql", REACHES)
+def test_files_are_out_of_reach(tables: Ask, tmp_path: Path, sql: str) -> None:
+    existing, file = tmp_path / "existing.csv", tmp_path / "written"
+    existing.write_text("secret\n1\n")
+    with pytest.raises(QueryError) as refusal:
+        tables().query(sql.format(file=file, existing=existing))
+    assert "secret" not in str(refusal.value)
+    assert not file.exists()
+
+
+def test_variables_of_python_are_out_of_reach(tables: Ask) -> None:
+    secret = pa.table({"x": [1]})
+    assert secret.num_rows
+    with pytest.raises(QueryError, match="secret"):
+        tables().query("from secret")
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("selec 1", r"syntax error at or near \"selec\"(.|\n)*LINE 1: selec 1\n +\^"),
+        ("select\n turn,\n rewrd from turns", r"\"rewrd\" not found(.|\n)*LINE 3: +rewrd from turns\n +\^"),
+        ("select trajectory from turns", r"Candidate bindings: .*\"trajectory_id\""),
+        ("from turn", r"Did you mean \"turns\""),
+        ("select lenght(think) from turns", r"Did you mean \"length\""),
+        ("select cast(think as integer) from turns", "Could not convert string"),
+        ("select 1; select 2", "found 2 statements"),
+        ("", "found no statement"),
+        ("-- nothing", "found no statement"),
+    ],
+)
+def test_an_error_says_what_and_where(tables: Ask, sql: str, said: str) -> None:
+    with pytest.raises(QueryError, match=said):
+        tables(turns=played_turns()).query(sql)
+
+
+def test_an_error_is_found_before_anything_is_loaded() -> None:
+    def load(view: str) -> pa.Table:
+        raise AssertionError(f"{view} was loaded")
+
+    with Database(load) as database, pytest.raises(QueryError, match="rewrd"):
+        database.query("select rewrd from turns join rewards using (run)")
+
+
+@pytest.mark.parametrize(
+    ("sql", "loaded"),
+    [
+        ("select 1", set()),
+        ("from TURNS", {"turns"}),
+        ('from "turns"', {"turns"}),
+        ("select 'from rewards' from turns", {"turns"}),
+        ("from turns a anti join rewards b using (run, iteration)", {"turns", "rewards"}),
+        ("with x as (from metrics) from x where exists (from episodes)", {"metrics", "episodes"}),
+        ("from trajectories", {"turns", "rewards", "selection", "samples"}),
+        ("explain select turn from turns", {"turns"}),
+        ("describe turns", {"turns"}),
+        ("from query('select turn from turns')", {*DATASET_VIEWS, *RECORD_VIEWS}),
+        ("pivot turns on status in ('ok') using count(*)", {"turns"}),
+    ],
+)
+def test_only_the_views_in_question_are_loaded(sql: str, loaded: set[str]) -> None:
+    seen: list[str] = []
+
+    def load(view: str) -> pa.Table:
+        seen.append(view)
+        return {**DATASET_VIEWS, **RECORD_VIEWS}[view].empty_table()
+
+    with Database(load) as database:
+        database.query(sql)
+        database.query(sql)
+    assert sorted(seen) == sorted(loaded)
+
+
+def test_all_views_are_listed(tables: Ask) -> None:
+    assert set(tables().query("show tables")["name"].to_pylist()) == set(VIEW_NAMES)
+
+
+def test_columns_of_one_name_are_told_apart(tables: Ask) -> None:
+    answer = tables().query("select 1 as a, 2 as a, 3 as a_1, 4 as a")
+    assert answer.schema.names == ["a", "a_2", "a_1", "a_3"]
+    assert answer.to_pylist() == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+
+
+def test_a_failure_to_read_is_explained_by_whoever_knows_the_files() -> None:
+    def batches() -> pa.RecordBatchReader:
+        def broken() -> object:
+            raise OSError("the disk is on fire")
+            yield
+
+        return pa.RecordBatchReader.from_batches(DATASET_VIEWS["turns"], broken())
+
+    with (
+        Database(lambda _: batches(), lambda said: QueryError(f"explained: {said}")) as database,
+        pytest.raises(QueryError, match=r"explained: .*the disk is on fire"),
+    ):
+        database.query("from turns")

@@ -1,0 +1,148 @@
+"""Ancestors and descendants: the whole chain, each work once, and gaps that are seen."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
+from starpo.ragen.evidence.audit.lineage import dot_text, lineage, mermaid_text, near
+from starpo.ragen.store import Store
+
+from .conftest import fill
+
+
+@pytest.fixture
+def copied(filled_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(filled_folder, tmp_path / "store"))
+
+
+def key(store: Store, iteration: int, stage: str) -> str:
+    return next(iter(store.runs.iteration("mine", iteration)[stage].values()))
+
+
+def test_ancestors_and_descendants_of_a_reused_rollout(filled: Store) -> None:
+    found = lineage(filled, "mine:0:rollout")
+    assert found.root.names == ("mine:0:rollout", "mine:1:rollout")
+    ahead = {work.names[0]: work.distance for work in found.works.values() if work.distance > 0}
+    assert ahead == {
+        "mine:0:reward": 1,
+        "mine:0:variance_filter": 1,
+        "mine:0:update": 1,
+        "mine:1:update": 1,
+        "mine:2:rollout": 2,
+        "mine:2:update": 2,
+        "mine:2:reward": 3,
+        "mine:2:variance_filter": 3,
+    }
+
+
+def test_the_chain_goes_back_to_where_it_began(filled: Store) -> None:
+    found = lineage(filled, "mine:2:update")
+    behind = {work.names[0] for work in found.works.values() if work.distance < 0 and work.names}
+    assert {"mine:0:rollout", "mine:0:update", "mine:1:update", "mine:2:rollout"} <= behind
+    roles = {role for source, role, target in found.edges if target == found.root.key}
+    assert roles == {"checkpoint", "turns", "rewards", "selection"}
+    assert found.works[key(filled, 2, "update")].kinds == ("metrics", "samples")
+    assert all(source in found.works and target in found.works for source, _, target in found.edges)
+
+
+def test_an_artifact_can_be_named_in_several_ways(filled: Store) -> None:
+    wanted = key(filled, 0, "reward")
+    for name in (wanted, f"rewards/{wanted}", f"rewards/{wanted[:12]}", wanted[:12], "mine:0:reward", "mine:1:reward"):
+        assert lineage(filled, name).root.key == wanted
+
+
+def test_what_is_gone_ends_the_chain_and_is_said(filled: Store) -> None:
+    assert lineage(filled, "mine:0:rollout").missing == ("0" * 32,)
+    work = lineage(filled, "mine:0:rollout").works["0" * 32]
+    assert (work.is_missing, work.distance) == (True, -1)
+
+
+def test_a_dropped_artifact_keeps_its_place(copied: Path, tmp_path: Path) -> None:
+    store = Store(str(copied))
+    manifest = store.manifest("samples", key(store, 0, "update"))
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "w").write_bytes(b"1")
+    work = {"stage": manifest.stage, "settings": {}, "inputs": manifest.inputs, "seed": None}
+    store.put_folder("checkpoint", str(tmp_path / "weights"), key=manifest.key, **work)
+    store.drop("checkpoint", manifest.key)
+    found = lineage(store, f"checkpoint/{manifest.key}")
+    assert (found.root.kinds, found.root.dropped) == (("metrics", "samples"), ("checkpoint",))
+    for kind in ("samples", "metrics"):
+        shutil.rmtree(copied / kind / manifest.key)
+    found = lineage(store, f"checkpoint/{manifest.key}")
+    assert (found.root.kinds, found.root.is_missing) == ((), False)
+    assert manifest.key not in found.missing
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("ffff", ArtifactMissingError, "no artifact 'ffff'"),
+        ("zebra", ArtifactMissingError, "expected kind/key"),
+        ("", ArtifactMissingError, "expected kind/key"),
+        ("turns/", ArtifactMissingError, "expected kind/key"),
+        ("mind:0:rollout", StoreError, "did you mean mine"),
+        ("mine:7:rollout", ConfigError, "it has 0 to 2"),
+        ("mine:x:rollout", ConfigError, "no iteration 'x'"),
+        ("mine:0:rolout", ConfigError, "did you mean rollout"),
+        ("mine:0", ConfigError, "it has reward, rollout, update, variance_filter"),
+    ],
+)
+def test_what_is_not_there_is_said(filled: Store, name: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        lineage(filled, name)
+
+
+def test_a_beginning_that_several_keys_share_is_not_enough(filled: Store) -> None:
+    keys = {key for stages in filled.runs.iterations("mine").values() for ks in stages.values() for key in ks.values()}
+    shared = next(key[0] for key in sorted(keys) if sum(other[0] == key[0] for other in keys) > 1)
+    with pytest.raises(ConfigError, match=r"may be any of .* give more of its digits"):
+        lineage(filled, shared)
+
+
+def test_an_edited_manifest_in_the_chain_is_an_error_and_elsewhere_a_remark(copied: Path) -> None:
+    store = Store(str(copied))
+    edited = key(store, 0, "reward")
+    file = copied / "rewards" / edited / "manifest.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "num_rows": 1}))
+    with pytest.raises(ArtifactDamagedError, match="changed after it was written"):
+        lineage(store, "mine:0:update")
+    found = lineage(store, "mine:0:rollout")
+    assert any(edited in fault for fault in found.unreadable)
+
+
+def test_other_runs_that_share_an_artifact_are_named(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    fill(store, "first", num_iterations=1)
+    fill(store, "second", num_iterations=1)
+    assert set(lineage(store, "first:0:reward").root.names) == {"first:0:reward", "second:0:reward"}
+
+
+def test_only_what_is_near(filled: Store) -> None:
+    found = lineage(filled, "mine:2:update")
+    assert near(found, 0).works == found.works
+    part = near(found, 1)
+    assert 1 < len(part.works) < len(found.works)
+    assert {abs(work.distance) for work in part.works.values()} == {0, 1}
+    assert all(source in part.works and target in part.works for source, _, target in part.edges)
+
+
+def test_graphs_name_every_work_and_edge(filled: Store) -> None:
+    found = lineage(filled, "mine:2:update")
+    dot, mermaid = dot_text(found), mermaid_text(found)
+    for work in found.works.values():
+        assert work.key in dot
+        assert work.key[:10] in mermaid
+    assert dot.count(" -> ") == mermaid.count(" -->|") == len(found.edges)
+
+
+def test_names_cannot_break_out_of_a_graph(filled_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(filled_folder, tmp_path / "store")
+    store = Store(str(folder))
+    store.runs.record_stage("mine", 0, 'a"]; x["<b>', {"turns": key(store, 0, "rollout")})
+    found = near(lineage(store, key(store, 0, "rollout")), 1)
+    assert 'a"]' not in dot_text(found)
+    assert "<b>" not in mermaid_text(found)

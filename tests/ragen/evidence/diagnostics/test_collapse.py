@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starpo.ragen.evidence.diagnostics.collapse import (
+    DISTINCT,
+    ENTROPY,
+    FORMAT,
+    GRADIENT,
+    RETURN,
+    REWARD_STD,
+    SUCCESS,
+    diagnose,
+)
+from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
+
+WATCHED = (REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT)
+
+
+def _series(values) -> dict[int, float]:
+    return {iteration: float(value) for iteration, value in enumerate(values)}
+
+
+def _names(verdict) -> set[tuple[str, str]]:
+    return {(signal.name, signal.severity) for signal in verdict.signals}
+
+
+def _healthy(seed: int, num_points: int = 100) -> dict[str, dict[int, float]]:
+    """Sokoban as it learns: success 0.2 -> 0.6 under the noise of 8 groups, everything else steady."""
+    random = np.random.default_rng(seed)
+    progress = 1 - np.exp(-np.arange(num_points) / 25)
+    success = np.clip(0.2 + 0.4 * progress + random.normal(0, 0.06, num_points), 0, 1)
+    return {
+        SUCCESS: _series(success),
+        RETURN: _series(-1 + 11 * success),
+        REWARD_STD: _series(2.9 - 0.5 * progress + random.normal(0, 0.3, num_points)),
+        ENTROPY: _series(0.9 - 0.4 * progress + random.normal(0, 0.03, num_points)),
+        FORMAT: _series(np.clip(0.97 + random.normal(0, 0.01, num_points), 0, 1)),
+        DISTINCT: _series(0.8 - 0.2 * progress + random.normal(0, 0.02, num_points)),
+        GRADIENT: _series(0.5 * np.exp(random.normal(0, 0.3, num_points))),
+    }
+
+
+def _collapsing(seed: int) -> dict[str, dict[int, float]]:
+    """As in the paper's Figure 6: reward std falls from 40 on, the gradient spikes at 85, success falls from 90."""
+    series, steps = _healthy(seed, 130), np.arange(130)
+    alike = np.clip((steps - 40) / 30, 0, 0.9)
+    lost = np.clip((steps - 90) / 15, 0, 1)
+    for name, factor in {REWARD_STD: 1 - alike, SUCCESS: 1 - lost, FORMAT: 1 - lost, DISTINCT: 1 - alike}.items():
+        series[name] = _series(np.array(list(series[name].values())) * factor)
+    series[RETURN] = _series(-1 + 11 * np.array(list(series[SUCCESS].values())))
+    series[GRADIENT][85] = 89.0
+    return series
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_healthy_run_raises_nothing(seed):
+    assert diagnose(_healthy(seed)).signals == ()
+
+
+def test_a_solved_run_has_no_variance_and_is_healthy():
+    """Bandit from 0.25 to 0.99: the in-group std falls to a quarter because everyone succeeds."""
+    success = np.concatenate([np.full(5, 0.25), np.linspace(0.25, 0.99, 20), np.full(20, 0.99)])
+    verdict = diagnose({SUCCESS: _series(success), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
+    assert verdict.status == "healthy"
+    # The same fall without the success is what the paper warns of.
+    unexplained = diagnose({SUCCESS: _series([0.25] * 45), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
+    assert _names(unexplained) == {(REWARD_STD, "warning")}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
+    verdict = diagnose(_collapsing(seed))
+    assert verdict.status == "collapsed"
+    first = {}
+    for signal in verdict.signals:
+        first.setdefault((signal.name, signal.severity), signal.iteration)
+    assert 40 < first[REWARD_STD, "warning"] < 70
+    assert first[GRADIENT, "warning"] == 85
+    assert first[REWARD_STD, "warning"] < first[GRADIENT, "warning"] < first[SUCCESS, "warning"]
+    assert first[SUCCESS, "warning"] < first[SUCCESS, "collapse"]
+    assert {(FORMAT, "collapse"), (RETURN, "collapse"), (DISTINCT, "warning")} <= set(first)
+    assert verdict.words.startswith("collapsed: since iteration ")
+
+
+def test_a_prefix_of_the_run_before_the_fall_only_warns():
+    prefix = {name: {i: v for i, v in series.items() if i <= 84} for name, series in _collapsing(seed=0).items()}
+    assert diagnose(prefix).status == "warning"
+
+
+def test_a_signal_says_what_was_compared():
+    # No smoothing: early std (4 + 4) / 2 = 4, bound 0.5 * 4 = 2; 1 is below it at iterations 2 and 3: raised at 3.
+    limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=2)
+    verdict = diagnose({REWARD_STD: _series([4, 4, 1, 1, 3])}, limits)
+    (signal,) = verdict.signals
+    assert (signal.iteration, signal.ended) == (3, 4)
+    assert (signal.name, signal.severity) == (REWARD_STD, "warning")
+    assert (signal.value, signal.baseline) == (1.0, 4.0)
+    assert "in-group reward std 1 has fallen from 4" in signal.words
+    assert verdict.status == "healthy"  # it has recovered
+    assert verdict.words == "healthy: no signal holds (1 in the past)"
+
+
+def test_patience_needs_points_in_a_row():
+    limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=2)
+    assert diagnose({REWARD_STD: _series([4, 4, 1, 3, 1, 3])}, limits).signals == ()
+
+
+def test_a_return_is_measured_in_stds():
+    # Early std 2; best return 3. 1.9 is (3 - 1.9) / 2 = 0.55 stds below it: a warning. 0.9 is 1.05: a collapse.
+    limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
+    steady = _series([2, 2, 2])
+    assert _names(diagnose({REWARD_STD: steady, RETURN: _series([1, 3, 1.9])}, limits)) == {(RETURN, "warning")}
+    both = diagnose({REWARD_STD: steady, RETURN: _series([1, 3, 0.9])}, limits)
+    assert _names(both) == {(RETURN, "warning"), (RETURN, "collapse")}
+    assert both.status == "collapsed"
+
+
+def test_a_small_fall_of_a_low_success_rate_is_noise():
+    limits = CollapseThresholds(baseline_points=1, decay=0.0, patience=1)
+    # 0.02 is a third of 0.06, but only 0.04 below it; 0.1 is a third of 0.3 and 0.2 below.
+    assert diagnose({SUCCESS: _series([0.06, 0.06, 0.02])}, limits).status == "healthy"
+    assert diagnose({SUCCESS: _series([0.3, 0.3, 0.1])}, limits).status == "collapsed"
+
+
+@pytest.mark.parametrize(("last", "word"), [(0.05, "fixed"), (3.0, "noise")])
+def test_entropy_is_watched_on_both_sides(last, word):
+    verdict = diagnose({ENTROPY: _series([1.0] * 5 + [last] * 20)})
+    assert verdict.status == "warning"
+    assert word in verdict.words
+
+
+def test_a_spike_is_remembered_and_then_forgotten():
+    # Median before the spike 1, factor 5: 5.5 is a spike. It is held for 10 points after it: until iteration 6 + 10.
+    norms = [1.0] * 6 + [5.5] + [1.0] * 20
+    assert diagnose({GRADIENT: _series(norms[:12])}).status == "warning"
+    (signal,) = diagnose({GRADIENT: _series(norms)}).signals
+    assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (6, 17, 5.5, 1.0)
+
+
+def test_iterations_are_those_of_the_series():
+    sparse = {10 * i: v for i, v in enumerate([4.0] * 5 + [0.1] * 20)}
+    (signal,) = diagnose({REWARD_STD: sparse}).signals
+    assert signal.iteration % 10 == 0
+    assert signal.iteration >= 70
+
+
+@pytest.mark.parametrize("num_points", [0, 1, 5])
+def test_too_few_points_raise_nothing(num_points):
+    series = {name: _series([1.0] * num_points) for name in WATCHED}
+    assert diagnose(series).status == "healthy"
+
+
+def test_nothing_is_healthy():
+    assert diagnose({}).words == "healthy: no signal holds (0 in the past)"
+
+
+a_curve = st.lists(st.floats(0, 1), min_size=8, max_size=40)
+
+
+def test_nothing_is_told_before_its_baseline_is_known():
+    verdict = diagnose({REWARD_STD: _series([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])})
+    assert all(signal.iteration >= 5 for signal in verdict.signals)
+
+
+@settings(max_examples=60)
+@given(
+    st.fixed_dictionaries(dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT), a_curve)), st.data()
+)
+def test_the_future_does_not_change_what_could_be_told(curves, data):
+    cut = data.draw(st.integers(1, 40))
+    whole = diagnose({name: _series(values) for name, values in curves.items()})
+    prefix = diagnose({name: _series(values[:cut]) for name, values in curves.items()})
+    told = [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in whole.signals if s.iteration < cut]
+    assert told == [(s.iteration, s.name, s.severity, s.value, s.baseline, s.words) for s in prefix.signals]
+
+
+@settings(max_examples=60)
+@given(a_curve, a_curve, st.sampled_from([0.125, 4.0, 64.0]))
+def test_the_scale_of_the_rewards_does_not_matter(stds, returns, scale):
+    one = diagnose({REWARD_STD: _series(stds), RETURN: _series(returns)})
+    scaled = diagnose({REWARD_STD: _series(np.array(stds) * scale), RETURN: _series(np.array(returns) * scale)})
+    assert [(s.iteration, s.name, s.severity) for s in one.signals] == [
+        (s.iteration, s.name, s.severity) for s in scaled.signals
+    ]

@@ -1,0 +1,113 @@
+import pytest
+
+from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.envs import make
+from starpo.ragen.evidence.report.boards import read_settings, replay_episode, replay_frames
+
+
+def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> list[dict]:
+    """Turns as they are stored, from the environment as it is configured."""
+    environment = make(read_settings(config))
+    environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    first = environment.state_digest()
+    turns = []
+    for executed in actions:
+        for action in executed:
+            environment.step(action)
+        turns.append(
+            {
+                "env_seed": seed,
+                "dynamics_seed": dynamics_seed,
+                "initial_state_digest": first,
+                "executed_actions": executed,
+                "state_digest": environment.state_digest(),
+            }
+        )
+    return turns
+
+
+SOKOBAN = {"type": "sokoban", "observation": "compact", "generator": "distance", "vocabulary": "new"}
+
+
+def test_a_compact_sokoban_is_drawn_in_the_default_symbols() -> None:
+    frames = replay_frames(read_settings(SOKOBAN), played(SOKOBAN, [["Up", "Left"], []]))
+    assert [len(turn) for turn in frames] == [3, 1]
+    text = frames[0][0]["text"]
+    assert frames[0][0]["kind"] == "sokoban"
+    assert set(text) <= set("#_OXP√S\n")
+    assert len(text.splitlines()) == 6
+    assert frames[1][0] == frames[0][-1]  # the next turn begins where this one ended
+
+
+def test_slips_are_those_of_the_trajectorys_own_seed() -> None:
+    lake = {"type": "frozen_lake", "observation": "compact", "slip": 2 / 3}
+    turns = played(lake, [["Right"]], dynamics_seed=1)
+    assert replay_frames(read_settings(lake), turns) is not None
+    others = [replay_frames(read_settings(lake), [turns[0] | {"dynamics_seed": seed}]) for seed in range(2, 30)]
+    assert None in others  # another slip leads elsewhere, and is never shown in its place
+
+
+def test_a_bandit_shows_its_arms_and_what_was_paid() -> None:
+    bandit = {"type": "bandit"}
+    environment = make(read_settings(bandit))
+    environment.reset(seed=3)
+    arm = environment.actions[0]
+    before, after = replay_frames(read_settings(bandit), played(bandit, [[arm]]))[0]
+    assert before == {"kind": "arms", "arms": list(environment.actions), "pulled": None, "paid": None}
+    assert after["pulled"] == arm
+    assert after["paid"] in (0.0, 0.15, 1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"initial_state_digest": "0" * 16}, {"state_digest": "0" * 16}, {"executed_actions": ["Fly"]}, {"env_seed": 4}],
+)
+def test_what_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
+    turns = played(SOKOBAN, [["Up"]])
+    assert replay_frames(read_settings(SOKOBAN), [turns[0] | change]) is None
+
+
+def episode(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed: int = 9) -> dict:
+    """What is stored of an evaluated episode, from the environment as it is configured."""
+    environment = make(settings_of(config))
+    seen, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    digest, observations, total = environment.state_digest(), [], 0.0
+    for executed in actions:
+        observations.append(seen)
+        for action in executed:
+            seen, reward, _, _, _ = environment.step(action)
+            total += reward
+    return {
+        "seed": seed,
+        "dynamics_seed": dynamics_seed,
+        "initial_state_digest": digest,
+        "observations": observations,
+        "actions": actions,
+        "episode_return": total,
+    }
+
+
+def settings_of(config: dict):
+    return load(ENVIRONMENTS, config["type"]).settings_type.model_validate(config)
+
+
+def test_an_evaluated_episode_is_drawn_in_the_default_symbols_whatever_the_policy_saw() -> None:
+    replay = replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up", "Left"], []]))
+    assert replay is not None
+    assert [len(turn) for turn in replay.frames] == [3, 1]
+    assert [len(turn) for turn in replay.rewards] == [2, 0]
+    assert set(replay.frames[0][0]["text"]) <= set("#_OXP√S\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"initial_state_digest": "0" * 16},
+        {"observations": ["another", "game"]},
+        {"episode_return": 5.0},
+        {"actions": [["Fly"], []]},
+        {"seed": 4},
+    ],
+)
+def test_an_episode_that_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
+    assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None

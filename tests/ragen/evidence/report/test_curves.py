@@ -1,0 +1,71 @@
+import pytest
+
+from starpo.ragen.evidence.report.curves import compared_panels, main_panels, other_panels, smoothed_line
+
+
+def test_evaluation_has_its_interval_and_is_not_smoothed() -> None:
+    series = {
+        "evaluation/sokoban/success": {0: 0.2, 5: 0.4},
+        "evaluation/sokoban/success_low": {0: 0.1, 5: 0.3},
+        "evaluation/sokoban/success_high": {0: 0.3, 5: 0.5},
+    }
+    (panel,) = main_panels(series)
+    (line,) = panel.lines
+    assert line.raw == [(0, 0.2), (5, 0.4)]
+    assert line.band == [(0, 0.1, 0.3), (5, 0.3, 0.5)]
+    assert line.smooth == []
+    assert other_panels(series) == []
+
+
+def test_the_trained_environment_comes_before_variants_that_were_evaluated_less_often() -> None:
+    series = {"evaluation/large/success": {0: 0.1}, "evaluation/sokoban/success": {0: 0.2, 5: 0.4}}
+    assert [line.label for line in main_panels(series)[0].lines] == ["sokoban", "large"]
+
+
+def test_a_curve_is_smoothed_by_the_bias_corrected_average() -> None:
+    # decay 0.9: first 1; then (0.9 * 0.1 * 1 + 0.1 * 2) / (1 - 0.81) = 0.29 / 0.19
+    line = smoothed_line("x", {3 + n: float(1 + (n > 0)) for n in range(10)})
+    assert line.smooth[:2] == [(3, 1.0), (4, pytest.approx(0.29 / 0.19))]
+    assert [x for x, _ in line.smooth] == [x for x, _ in line.raw]
+
+
+def test_a_few_points_are_shown_as_measured() -> None:
+    for length in (1, 2, 9):
+        line = smoothed_line("x", dict.fromkeys(range(length), 1.0))
+        assert (len(line.raw), line.smooth) == (length, [])
+
+
+def test_metrics_that_were_never_measured_have_no_panel() -> None:
+    assert main_panels({}) == []
+    assert [p.title for p in main_panels({"rollout/entropy": {0: 1.0}})] == ["Entropy"]
+
+
+def test_gradient_norms_are_on_a_logarithmic_axis_only_while_all_are_above_zero() -> None:
+    assert main_panels({"update/gradient_norm": {0: 1.0, 1: 9.0}})[0].is_log
+    assert not main_panels({"update/gradient_norm": {0: 0.0, 1: 9.0}})[0].is_log
+
+
+def test_other_metrics_are_sorted_and_need_two_points() -> None:
+    series = {"update/b": {0: 1.0, 1: 2.0}, "update/a": {0: 1.0, 1: 2.0}, "update/once": {0: 1.0}}
+    assert [panel.title for panel in other_panels(series)] == ["update/a", "update/b"]
+
+
+def test_runs_are_compared_on_the_panels_of_their_own_environments() -> None:
+    runs = [
+        (
+            "a",
+            "sokoban",
+            {"evaluation/sokoban/success": {0: 0.2}, "update/gradient_norm": {0: 1.0}, "x": {0: 1.0, 1: 2.0}},
+        ),
+        ("b", "bandit", {"evaluation/bandit/success": {0: 0.9}, "update/gradient_norm": {0: 0.0}, "x": {0: 3.0}}),
+        ("c", "bandit", {"only/here": {0: 1.0, 1: 2.0}}),
+    ]
+    main, other = compared_panels(runs)
+    assert [(panel.title, [line.label for line in panel.lines]) for panel in main] == [
+        ("Evaluation success", ["a", "b"]),
+        ("Gradient norm", ["a", "b"]),
+    ]
+    assert not main[1].is_log  # one of them is 0
+    assert [(panel.title, [(line.label, line.colour) for line in panel.lines]) for panel in other] == [
+        ("x", [("a", 0), ("b", 1)])
+    ]

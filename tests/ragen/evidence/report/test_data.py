@@ -1,0 +1,140 @@
+import gzip
+import json
+
+import pytest
+
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.evidence.report.data import gather, stage_seconds
+from starpo.ragen.store import Store
+
+
+@pytest.fixture(scope="module")
+def data(stored_run: Store):
+    return gather(stored_run, "hostile")
+
+
+def unpacked(packed: bytes):
+    return json.loads(gzip.decompress(packed))["groups"]
+
+
+def rollouts(data) -> list[int]:
+    return [embedded.iteration for embedded in data.rollouts]
+
+
+def test_every_metric_of_every_stage_is_a_series(data) -> None:
+    assert data.series["evaluation/sokoban/success"] == pytest.approx({0: 0.2, 1: 0.3, 2: 0.4, 3: 0.5, 4: 0.6})
+    assert list(data.series["rollout/success_rate"]) == [0, 1, 2, 3]
+
+
+def test_stage_seconds_are_those_of_the_manifests(data) -> None:
+    seconds = stage_seconds(data.manifests)
+    assert seconds["rollout"] == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
+    assert seconds["evaluate:sokoban"][4] == 1.0
+    assert seconds["warm_start"] == {0: 9.0}
+
+
+def test_work_that_is_used_again_is_counted_once(damaged_run: Store) -> None:
+    first = damaged_run.runs.iteration("hostile", 0)["rollout"]
+    damaged_run.runs.record_stage("hostile", 1, "rollout", first)  # as Online-k does
+    assert list(stage_seconds(gather(damaged_run, "hostile").manifests)["rollout"]) == [0, 2, 3]
+
+
+def test_decisions_of_all_groups_are_there_best_first(data) -> None:
+    # four iterations of three groups; half of three groups kept is one or two
+    assert [(d.iteration, d.rank) for d in data.decisions] == [(i, r) for i in range(4) for r in range(3)]
+    assert {d.is_kept for d in data.decisions} == {True, False}
+    assert all(d.reason for d in data.decisions)
+    assert {d.num_trajectories for d in data.decisions} == {2}
+
+
+def test_trajectories_are_whole_and_their_text_is_unchanged(data, stored_run: Store, huge_text: str) -> None:
+    keys = stored_run.runs.iterations("hostile")[2]["rollout"]
+    stored = {(r["trajectory_id"], r["turn"]): r for r in stored_run.read_table("turns", keys["turns"]).to_pylist()}
+    shown = {
+        (member["id"], number): turn
+        for group in unpacked(data.rollouts[2].packed)
+        for member in group["members"]
+        for number, turn in enumerate(member["turns"])
+    }
+    assert shown.keys() == stored.keys()
+    for place, turn in shown.items():
+        row = stored[place]
+        assert (turn["think"], turn["observation"]) == (row["think"], row["observation"])
+        assert turn["response"] == row["response"][:20_000]
+        assert turn["cut"].get("response", 0) == max(0, len(row["response"]) - 20_000)
+        assert len(turn["frames"]) == len(row["executed_actions"]) + 1
+        assert turn["total"] == pytest.approx(sum(turn["components"].values()))
+    assert any(row["response"] == huge_text for row in stored.values())
+
+
+def test_tokens_are_those_that_were_sampled_and_spell_the_response(data) -> None:
+    for group in unpacked(data.rollouts[0].packed):
+        for member in group["members"]:
+            for turn in member["turns"]:
+                assert len(turn["ids"]) == len(turn["lengths"]) == len(turn["surprisals"])
+                assert sum(turn["lengths"]) == len(turn["response"].encode("utf-16-le")) // 2
+                assert turn["surprisals"][:4] == [0, 500, 1000, 1500][: len(turn["ids"])]
+
+
+def test_what_the_update_did_is_with_each_trajectory_it_was_done_with(data) -> None:
+    for embedded in data.rollouts:
+        for group in unpacked(embedded.packed):
+            for member in group["members"]:
+                assert (member["sample"] is not None) == (group["kept"] and member["valid"])
+                if member["sample"]:
+                    assert member["sample"]["advantage"] in (0.75, -0.5)
+
+
+def test_evaluated_episodes_are_embedded_with_their_boards(data, stored_run: Store) -> None:
+    assert [(e.iteration, e.cell, e.num_trajectories) for e in data.evaluations] == [
+        (i, "sokoban", 3) for i in (0, 2, 4)
+    ]
+    keys = stored_run.runs.iteration("hostile", 2)["evaluate:sokoban"]
+    stored = stored_run.read_table("episodes", keys["episodes"]).to_pylist()
+    (group,) = unpacked(data.evaluations[1].packed)
+    for row, member in zip(stored, group["members"], strict=True):
+        assert member["id"] == f"p{member['member']:04d}-0"
+        assert member["drawn"]
+        assert [turn["observation"] for turn in member["turns"]] == row["observations"]
+        assert sum(turn["total"] for turn in member["turns"]) == pytest.approx(row["episode_return"])
+        assert [" || ".join(turn["executed"]) for turn in member["turns"]] == row["actions"]
+
+
+def test_a_small_budget_embeds_a_part_of_the_last_iteration_and_all_curves(stored_run: Store, data) -> None:
+    small = gather(stored_run, "hostile", max_rollout_bytes=1, max_evaluation_bytes=1)
+    assert [(e.iteration, e.num_trajectories, e.num_all) for e in small.rollouts] == [(3, 2, 6)]
+    assert [e.iteration for e in small.evaluations] == [4]
+    assert small.series == data.series
+    assert small.decisions == data.decisions
+
+
+def test_two_sampled_iterations_are_the_first_and_the_last(stored_run: Store) -> None:
+    assert rollouts(gather(stored_run, "hostile", max_sampled_iterations=2)) == [0, 3]
+
+
+def test_a_wanted_iteration_comes_in_whatever_the_limit(stored_run: Store) -> None:
+    assert rollouts(gather(stored_run, "hostile", wanted=[2], max_sampled_iterations=1)) == [0, 2, 3]
+    with pytest.raises(ConfigError, match="run hostile has no rollout at iteration 9; it has 0 to 3"):
+        gather(stored_run, "hostile", wanted=[9])
+
+
+def test_a_run_that_has_only_begun_has_no_trajectories(tmp_path) -> None:
+    store = Store(str(tmp_path))
+    store.runs.create("new", flow="starpo", preset=None, config={"environment": {"type": "bandit"}})
+    data = gather(store, "new")
+    assert (data.rollouts, data.series, data.decisions, data.num_iterations) == ([], {}, [], 0)
+    assert data.state is None
+    assert data.missing == []
+
+
+def test_an_unknown_run_is_named_with_those_near_it(stored_run: Store) -> None:
+    with pytest.raises(StoreError, match=r"there is no run 'hostle'.*did you mean hostile"):
+        gather(stored_run, "hostle")
+
+
+def test_an_environment_that_is_not_known_here_is_not_drawn(damaged_run: Store, tmp_path) -> None:
+    path = tmp_path / "store" / "runs" / "hostile" / "run.json"
+    path.write_text(path.read_text().replace('"type": "sokoban"', '"type": "no_such_world"'))
+    data = gather(damaged_run, "hostile")
+    assert all(e.num_not_drawn == e.num_all == 6 for e in data.rollouts)
+    assert data.missing == []

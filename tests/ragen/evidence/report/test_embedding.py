@@ -1,0 +1,68 @@
+import gzip
+import json
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.evidence.report.embedding import MAX_TEXT_CHARACTERS, Batch, embed, sampled, shortened
+
+
+def test_sampling_takes_ends_then_preferred_then_the_middles_of_gaps() -> None:
+    # 0..8: the last, the first, the preferred 3; the widest gap is 3..8, its middle 5; then 0..3 and 5..8 are as wide,
+    # the earlier one first: its middle 1
+    assert sampled(range(9), [3], 5) == [8, 0, 3, 5, 1]
+    assert sampled(range(9), [3], 2) == [8, 0]
+    assert sampled([], [3], 5) == []
+    assert sampled([4], [], 5) == [4]
+
+
+@given(st.sets(st.integers(0, 300), max_size=40), st.lists(st.integers(0, 300), max_size=5), st.integers(1, 50))
+def test_a_sample_is_as_large_as_it_may_be_and_repeats_nothing(iterations, preferred, limit) -> None:
+    chosen = sampled(sorted(iterations), preferred, limit)
+    assert len(chosen) == len(set(chosen)) == min(limit, len(iterations))
+    assert set(chosen) <= iterations
+
+
+def batch(iteration: int, num_groups: int = 4) -> Batch:
+    noise = random.Random(iteration)  # hardly compressible
+    groups = [
+        {
+            "id": f"g{g}",
+            "members": [{"drawn": g > 0, "turns": [], "text": noise.randbytes(500).hex()} for _ in range(2)],
+        }
+        for g in range(num_groups)
+    ]
+    return Batch(iteration, None, groups)
+
+
+def test_batches_are_taken_in_order_until_one_does_not_fit() -> None:
+    size = len(embed([batch(0)], 10**9)[0].packed)
+    taken = embed(iter([batch(5), batch(0), batch(3)]), 2 * size + 500)
+    assert [e.iteration for e in taken] == [5, 0]
+    assert sum(len(e.packed) for e in taken) <= 2 * size + 500
+    assert (taken[0].num_trajectories, taken[0].num_all, taken[0].num_not_drawn) == (8, 8, 2)
+
+
+def test_of_a_first_batch_that_is_too_large_as_many_groups_are_taken_as_fit() -> None:
+    whole = embed([batch(0, 16)], 10**9)[0]
+    (part,) = embed([batch(0, 16)], len(whole.packed) // 2)
+    assert len(part.packed) <= len(whole.packed) // 2
+    assert 0 < part.num_trajectories < part.num_all == 32
+    groups = json.loads(gzip.decompress(part.packed))["groups"]
+    assert [g["id"] for g in groups] == [f"g{n}" for n in range(len(groups))]
+
+
+def test_one_group_is_there_however_small_the_budget() -> None:
+    (part,) = embed([batch(0)], 1)
+    assert part.num_trajectories == 2
+
+
+def test_packing_is_the_same_every_time() -> None:
+    assert embed([batch(1)], 10**9) == embed([batch(1)], 10**9)
+
+
+def test_long_texts_are_cut_and_what_is_cut_is_counted() -> None:
+    assert shortened(None) == (None, 0)
+    assert shortened("x" * MAX_TEXT_CHARACTERS) == ("x" * MAX_TEXT_CHARACTERS, 0)
+    assert shortened("x" * (MAX_TEXT_CHARACTERS + 7)) == ("x" * MAX_TEXT_CHARACTERS, 7)

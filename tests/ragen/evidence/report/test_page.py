@@ -1,0 +1,199 @@
+import base64
+import dataclasses
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import pytest
+
+from starpo.ragen.evidence.diagnostics.collapse import Signal, Verdict
+from starpo.ragen.evidence.report.data import ReportData, gather
+from starpo.ragen.evidence.report.document import coded
+from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.store import Store
+
+
+@pytest.fixture(scope="module")
+def data(stored_run: Store) -> ReportData:
+    return gather(stored_run, "hostile")
+
+
+@pytest.fixture(scope="module")
+def page(data: ReportData) -> str:
+    return render_report(data)
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and the text of its scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self._is_script = False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes) -> None:
+        self.elements.append((tag, dict(attributes)))
+        self._is_script = tag == "script"
+        if self._is_script:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag) -> None:
+        self._is_script = self._is_script and tag != "script"
+
+    def handle_data(self, data) -> None:
+        if self._is_script:
+            self.scripts[-1] += data
+
+
+def test_the_page_is_whole_by_itself(page: str) -> None:
+    for tag, attributes in Elements(page).elements:
+        assert not {"src", "data", "srcset", "poster"} & attributes.keys(), (tag, attributes)
+        assert tag not in ("link", "iframe", "object", "embed", "base")
+        assert str(attributes.get("href", "#")).startswith("#")
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+def test_hostile_text_adds_no_element_and_no_script(page: str, hostile_texts: tuple[str, ...]) -> None:
+    elements = Elements(page)
+    # the page's data, four rollouts and three evaluations, the page's own script
+    kinds = [attributes.get("type") for tag, attributes in elements.elements if tag == "script"]
+    assert kinds == ["application/json", *["application/octet-stream"] * 7, None]
+    assert not {"img", "svg"} & {tag for tag, _ in elements.elements}
+    assert not any(name.startswith("on") for _, attributes in elements.elements for name in attributes)
+    for text in hostile_texts:
+        if "<" in text:
+            assert text not in page
+
+
+def test_only_the_pages_own_script_may_run(page: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1].replace("&#39;", "'")
+    script = Elements(page).scripts[-1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert not re.search(r"http|connect-src|img-src|\*|unsafe-eval", policy)
+
+
+def test_embedded_data_are_read_back_as_they_were(page: str, stored_run: Store) -> None:
+    scripts = Elements(page).scripts
+    packed = json.loads(gzip.decompress(base64.b64decode(scripts[1])))
+    responses = {turn["response"] for group in packed["groups"] for m in group["members"] for turn in m["turns"]}
+    assert any("onerror" in response for response in responses)
+    data = json.loads(scripts[0])
+    assert [panel["title"] for panel in data["panels"]][:2] == ["Evaluation success", "Training success"]
+    assert len(data["decisions"]) == 12
+    assert data["reasons"][data["decisions"][0][7]]
+
+
+def test_the_headline_says_what_was_achieved_with_intervals(page: str) -> None:
+    assert (
+        "Success rose from 20.0% (95% interval 15.0% to 25.0%) to 60.0% (95% interval 55.0% to 65.0%) in 4 updates."
+        in page
+    )
+
+
+def test_code_in_words_is_marked_and_all_else_escaped() -> None:
+    assert coded("ask `ragen <b>` & go, ` not this") == "ask <code>ragen &lt;b&gt;</code> &amp; go, ` not this"
+
+
+def test_a_failed_run_says_why(page: str) -> None:
+    assert "Failed: &lt;img src=x" in page
+
+
+def test_settings_are_listed_by_their_dotted_path(page: str) -> None:
+    assert "<code>rollout.max_response_tokens</code>" in page
+    assert "<code>environment.min_solution</code>" in page
+
+
+def test_a_run_that_has_only_begun_still_has_a_page(tmp_path) -> None:
+    store = Store(str(tmp_path))
+    store.runs.create("new", flow="starpo", preset=None, config={"environment": {"type": "bandit"}})
+    assert "No evaluation has been stored yet." in render_report(gather(store, "new"))
+
+
+def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) -> None:
+    assert "All 24 training trajectories of the run are in this page." in page
+    assert "All 9 evaluated episodes of its 3 evaluations are, too." in page
+    small = render_report(gather(stored_run, "hostile", max_rollout_bytes=1, max_evaluation_bytes=1))
+    assert "In this page are 2 of the run&#39;s 24 training trajectories, from 1 of 4 iterations:" in small
+    assert "Of iteration 3 there are 2 of 6." in small
+    assert "Of 9 evaluated episodes there are 3, from 1 of 3 evaluations." in small
+    assert "<code>ragen report hostile --embed N</code>" in small
+    assert "`" not in small.partition("<main")[2].partition("<script")[0]
+
+
+def test_every_artifact_is_listed_with_its_key_and_origin(page: str, data: ReportData) -> None:
+    shown = json.loads(Elements(page).scripts[0])
+    assert [(r[0], r[1], r[2], r[3]) for r in shown["artifacts"]] == [
+        (p.iteration, p.stage, p.kind, p.key) for p in data.manifests
+    ]
+    for row, (place, manifest) in zip(shown["artifacts"], data.manifests.items(), strict=True):
+        assert row[4] == manifest.num_rows
+        assert row[10] == manifest.inputs
+        assert shown["origins"][row[11]]["versions"].startswith("python "), place
+
+
+def test_the_same_data_give_the_same_page(page: str, data: ReportData) -> None:
+    assert render_report(data) == page
+
+
+def signal(iteration: int, ended: int | None) -> Signal:
+    return Signal(iteration, ended, "rollout/entropy", "warning", 0.1, 0.2, "words")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        (Verdict("healthy", ()), "healthy: no signal of a collapse holds."),
+        (Verdict("healthy", (signal(2, 4),)), "healthy: no signal of a collapse holds; 1 did in the past."),
+        (Verdict("warning", (signal(2, 4), signal(7, None))), "warning: a signal holds, since iteration 7."),
+        (Verdict("warning", (signal(9, None), signal(7, None))), "warning: 2 signals hold, since iteration 7."),
+    ],
+)
+def test_the_verdict_is_one_line(data: ReportData, verdict: Verdict, words: str) -> None:
+    assert f">{words}</p>" in render_report(dataclasses.replace(data, verdict=verdict))
+
+
+def palettes() -> list[dict[str, str]]:
+    """The colours of the light and of the dark page by name."""
+    style = files("starpo.ragen.evidence.report").joinpath("templates", "colours.css").read_text(encoding="utf-8")
+    light, dark = style.split("@media")
+    light_colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
+    return [light_colours, light_colours | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", dark))]
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2, relative luminance and contrast ratio."""
+
+    def luminance(colour: str) -> float:
+        channels = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def mixed(colour: str, share: float, ground: str) -> str:
+    """As CSS color-mix(in srgb) with this share of the first colour."""
+    channels = [round(share * int(colour[n : n + 2], 16) + (1 - share) * int(ground[n : n + 2], 16)) for n in (1, 3, 5)]
+    return "#" + "".join(f"{c:02x}" for c in channels)
+
+
+@pytest.mark.parametrize("colours", palettes(), ids=["light", "dark"])
+def test_text_can_be_read_on_its_ground(colours: dict[str, str]) -> None:
+    assert contrast("#ffffff", "#000000") == pytest.approx(21)
+    grounds = [colours["paper"], colours["card"]]
+    for name in ("ink", "ink-soft", "accent", "good", "warn", "bad"):
+        assert min(contrast(colours[name], ground) for ground in grounds) >= 4.5, name
+    for name in ("edge", *(f"series-{n}" for n in range(7)), "kept"):  # borders of controls, and lines
+        assert min(contrast(colours[name], ground) for ground in grounds) >= 3.0, name
+    for name, fullest in (("depth", 1.0), ("up", 0.7), ("down", 0.7)):  # tokens in full shade
+        assert contrast(colours["ink"], mixed(colours[name], fullest, colours["card"])) >= 4.5, name
+    assert contrast(colours["paper"], colours["accent"]) >= 4.5  # the chosen member

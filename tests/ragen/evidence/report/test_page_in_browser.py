@@ -1,0 +1,458 @@
+"""The report in a real browser: everything is clicked through, and hostile text stays text."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.store import Store
+
+pytestmark = pytest.mark.integration
+
+TITLE = "hostile · StarPO run"
+
+
+@pytest.fixture(scope="module")
+def path(stored_run: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(render_report(gather(stored_run, "hostile")), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def page(browser, path: Path):
+    """The page as it opens; afterwards nothing was logged, requested or run that was not its own."""
+    browser.open(path)
+    yield browser
+    assert browser.complaints() == []
+    assert browser.driver.title == TITLE
+
+
+def rows(store: Store, iteration: int, stage: str, kind: str) -> list[dict]:
+    return store.read_table(kind, store.runs.iteration("hostile", iteration)[stage][kind]).to_pylist()
+
+
+def test_every_part_is_drawn(page) -> None:
+    assert page.count("#panels .panel svg path.smooth") >= 6
+    assert page.count("#stage-seconds rect") == 4 * 5 + 1  # five stages an iteration, and the last evaluation
+    assert page.count("#heatmap canvas") == 1
+    assert page.count(".turn .board") >= 3
+    assert page.count(".player .board") == 1
+    assert page.count(".token") > 10
+
+
+def test_the_page_opens_at_its_top_unless_its_address_names_a_place(page, path: Path) -> None:
+    still = [{"name": "prefers-reduced-motion", "value": "reduce"}]  # it does not glide there
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": still})
+    in_sight = """
+        const { top } = document.getElementById(arguments[0]).getBoundingClientRect();
+        return top >= 0 && top < window.innerHeight - 200;
+    """
+    try:
+        page.open(path)
+        assert page.run("return window.scrollY") == 0
+        page.open(path, "#iteration=1")
+        assert page.run(in_sight, "iteration")
+        page.open(path, "#iteration=1&source=training")
+        assert page.run(in_sight, "trajectories")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: Store) -> None:
+    row = rows(stored_run, 1, "rollout", "turns")[1]
+    page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn'] + 1}")
+    prompt = f".turn[data-turn='{row['turn'] + 1}'] .prompt"
+    assert page.text(f"{prompt} summary") == f"Prompt {len(row['prompt_ids'])} tokens, all that the model saw"
+    assert page.count(f"{prompt} pre") == 0  # made when it is unfolded
+    unfold(page, prompt)
+    assert page.texts(f"{prompt} .pill") == ["user"]
+    assert page.texts(f"{prompt} pre") == [f"<|im_start|>user\n{row['observation']}<|im_end|>\n<|im_start|>assistant\n"]
+
+
+def test_a_prompt_holds_what_was_in_its_context_before(page, hostile_texts) -> None:
+    """A full context, in which the second turn sees the first; made here, as the stored run has windows of one turn."""
+    page.run(
+        """
+        const message = ([role, text, size]) => ({ role, text, cut: 0, size });
+        const told = (start, size, ...added) => ({ start, size, added: added.map(message) });
+        const turns = [
+          { prompt: told(true, 9, ["system", "be good", 4], ["user", arguments[0], 5]), response: arguments[1] },
+          { prompt: told(false, 17, ["user", "and now", 6]), response: "done" },
+        ];
+        const block = promptBlock(turns, 1);
+        block.id = "told";
+        document.querySelector(".turns").append(block);
+        """,
+        hostile_texts[0],
+        hostile_texts[1],
+    )
+    assert page.text("#told summary") == "Prompt 17 tokens in the context, the last 6 new"
+    unfold(page, "#told")
+    assert page.texts("#told .pill") == ["system", "user", "assistant", "user"]
+    assert page.texts("#told pre") == ["be good", hostile_texts[0], hostile_texts[1], "and now"]
+    assert page.texts("#told .message .muted") == [
+        "from turn 1 · 4 tokens", "from turn 1 · 5 tokens", "from turn 1", "new · 6 tokens"
+    ]  # fmt: skip
+    is_open = "return Array.from(document.querySelectorAll('#told .message'), (e) => e.open)"
+    assert page.run(is_open) == [False, False, False, True]
+
+
+def unfold(page, selector: str) -> None:
+    page.run("document.querySelector(arguments[0]).open = true", selector)
+    page.wait_for(f"document.querySelector({json.dumps(selector + ' pre')})")
+
+
+def test_groups_fit_a_phone(page) -> None:
+    """Every fact of a group is within the window: a row is as wide as it, not as wide as eight columns."""
+    page.driver.set_window_size(500, 900)
+    try:
+        page.go("#iteration=1")
+        assert page.run("return window.innerWidth") <= 800
+        box, cells = "#iteration-view .scroll", "#iteration-view .groups td:not([data-label=''])"
+        assert page.run("const e = document.querySelector(arguments[0]); return e.scrollWidth <= e.clientWidth", box)
+        heights = "return Array.from(document.querySelectorAll('.groups tbody tr'), (e) => e.offsetHeight)"
+        assert max(page.run(heights)) < 120
+        assert page.count(cells) == 3 * 7
+    finally:
+        page.driver.set_window_size(1280, 900)
+
+
+def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile_texts, huge_text: str) -> None:
+    shown = set()
+    page.put(".shade select", "none")
+    for iteration in range(4):
+        for name in sorted({row["trajectory_id"] for row in rows(stored_run, iteration, "rollout", "turns")}):
+            page.go(f"#iteration={iteration}&trajectory={name}")
+            shown |= set(page.texts(".turn pre"))
+    for text in hostile_texts:
+        assert any(text in s or text.replace("\x00", "\ufffd") in s for s in shown), text
+    assert huge_text[:20_000] in shown
+    assert max(map(len, shown)) <= 20_000
+    assert page.count(".turn :is(img, script, a, base, iframe, style)") == 0
+
+
+def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run: Store) -> None:
+    row = next(r for r in rows(stored_run, 0, "rollout", "turns") if "\u202e" in r["response"])
+    page.go(f"#iteration=0&trajectory={row['trajectory_id']}&turn={row['turn'] + 1}")
+    card = f".turn[data-turn='{row['turn'] + 1}']"
+    codes = page.run(
+        "return Array.from(document.querySelectorAll(arguments[0]), (e) => e.dataset.code)", f"{card} .tokens .unseen"
+    )
+    assert codes == ["U+202E", "U+2066", "U+200B", "U+FEFF"]
+    assert page.count(f"{card} .tokens .unseen > bdi") == 4
+    assert (
+        page.run("return getComputedStyle(document.querySelector(arguments[0])).unicodeBidi", f"{card} pre")
+        == "isolate"
+    )
+
+
+def test_tokens_spell_the_response_and_are_shaded_by_their_log_probs(page, stored_run: Store) -> None:
+    row = next(r for r in rows(stored_run, 1, "rollout", "turns") if "\U0001f600" in r["response"])
+    page.go(f"#iteration=1&trajectory={row['trajectory_id']}")
+    card = f".turn[data-turn='{row['turn'] + 1}']"
+    assert page.text(f"{card} .tokens") == row["response"]
+    tokens = page.run(
+        "return Array.from(document.querySelectorAll(arguments[0]),"
+        " (e) => [e.style.getPropertyValue('--depth-share'), getComputedStyle(e).backgroundColor])",
+        f"{card} .token",
+    )
+    assert len(tokens) == len(row["response_ids"])
+    # log-probs 0, -0.5, ... -3.5 again and again, and 3 nats are the full shade
+    assert [float(depth) for depth, _ in tokens[:8]] == pytest.approx([min(1, n / 2 / 3) for n in range(8)], abs=1e-3)
+    assert len({colour for _, colour in tokens[:8]}) == 7
+    page.press(f"{card} .tokens", "ArrowRight")
+    page.press(f"{card} .tokens", "ArrowRight")
+    said = page.text(f"{card} .token-readout")
+    assert said.startswith(f"token 2 of {len(tokens)} ")
+    assert f"id {row['response_ids'][1]} · log-prob −0.500 · p 0.607" in said
+    page.run(
+        "document.querySelectorAll(arguments[0])[3].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))",
+        f"{card} .token",
+    )
+    assert page.text(f"{card} .token-readout").startswith("token 4 of")
+
+
+def test_the_shading_can_be_the_advantage_or_none(page, stored_run: Store) -> None:
+    signs = {}
+    for sample in rows(stored_run, 2, "update", "samples"):
+        page.go(f"#iteration=2&trajectory={sample['trajectory_id']}")
+        page.put(".shade select", "advantage")
+        assert f"{sample['advantage']:+g}".replace("-", "−") in page.text("#viewer .inline-facts")
+        signs[sample["advantage"] > 0] = page.run(
+            "return getComputedStyle(document.querySelector('.token')).backgroundColor"
+        )
+        assert page.run("return document.querySelector('.turns').dataset.sign") == (
+            "up" if sample["advantage"] > 0 else "down"
+        )
+    assert len(set(signs.values())) == 2
+    assert "negative" in page.text(".shade-legend")
+    page.put(".shade select", "none")
+    assert page.run("return getComputedStyle(document.querySelector('.token-block')).display") == "none"
+    assert page.run("return getComputedStyle(document.querySelector('.plain-text')).display") == "grid"
+
+
+def test_the_film_steps_plays_and_pauses(page, stored_run: Store) -> None:
+    name = next(r["trajectory_id"] for r in rows(stored_run, 3, "rollout", "turns") if len(r["executed_actions"]) > 1)
+    page.go(f"#iteration=3&trajectory={name}")
+    frames = page.count(".turn .frame")
+
+    def at() -> int:
+        return int(page.run("return document.querySelector('.player input').value"))
+
+    assert at() == 0
+    page.click(".player .forward")
+    page.click(".player .forward")
+    assert at() == 2
+    assert page.count(".frame.current") == page.count(".turn.current") == 1
+    assert f"frame 3 of {frames}" in page.text(".player .caption")
+    page.click(".player .back")
+    assert at() == 1
+    for key, place in (("ArrowRight", 2), ("ArrowLeft", 1), ("End", frames - 1), ("Home", 0), ("ArrowLeft", 0)):
+        page.press(".player", key)
+        assert at() == place
+    page.put(".player input", "1")
+    assert at() == 1
+    assert page.run("return document.querySelector('.screen svg').innerHTML") == page.run(
+        "return document.querySelector('.frame.current svg').innerHTML"
+    )
+    page.put(".player select", "fast")
+    page.press(".player", " ")
+    assert page.text(".player .play") == "Pause"
+    page.wait_for(f"Number(document.querySelector('.player input').value) === {frames - 1}")
+    page.wait_for("document.querySelector('.player .play').textContent === 'Play'")
+    page.click(".player .play")
+    page.wait_for("Number(document.querySelector('.player input').value) === 1")  # from the start again
+    page.click(".player .play")
+    assert page.text(".player .play") == "Play"
+
+
+def test_an_iteration_has_its_stages_metrics_and_groups(page, stored_run: Store) -> None:
+    page.go("#iteration=1")
+    assert page.text(".iteration-title") == "Iteration 1"
+    stages = stored_run.runs.iteration("hostile", 1)
+    keys = {key for by_kind in stages.values() for key in by_kind.values()}
+    assert set(page.texts("[data-part=Stages] .key")) == keys
+    stage_rows = page.texts("[data-part=Stages] tbody tr")
+    assert len(stage_rows) == sum(len(by_kind) for by_kind in stages.values())
+    assert any("checkpoint" in row and "iteration 0" in row for row in stage_rows)  # where the rollout's policy is from
+    assert "python 3" in page.text("[data-part=Stages] .origin")
+    metrics = {row["name"] for row in rows(stored_run, 1, "variance_filter", "metrics")}
+    assert metrics < set(page.texts("[data-part=Metrics] dt"))
+    groups = page.texts("[data-part=Groups] tbody tr")
+    for row, shown in zip(
+        sorted(rows(stored_run, 1, "variance_filter", "selection"), key=lambda r: r["rank"]), groups, strict=True
+    ):
+        assert row["group_id"] in shown
+        assert ("kept" if row["kept"] else "dropped") in shown
+        assert row["reason"].split(": ", 1)[1] in shown
+    page.follow("[data-part=Groups] tbody tr:nth-child(2) a")
+    assert page.run("return location.hash").startswith("#iteration=1&group=i1-g")
+    page.follow("#iteration-view .controls a:last-of-type")
+    assert page.text(".iteration-title") == "Iteration 2"
+    page.put("#iteration-view select", "4")
+    page.wait_for("document.querySelector('.iteration-title').textContent === 'Iteration 4'")
+    assert "The filter decided nothing in this iteration" in page.text("[data-part=Groups]")
+
+
+def test_an_address_opens_what_it_names(browser, path: Path, stored_run: Store) -> None:
+    row = rows(stored_run, 2, "rollout", "turns")[-1]
+    browser.open(path, f"#iteration=2&trajectory={row['trajectory_id']}&turn={row['turn'] + 1}")
+    assert browser.text(".trajectory-title") == f"Iteration 2, trajectory {row['trajectory_id']}"
+    assert browser.text(".iteration-title") == "Iteration 2"
+    assert browser.run("return document.querySelector('.turn.current').dataset.turn") == str(row["turn"] + 1)
+    assert browser.text(".members [aria-current]").startswith(str(row["member"]))
+    browser.run("history.back()")  # nothing to go back to but the empty page
+    browser.open(path, "#iteration=2&trajectory=no-such")
+    assert "There is no trajectory no-such in this page" in browser.text(".about")
+    browser.open(path, "#iteration=77")
+    assert "This run has no iteration 77: it has 0 to 4." in browser.text(".iteration")
+    browser.open(path, "#iteration=<img src=x onerror=alert(1)>&trajectory=<script>")
+    assert browser.text(".trajectory-title").startswith("Iteration 3")
+    assert browser.complaints() == []
+
+
+def test_an_iteration_whose_trajectories_are_not_in_the_page_says_so(
+    browser, stored_run: Store, tmp_path: Path
+) -> None:
+    file = tmp_path / "small.html"
+    file.write_text(render_report(gather(stored_run, "hostile", max_sampled_iterations=1)), encoding="utf-8")
+    browser.open(file, "#iteration=1&group=i1-g0")
+    assert "The trajectories of the rollout of iteration 1 are not in this page." in browser.text(".about")
+    assert "ragen report hostile --embed 1" in browser.text(".about")
+    assert "None of its trajectories are in this page" in browser.text(".iteration")
+    assert browser.count("[data-part=Groups] tbody tr") == 3
+
+
+def test_evaluated_episodes_are_beside_the_rollouts_and_followed_from_checkpoint_to_checkpoint(
+    page, stored_run: Store
+) -> None:
+    page.go("#iteration=2")
+    page.follow(".iteration a[href*='source=sokoban']")
+    assert page.text(".trajectory-title") == "Evaluation sokoban after 2 updates, episode p0000-0"
+    assert page.count("#viewer .members a") == 3
+    assert page.run("return document.querySelector('.shade').hidden")
+    stored = rows(stored_run, 2, "evaluate:sokoban", "episodes")[0]
+    assert page.texts(".turn .plain-text pre, .turn .texts > div:nth-child(2) pre") == stored["responses"]
+    page.wait_for("document.querySelectorAll('.elsewhere a').length === 3")
+    page.follow(".elsewhere a:last-child")
+    assert page.text(".trajectory-title") == "Evaluation sokoban after 4 updates, episode p0000-0"
+    page.go("#iteration=2&source=training")
+    page.put("#viewer .controls label:nth-of-type(2) select", "sokoban")
+    page.wait_for("document.querySelector('.trajectory-title').textContent.startsWith('Evaluation sokoban after 2')")
+
+
+def find(page, **choices: str) -> str:
+    """Choose facets, and return what is said of the results."""
+    before = page.run("return document.getElementById('finder').dataset.searched || '0'")
+    for name, value in choices.items():
+        selector = (
+            "#finder input[type=search]"
+            if name == "text"
+            else f"#finder [data-facet='{name}'], #finder [data-bound='{name.replace('_', '-')}']"
+        )
+        page.put(selector, value)
+    page.wait_for(f"Number(document.getElementById('finder').dataset.searched || 0) > {before}")
+    page.run("return new Promise((done) => setTimeout(done, 200))")  # typing is answered after a moment
+    return page.text(".said")
+
+
+def test_filters_leave_what_they_name_and_say_how_many(page, stored_run: Store) -> None:
+    page.run("document.getElementById('find').scrollIntoView()")
+    page.wait_for("document.getElementById('finder').dataset.searched")
+    assert page.text(".said") == "33 of 33 trajectories, in 5 iterations."
+    selections = [row for i in range(4) for row in rows(stored_run, i, "variance_filter", "selection")]
+    kept = 2 * sum(row["kept"] for row in selections)
+    assert f"kept ({kept})" in page.texts("[data-facet=decision] option")
+    assert find(page, decision="kept").startswith(f"{kept} of 33 trajectories")
+    positive = sum(r["advantage"] > 0 for i in range(4) for r in rows(stored_run, i, "update", "samples"))
+    assert find(page, advantage="positive").startswith(f"{positive} of 33")
+    assert find(page, decision="dropped") == "None of 33 trajectories."
+    page.click("#finder .clear")
+    page.wait_for("document.querySelector('.said').textContent.startsWith('33 of 33')")
+    turns = [row for i in range(4) for row in rows(stored_run, i, "rollout", "turns")]
+    wrong = {(n, r["trajectory_id"]) for n, r in enumerate(turns) if r["status"] == "format_error"}
+    episodes = [row for i in (0, 2, 4) for row in rows(stored_run, i, "evaluate:sokoban", "episodes")]
+    num_wrong = len({name for _, name in wrong}) + sum(row["num_format_errors"] > 0 for row in episodes)
+    assert find(page, format="errors").startswith(f"{num_wrong} of 33")
+    assert find(page, format="", source="sokoban").startswith("9 of 33 trajectories, in 3 iterations")
+    succeeded = sum(row["success"] for row in episodes)
+    assert f"success ({succeeded})" in page.texts("[data-facet=outcome] option") or succeeded == 0
+    high = sum(row["episode_return"] >= 0 for row in episodes)
+    assert find(page, return_low="0").startswith(f"{high} of 33" if high else "None of 33")
+    assert find(page, return_low="", source="", iteration_low="2", iteration_high="3").startswith("15 of 33")
+
+
+def test_search_finds_text_everywhere_and_leads_to_the_turn(page) -> None:
+    page.run("document.getElementById('find').scrollIntoView()")
+    said = find(page, text="ONERROR")
+    assert " of 33 trajectories" in said
+    hits = page.texts(".results .hit")
+    assert {hit.split(" · ")[0].split("iteration ")[1] for hit in hits} >= {"0", "1", "2", "3"}
+    assert set(page.texts(".results mark")) == {"onerror"}
+    page.follow(".results .hit")
+    assert "turn=" in page.run("return location.hash")
+    assert any("onerror" in text for text in page.texts(".turn.current pre"))
+    assert find(page, text="no response says this") == "None of 33 trajectories."
+
+
+def test_the_map_of_decisions_is_walked_with_the_keyboard_and_opens_groups(page) -> None:
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.press("canvas.map", key)
+    assert page.text("#heatmap .readout").startswith("Iteration 1, group i1-g")
+    page.press("canvas.map", "Enter")
+    page.wait_for("document.documentElement.dataset.ready.startsWith('#iteration=1&group=i1-g')")
+    page.run(
+        """
+        const canvas = document.querySelector('canvas.map');
+        const box = canvas.getBoundingClientRect();
+        const place = { clientX: box.left + 2, clientY: box.top + 2, bubbles: true };
+        canvas.dispatchEvent(new PointerEvent('pointermove', place));
+        canvas.dispatchEvent(new MouseEvent('click', place));
+        """
+    )
+    page.wait_for("document.documentElement.dataset.ready.startsWith('#iteration=0&group=i0-g')")
+    page.run("document.querySelector('#decisions details').open = true")
+    page.wait_for("document.querySelectorAll('#decision-table tbody tr').length === 4")
+    assert " of 3" in page.text("#decision-table tbody tr td:nth-child(2)")
+
+
+def test_curves_are_read_with_the_keyboard_and_lead_to_iterations(page) -> None:
+    page.press("#panels .panel:nth-child(2) svg", "End")
+    assert page.text("#panels .panel:nth-child(2) .readout").startswith("3: ")
+    page.press("#panels .panel:nth-child(2) svg", "ArrowLeft")
+    assert page.text("#panels .panel:nth-child(2) .readout").startswith("2: ")
+    page.press("#panels .panel:nth-child(2) svg", "Enter")
+    page.wait_for("document.documentElement.dataset.ready === '#iteration=2'")
+    page.run("document.querySelector('#curves details').open = true")
+    page.wait_for("document.querySelectorAll('#other-panels .panel').length > 5")
+
+
+def test_tab_reaches_every_kind_of_control(page) -> None:
+    """Whatever can be used can have the focus, and is named for those who do not see it."""
+    nameless = page.run(
+        """
+        const named = (e) => [e, e.closest('label')].some((x) => x?.textContent.trim()) || e.getAttribute('aria-label');
+        return Array.from(document.querySelectorAll('a[href], button, select, input, [tabindex="0"]'))
+          .filter((e) => e.tabIndex < 0 || !named(e)).map((e) => e.outerHTML.slice(0, 100));
+        """
+    )
+    assert nameless == []
+    for selector in (".player", ".tokens", "canvas.map", "#panels svg", ".members a", ".hit, #finder input"):
+        page.run("document.querySelector(arguments[0]).focus()", selector)
+        assert page.run("return document.activeElement.matches(arguments[0])", selector), selector
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_nothing_is_wider_than_the_window(page, width: int) -> None:
+    page.driver.set_window_size(width, 900)
+    page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    try:
+        root = "document.documentElement"
+        assert page.run(f"return {root}.scrollWidth <= {root}.clientWidth")
+    finally:
+        page.driver.set_window_size(1280, 900)
+
+
+def test_paper_has_no_controls_and_whole_texts(page) -> None:
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        for selector in ("nav", ".controls", ".player", "#find"):
+            assert page.run("return getComputedStyle(document.querySelector(arguments[0])).display", selector) == "none"
+        assert page.run("return getComputedStyle(document.querySelector('.turn pre')).maxHeight") == "none"
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_the_page_may_not_connect_to_anything(page) -> None:
+    blocked = page.run(
+        """
+        return new Promise((done) => {
+          document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective));
+          fetch('http://127.0.0.1:9/').catch(() => 0);
+        })
+        """
+    )
+    assert blocked == "connect-src"
+    assert len(page.complaints()) <= 3  # the attempt itself; asked here, so that it is not counted again
+
+
+def test_a_run_with_missing_parts_is_shown_with_what_is_there(browser, damaged_run: Store, tmp_path: Path) -> None:
+    import shutil
+
+    for iteration, stage, kind in (
+        (0, "reward", "rewards"),
+        (1, "variance_filter", "selection"),
+        (3, "rollout", "turns"),
+    ):
+        shutil.rmtree(Path(damaged_run.url) / kind / damaged_run.runs.iteration("hostile", iteration)[stage][kind])
+    file = tmp_path / "damaged.html"
+    file.write_text(render_report(gather(damaged_run, "hostile")), encoding="utf-8")
+    browser.open(file)
+    for address in ("#iteration=0&source=training", "#iteration=1&source=training", "#iteration=3"):
+        browser.go(address)
+    assert browser.count("#missing tbody tr") == 3
+    assert browser.complaints() == []
+    assert json.dumps(browser.texts("#missing td")).count("no artifact") == 3

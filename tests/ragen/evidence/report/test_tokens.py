@@ -1,0 +1,64 @@
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
+
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.evidence.report.tokens import TokenLengths
+
+TOKENIZER = make_tokenizer()
+LENGTHS = TokenLengths(Tokenizer.from_str(TOKENIZER.backend_tokenizer.to_str()))
+
+
+def encode(text: str) -> list[int]:
+    return TOKENIZER.encode(text, add_special_tokens=False, split_special_tokens=True)
+
+
+def test_the_lengths_are_those_of_the_tokens_texts() -> None:
+    text = "<think>X up</think><answer>Up || Left</answer>"
+    # one token each: <think> 7, X 1, ' up' 3, </think> 8, <answer> 8, Up 2, ' ||' 3, ' Left' 5, </answer> 9
+    assert LENGTHS.measure(encode(text), text) == [7, 1, 3, 8, 8, 2, 3, 5, 9]
+
+
+def test_the_end_token_is_no_part_of_the_text() -> None:
+    assert LENGTHS.measure([*encode("Up"), TOKENIZER.eos_token_id], "Up") == [2, 0]
+
+
+def test_an_end_token_inside_a_response_is() -> None:
+    text = "Up<|im_end|>Up"
+    ids = [*encode("Up"), TOKENIZER.eos_token_id, *encode("Up")]
+    assert LENGTHS.measure(ids, text) == [2, 10, 2]
+
+
+def test_tokens_that_share_a_character_are_counted_with_the_last_of_them() -> None:
+    # the euro sign is three bytes, so three tokens; the emoji four, and two UTF-16 units
+    assert LENGTHS.measure(encode("€"), "€") == [0, 0, 1]
+    assert LENGTHS.measure(encode("\U0001f600"), "\U0001f600") == [0, 0, 0, 2]
+
+
+def test_half_a_character_is_the_replacement_character_as_it_was_recorded() -> None:
+    ids = encode("€")[:2]
+    recorded = TOKENIZER.decode(ids)
+    assert sum(LENGTHS.measure(ids, recorded) or []) == len(recorded) > 0
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_spelt_by_its_tokens(text: str) -> None:
+    ids = encode(text)
+    recorded = TOKENIZER.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    lengths = LENGTHS.measure([*ids, TOKENIZER.eos_token_id], recorded)
+    assert lengths is not None
+    assert sum(lengths) == len(recorded.encode("utf-16-le")) // 2
+    assert len(lengths) == len(ids) + 1
+
+
+def test_tokens_of_another_text_have_no_lengths() -> None:
+    assert LENGTHS.measure(encode("Up || Left"), "Down") is None
+    assert LENGTHS.measure([], "Down") is None
+    assert LENGTHS.measure([], "") == []
+
+
+def test_a_decoder_that_drops_the_first_blank_is_followed() -> None:
+    """As SentencePiece's does: a word alone has no blank before it, the same word after another has."""
+    tokenizer = Tokenizer(models.WordLevel({"▁Hello": 0, "▁world": 1, "!": 2}, unk_token="!"))
+    tokenizer.decoder = decoders.Metaspace()
+    assert TokenLengths(tokenizer).measure([0, 1, 2], "Hello world!") == [5, 6, 1]

@@ -1,0 +1,65 @@
+"""wandb beside a run: in order, all of it, and never in the way."""
+
+import logging
+import threading
+
+import pytest
+
+from starpo.ragen.evidence.report.tracking import Tracker
+
+
+class FakeRun:
+    """Stands for wandb's run: takes its time, and fails when told to."""
+
+    def __init__(self) -> None:
+        self.logged: list[tuple[int, dict[str, float]]] = []
+        self.may_log = threading.Event()
+        self.fails = False
+        self.num_when_finished = -1
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        assert self.may_log.wait(20)
+        if self.fails:
+            raise RuntimeError("wandb is away")
+        self.logged.append((step, values))
+
+    def finish(self) -> None:
+        self.num_when_finished = len(self.logged)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> FakeRun:
+    run = FakeRun()
+    monkeypatch.setattr("wandb.init", lambda **settings: run)
+    return run
+
+
+def test_nobody_waits_and_nothing_is_lost(run):
+    tracker = Tracker("a-run", {})
+    for iteration in range(5):
+        tracker.log(iteration, {"loss": 0.5})  # would wait for ever if it waited
+    assert run.logged == []
+    run.may_log.set()
+    tracker.close()
+    assert [step for step, _ in run.logged] == [0, 1, 2, 3, 4]
+    assert run.logged[3][1] == {"loss": 0.5, "iteration": 3}
+    assert run.num_when_finished == 5
+
+
+def test_what_cannot_be_logged_is_a_warning(run, caplog):
+    run.fails = True
+    run.may_log.set()
+    with caplog.at_level(logging.WARNING):
+        tracker = Tracker("a-run", {})
+        tracker.log(7, {"loss": 0.5})
+        tracker.close()
+    assert "metrics of iteration 7 could not be logged to wandb: wandb is away" in caplog.text
+
+
+def test_metrics_are_those_of_the_moment(run):
+    tracker, metrics = Tracker("a-run", {}), {"loss": 0.5}
+    tracker.log(0, metrics)
+    metrics["loss"] = 9.0
+    run.may_log.set()
+    tracker.close()
+    assert run.logged[0][1]["loss"] == 0.5

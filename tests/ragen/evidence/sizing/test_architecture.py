@@ -1,0 +1,116 @@
+"""Parameters counted by formula are those of instantiated models."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of, known_architectures
+from starpo.ragen.learning.learners.critic import Critic
+
+PUBLISHED = {  # sums of the tensors that the makers published
+    "Qwen/Qwen2.5-0.5B": 494_032_768,
+    "Qwen/Qwen2.5-1.5B": 1_543_714_304,
+    "Qwen/Qwen2.5-3B": 3_085_938_688,
+    "Qwen/Qwen2.5-7B": 7_615_616_512,
+    "Qwen/Qwen2.5-14B": 14_770_033_664,
+    "Qwen/Qwen2.5-32B": 32_763_876_352,
+    "Qwen/Qwen2.5-72B": 72_706_203_648,
+}
+
+
+def on_meta(architecture: Architecture) -> Qwen2ForCausalLM:
+    config = Qwen2Config(
+        vocab_size=architecture.vocab_size,
+        hidden_size=architecture.hidden_size,
+        num_hidden_layers=architecture.num_layers,
+        num_attention_heads=architecture.num_heads,
+        num_key_value_heads=architecture.num_kv_heads,
+        intermediate_size=architecture.intermediate_size,
+        tie_word_embeddings=architecture.is_tied,
+    )
+    with torch.device("meta"):
+        return Qwen2ForCausalLM(config)
+
+
+def count(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_known_models_have_the_published_number_of_parameters(name: str) -> None:
+    assert known_architectures()[name].num_parameters == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"])
+def test_formula_is_the_instantiated_model(name: str) -> None:
+    architecture = known_architectures()[name]
+    model = on_meta(architecture)
+    assert count(model) == architecture.num_parameters
+    assert count(model.base_model) == architecture.num_backbone_parameters
+    linear = sum(m.weight.numel() for m in model.base_model.modules() if isinstance(m, torch.nn.Linear))
+    assert linear == architecture.num_matrix_parameters
+
+
+def test_the_embedded_policy_and_its_critic() -> None:
+    config = TinyPolicy()
+    policy, architecture = make_model(config, make_tokenizer()), architecture_of(config)
+    assert count(policy) == architecture.num_parameters
+    assert count(Critic.from_policy(policy)) == architecture.num_critic_parameters
+
+
+def test_adapters_are_counted_as_peft_makes_them() -> None:
+    peft = pytest.importorskip("peft")
+    config = TinyPolicy(num_layers=2)
+    policy, architecture = make_model(config, make_tokenizer()), architecture_of(config)
+    for targets in (None, ["q_proj", "down_proj"]):
+        names = targets or list(architecture.linear_maps)
+        model = peft.get_peft_model(make_model(config, make_tokenizer()), peft.LoraConfig(r=8, target_modules=names))
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        assert architecture.num_adapter_parameters(8, targets) == trained
+    assert count(policy) == architecture.num_parameters
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama", "mistral"])
+def test_a_folders_configuration_is_read(tmp_path: Path, kind: str) -> None:
+    sizes = {
+        "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 48, "tie_word_embeddings": False, "head_dim": 8,
+    }  # fmt: skip
+    config = AutoConfig.for_model(kind, **sizes)
+    config.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    found = architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))
+    assert found.num_parameters == count(model)
+
+
+def test_an_instruct_model_has_its_bases_sizes() -> None:
+    found = architecture_of(PretrainedPolicy(name_or_path="Qwen/Qwen2.5-0.5B-Instruct"))
+    assert found == known_architectures()["Qwen/Qwen2.5-0.5B"]
+
+
+def test_of_an_unknown_model_nothing_is_guessed() -> None:
+    with pytest.raises(
+        PolicyError, match=r"neither a folder .* nothing is said about it; known: Qwen/Qwen2.5-0.5B, "
+    ) as e:
+        architecture_of(PretrainedPolicy(name_or_path="Qwen/Qwen3-0.6B"))
+    assert "did you mean" not in str(e.value)
+    assert "--set policy.name_or_path=FOLDER" in str(e.value)
+
+
+def test_an_unknown_type_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with pytest.raises(PolicyError, match="models of type 'mamba' are not counted here; known types: qwen2"):
+        architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))
+
+
+def test_a_damaged_configuration_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"')
+    with pytest.raises(PolicyError, match="cannot be read as a model's configuration: JSONDecodeError"):
+        architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))

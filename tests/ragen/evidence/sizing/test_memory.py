@@ -1,0 +1,98 @@
+"""Formulas of memory against what torch keeps, and against the papers' numbers."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from starpo.ragen.evidence.sizing.architecture import Architecture, known_architectures
+from starpo.ragen.evidence.sizing.memory import (
+    activation_bytes,
+    kv_cache_bytes,
+    logits_bytes,
+    optimiser_bytes,
+    zero_bytes,
+)
+
+SMALL = Architecture(64, 3, 4, 2, 16, 160, 128, is_tied=True)
+
+
+def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str) -> int:
+    """What a forward pass saves for its backward pass, parameters left out; each storage once."""
+    config = Qwen2Config(
+        vocab_size=architecture.vocab_size,
+        hidden_size=architecture.hidden_size,
+        num_hidden_layers=architecture.num_layers,
+        num_attention_heads=architecture.num_heads,
+        num_key_value_heads=architecture.num_kv_heads,
+        intermediate_size=architecture.intermediate_size,
+        tie_word_embeddings=True,
+    )
+    model = Qwen2ForCausalLM(config).eval()
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.untyped_storage().data_ptr() not in own:
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    ids = torch.arange(num_tokens)[None] % architecture.vocab_size
+    with (
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == "bfloat16", cache_enabled=False),
+    ):
+        model.model(input_ids=ids, use_cache=False)
+    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("num_tokens", [96, 256])
+def test_activations_are_what_torch_keeps(dtype: str, num_tokens: int) -> None:
+    """Within half a percent: the rest are positions, rotations and token ids."""
+    assert kept_bytes(SMALL, num_tokens, dtype) == pytest.approx(activation_bytes(SMALL, num_tokens, dtype), rel=0.03)
+
+
+def test_activations_of_a_layer_by_hand() -> None:
+    """h = q = 64, kv = 32, i = 160, heads = 4, L = 3: 4 (384 + 128 + 64 + 640 + 4 + 2) 3 = 14,664, and 8 h = 512."""
+    assert activation_bytes(SMALL, 1, "float32") == 14_664 + 512
+
+
+def test_recomputing_keeps_a_layers_input_and_one_layer() -> None:
+    """4 h L = 768 a token, one layer 4,888, and 512."""
+    assert activation_bytes(SMALL, 1, "float32", is_recomputed=True) == 768 + 4_888 + 512
+
+
+@pytest.mark.parametrize(("stage", "gigabytes"), [(1, 31.4), (2, 16.6), (3, 1.88)])
+def test_zero_as_in_the_papers_figure_1(stage: int, gigabytes: float) -> None:
+    """7.5 billion parameters on 64 GPUs."""
+    found = zero_bytes(7_500_000_000, stage, 64)
+    assert sum(found.values()) / 1e9 == pytest.approx(gigabytes, abs=0.05)
+
+
+def test_offloaded_states_are_in_the_hosts_memory() -> None:
+    found = zero_bytes(1000, 2, 4, is_offloaded=True)
+    assert found == {"weights": 2000, "gradients": 500, "optimiser": 0, "host": 3000}
+
+
+@given(st.integers(1, 10**9), st.integers(1, 64), st.sampled_from(["float32", "bfloat16"]))
+def test_a_higher_stage_never_takes_more(trained: int, ranks: int, dtype: str) -> None:
+    sizes = [sum(zero_bytes(trained, stage, ranks, dtype).values()) for stage in (1, 2, 3)]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_cache_of_a_known_model() -> None:
+    """Qwen2.5-0.5B in bfloat16: 2 x 24 layers x 128 x 2 bytes = 12,288 a token."""
+    assert kv_cache_bytes(known_architectures()["Qwen/Qwen2.5-0.5B"], 1, "bfloat16") == 12_288
+
+
+def test_logits_of_a_micro_batch() -> None:
+    assert logits_bytes(SMALL, 10, has_entropy=False) == 16 * 10 * 128
+    assert logits_bytes(SMALL, 10, has_entropy=True) == 20 * 10 * 128
+
+
+def test_muon_keeps_one_momentum_of_matrices() -> None:
+    matrices, rest = SMALL.num_matrix_parameters, SMALL.num_parameters - SMALL.num_matrix_parameters
+    assert optimiser_bytes(SMALL, SMALL.num_parameters, "muon") == 4 * matrices + 8 * rest
+    assert optimiser_bytes(SMALL, SMALL.num_parameters, "adamw") == 8 * SMALL.num_parameters

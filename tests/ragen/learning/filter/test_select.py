@@ -1,0 +1,267 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starpo.ragen.config.filter import FilterConfig
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.core.errors import DataError
+from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.schemas.datasets import SELECTION
+
+STRATEGIES = ["none", "top_fraction", "top_k", "top_p_linear", "top_p_softmax", "min_p"]
+METRICS = ["std", "sample_std", "mean", "entropy", "length"]
+# Dyadic numbers and groups of four: sums and means are exact, so properties hold to the last bit.
+group_returns = st.lists(st.integers(-8, 8).map(lambda n: n / 4), min_size=4, max_size=4)
+some_groups = st.lists(group_returns, min_size=1, max_size=8)
+
+
+def _turns(make_turns, groups: dict[str, list[float]], **columns) -> pa.Table:
+    """One-turn trajectories of the given returns, by group."""
+    rows = [
+        {"group_id": group, "env_seed": index, "member": member, "action_rewards": [value], **columns}
+        for index, (group, values) in enumerate(groups.items())
+        for member, value in enumerate(values)
+    ]
+    return make_turns(rows)
+
+
+def _select(turns: pa.Table, normalisation: str = "none", **settings) -> pa.Table:
+    if settings.get("strategy") == "top_k":
+        settings.setdefault("keep_count", 2)
+    rewards = compute_rewards(turns, RewardConfig(normalisation=normalisation))
+    return select_groups(turns, rewards, FilterConfig(**settings))
+
+
+def _named(groups: list[list[float]]) -> dict[str, list[float]]:
+    return {f"g{index}": returns for index, returns in enumerate(groups)}
+
+
+def _kept_scores(selection: pa.Table) -> list[float]:
+    return sorted(row["score"] for row in selection.to_pylist() if row["kept"])
+
+
+def _kept(selection: pa.Table) -> list[str]:
+    return [row["group_id"] for row in selection.to_pylist() if row["kept"]]
+
+
+def test_a_deviation_may_be_the_public_codes(make_turns):
+    """0 0 0 8: sqrt(48 / 4) and sqrt(48 / 3); the column return_std is the former, whatever is scored."""
+    turns = _turns(make_turns, {"g": [0.0, 0.0, 0.0, 8.0]})
+    plain, public = (_select(turns, metric=metric).to_pylist()[0] for metric in ("std", "sample_std"))
+    assert (plain["score"], public["score"]) == (pytest.approx(12**0.5), 4.0)
+    assert plain["return_std"] == public["return_std"] == plain["score"]
+    alone = _select(_turns(make_turns, {"g": [3.0]}), metric="sample_std", should_drop_zero_variance=False)
+    assert alone["score"].to_pylist() == [0.0]
+
+
+def test_statistics_of_a_group(make_turns):
+    turns = make_turns(
+        [
+            {"member": 0, "action_rewards": [1.0], "success": True},
+            {"member": 1, "action_rewards": [-1.0]},
+            {"member": 2, "action_rewards": [50.0], "status": "timeout"},
+        ]
+    )
+    (group,) = _select(turns).to_pylist()
+    assert (group["env"], group["env_seed"]) == ("fake", 7)
+    assert (group["num_trajectories"], group["num_valid"]) == (3, 2)
+    # The valid returns are 1 and -1: mean 0, variance (1 + 1) / 2 = 1.
+    assert (group["return_mean"], group["return_std"], group["score"]) == (0.0, 1.0, 1.0)
+    assert (group["return_min"], group["return_max"]) == (-1.0, 1.0)
+    assert group["success_rate"] == 0.5
+
+
+def test_metrics_of_responses(make_turns):
+    turns = make_turns(
+        [
+            {"member": 0, "turn": 0, "behaviour_logprobs": [-1.0, -2.0], "action_rewards": [1.0]},
+            {"member": 0, "turn": 1, "behaviour_logprobs": [-3.0]},
+            {"member": 1, "turn": 0, "behaviour_logprobs": [-2.0]},
+            {"member": 2, "turn": 0, "behaviour_logprobs": [-100.0] * 9, "status": "env_error"},
+        ]
+    )
+    # Valid tokens: 4 with log-probs -1 -2 -3 -2, mean 2 nats; 3 + 1 tokens over 2 trajectories, mean 2.
+    assert _select(turns, metric="entropy")["score"].to_pylist() == [2.0]
+    assert _select(turns, metric="length")["score"].to_pylist() == [2.0]
+
+
+def test_table_has_the_schema_of_selection(make_turns):
+    selection = _select(_turns(make_turns, {"a": [0.0, 1.0]}))
+    assert selection.schema.equals(SELECTION.schema, check_metadata=True)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_turns_give_no_groups(make_turns, strategy):
+    selection = _select(make_turns([]), strategy=strategy)
+    assert selection.num_rows == 0
+    assert selection.schema.equals(SELECTION.schema)
+
+
+def test_ranks_and_reasons(make_turns):
+    groups = {
+        "flat": [-1.0, -1.0],
+        "some": [0.0, 1.0],
+        "most": [0.0, 4.0],
+        "more": [0.0, 2.0],
+    }
+    rows = _turns(make_turns, groups).to_pylist()
+    broken = {"group_id": "broken", "trajectory_id": "broken-0", "status": "env_error"}
+    selection = _select(make_turns([*rows, rows[0] | broken]), keep=0.4).to_pylist()
+    assert [row["group_id"] for row in selection] == ["flat", "some", "most", "more", "broken"]
+    assert [row["rank"] for row in selection] == [3, 2, 0, 1, 4]
+    assert [row["kept"] for row in selection] == [False, False, True, True, False]  # 40% of 5 groups = 2
+    assert [row["reason"] for row in selection] == [
+        "dropped: zero variance, all 2 valid returns are -1",
+        "dropped: number 3 of 3 by std 0.5; top_fraction with keep = 0.4 keeps 2 of 5 groups",
+        "kept: number 1 of 3 by std 2; top_fraction with keep = 0.4 keeps 2 of 5 groups",
+        "kept: number 2 of 3 by std 1; top_fraction with keep = 0.4 keeps 2 of 5 groups",
+        "dropped: no valid trajectory, all 1 ended in an error",
+    ]
+
+
+def test_keeping_the_smallest_reverses_the_order(make_turns):
+    turns = _turns(make_turns, {"a": [0.0, 1.0], "b": [0.0, 4.0], "c": [0.0, 2.0]})
+    selection = _select(turns, strategy="top_k", keep_count=2, should_keep_largest=False)
+    assert selection["rank"].to_pylist() == [0, 2, 1]
+    assert _kept(selection) == ["a", "c"]
+    assert "by std 0.5 (smallest first)" in selection["reason"][0].as_py()
+
+
+def test_equal_returns_tie_whatever_their_order_and_the_earlier_group_wins(make_turns):
+    # In floating point 0.1 + 0.2 + 0.7 and 0.7 + 0.2 + 0.1 differ.
+    turns = _turns(make_turns, {"a": [0.1, 0.2, 0.7], "b": [0.7, 0.2, 0.1], "c": [0.2, 0.7, 0.1]})
+    selection = _select(turns, strategy="top_k", keep_count=1)
+    assert len(set(selection["score"].to_pylist())) == 1
+    assert selection["rank"].to_pylist() == [0, 1, 2]
+    assert _kept(selection) == ["a"]
+
+
+def test_fault_score_read_after_normalisation(make_turns):
+    """After 'mean_std' every group has standard deviation 1; the score must not see that."""
+    turns = _turns(make_turns, {"a": [0.0, 1.0], "b": [0.0, 8.0]})
+    plain, normalised = _select(turns, keep=0.5), _select(turns, "mean_std", keep=0.5)
+    assert normalised["score"].to_pylist() == [0.5, 4.0]
+    assert _kept(normalised) == ["b"]
+    assert normalised.equals(plain)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "metric"),
+    [(s, m) for s in STRATEGIES for m in METRICS if not (m == "mean" and s in ("top_p_linear", "min_p"))],
+)
+def test_fault_groups_without_variance_survive(make_turns, strategy, metric):
+    """Softmax over raw standard deviations gives a group of equal returns exp(0) > 0, and kept it."""
+    turns = _turns(make_turns, {"flat": [5.0, 5.0], "a": [0.0, 0.01], "b": [0.0, 0.02]})
+    selection = _select(turns, strategy=strategy, metric=metric, keep=1.0)
+    assert "flat" not in _kept(selection)
+    assert "b" in _kept(selection)
+
+
+def test_variance_below_rounding_is_none(make_turns):
+    # Three ways to add up the same rewards differ in the last bit; that is no signal.
+    rows = [
+        {"member": member, "executed_actions": ["Up"] * 3, "action_effective": [True] * 3, "action_rewards": rewards}
+        for member, rewards in enumerate([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1], [0.2, 0.3, 0.1]])
+    ]
+    assert _kept(_select(make_turns(rows))) == []
+
+
+def test_zero_variance_may_be_kept_when_asked(make_turns):
+    turns = _turns(make_turns, {"a": [1.0, 1.0], "b": [2.0, 2.0]})
+    assert _kept(_select(turns, strategy="none", should_drop_zero_variance=False)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("should_keep_largest", [True, False])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_kept_is_an_answer(make_turns, strategy, should_keep_largest):
+    turns = _turns(make_turns, {"a": [1.0, 1.0], "b": [2.0, 2.0]})
+    selection = _select(turns, strategy=strategy, should_keep_largest=should_keep_largest)
+    assert selection.num_rows == 2
+    assert _kept(selection) == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_group_without_valid_trajectory_is_never_kept(make_turns, strategy):
+    turns = _turns(make_turns, {"a": [1.0, 2.0]}, status="timeout")
+    selection = _select(turns, strategy=strategy, should_drop_zero_variance=False, keep=1.0)
+    (group,) = selection.to_pylist()
+    assert not group["kept"]
+    statistics = ("score", "return_std", "return_mean", "return_max", "return_min", "success_rate")
+    assert all(group[name] == 0.0 for name in statistics)
+
+
+def test_rewards_of_other_turns_are_refused(make_turns):
+    turns = _turns(make_turns, {"a": [1.0, 2.0]})
+    rewards = compute_rewards(turns.slice(0, 1), RewardConfig())
+    with pytest.raises(DataError, match=r"1 of 2 trajectories have none \(first: 'a-1'\)"):
+        select_groups(turns, rewards, FilterConfig())
+
+
+@settings(max_examples=60)
+@given(
+    strategy=st.sampled_from(STRATEGIES),
+    groups=some_groups,
+    largest=st.booleans(),
+    keep=st.sampled_from([0.25, 0.5, 1.0]),
+)
+def test_fault_padding_by_duplicates(make_turns, strategy, groups, largest, keep):
+    """Strong filtering was padded with copies of random samples: here every group is there once.
+
+    Ranks are a permutation, kept groups are the first ranks, and none of them is without variance.
+    """
+    turns = _turns(make_turns, _named(groups))
+    selection = _select(turns, strategy=strategy, should_keep_largest=largest, keep=keep)
+    assert selection["group_id"].to_pylist() == list(_named(groups))
+    ranks, kept = selection["rank"].to_numpy(), selection["kept"].to_numpy()
+    assert sorted(ranks) == list(range(len(groups)))
+    assert sorted(ranks[kept]) == list(range(kept.sum()))
+    assert (selection["return_std"].to_numpy()[kept] > 0).all()
+
+
+@settings(max_examples=60)
+@given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, data=st.data())
+def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, groups, data):
+    named = _named(groups)
+    order = data.draw(st.permutations(list(named)))
+    shuffled = {name: data.draw(st.permutations(named[name])) for name in order}
+    one = _select(_turns(make_turns, named), strategy=strategy)
+    other = _select(_turns(make_turns, shuffled), strategy=strategy)
+    scores = {row["group_id"]: row["score"] for row in one.to_pylist()}
+    assert scores == {row["group_id"]: row["score"] for row in other.to_pylist()}
+    # With ties another group of the same score may be kept, but never another score.
+    assert sorted(scores[name] for name in _kept(one)) == sorted(scores[name] for name in _kept(other))
+
+
+@settings(max_examples=60)
+@given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, shift=st.integers(-16, 16))
+def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, shift):
+    moved = [[value + shift for value in returns] for returns in groups]
+    one = _select(_turns(make_turns, _named(groups)), strategy=strategy)
+    other = _select(_turns(make_turns, _named(moved)), strategy=strategy)
+    # Groups of equal score may change places by the rounding of their scores, so scores are compared, not names.
+    assert _kept_scores(one) == pytest.approx(_kept_scores(other))
+
+
+@settings(max_examples=60)
+@given(
+    strategy=st.sampled_from([name for name in STRATEGIES if name != "top_p_softmax"]),
+    groups=some_groups,
+    scale=st.sampled_from([0.25, 2.0, 64.0]),
+)
+def test_a_scale_of_the_rewards_does_not_matter(make_turns, strategy, groups, scale):
+    scaled = [[value * scale for value in returns] for returns in groups]
+    one = _select(_turns(make_turns, _named(groups)), strategy=strategy)
+    other = _select(_turns(make_turns, _named(scaled)), strategy=strategy)
+    assert _kept_scores(one) == pytest.approx([score / scale for score in _kept_scores(other)])
+
+
+@settings(max_examples=60)
+@given(groups=some_groups, keep=st.floats(0.01, 1.0))
+def test_how_many_are_kept(make_turns, groups, keep):
+    num_candidates = sum(np.std(returns) > 1e-6 for returns in groups)
+    num_asked = max(1, int(keep * len(groups) + 0.5 + 1e-9))
+    selection = _select(_turns(make_turns, _named(groups)), keep=keep)
+    assert len(_kept(selection)) == min(num_asked, num_candidates)

@@ -1,0 +1,63 @@
+"""A tiny random policy in a folder, and trajectories of random tokens for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.learning.learners.learner import UpdateContext
+from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+
+settings.register_profile("torch", deadline=None, max_examples=50)
+settings.load_profile("torch")
+
+CONTEXT = UpdateContext(iteration=0, num_iterations=10, seed=5, temperature=1.0, max_response_tokens=8)
+
+
+@pytest.fixture(scope="session")
+def policy_folder(tmp_path_factory) -> str:
+    """A Qwen2 of some ten thousand random weights with a tokenizer, as `save_pretrained` writes it."""
+    folder: Path = tmp_path_factory.mktemp("policy")
+    tokenizer = make_tokenizer()
+    config = TinyPolicy(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=24, seed=3)
+    make_model(config, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def segment(rng: np.random.Generator, turns: list[int]) -> Segment:
+    """Two to five prompt tokens and one to six response tokens for each turn."""
+    masks, indices = [], []
+    for turn in turns:
+        prompt, response = int(rng.integers(2, 6)), int(rng.integers(1, 7))
+        masks += [False] * prompt + [True] * response
+        indices += [-1] * prompt + [turn] * response
+    mask = np.array(masks)
+    logprobs = np.where(mask, -rng.random(len(mask)) - 5, 0).astype(np.float32)
+    return Segment(rng.integers(0, 200, len(mask)), mask, logprobs, np.array(indices))
+
+
+def random_trajectory(index: int, context: str = "window", num_turns: int = 2, group_size: int = 4) -> Trajectory:
+    """A function of its arguments alone."""
+    rng = np.random.default_rng(index)
+    runs = [[turn] for turn in range(num_turns)] if context == "window" else [list(range(num_turns))]
+    rewards = rng.normal(size=num_turns)
+    total = float(rewards.sum())
+    segments = tuple(segment(rng, run) for run in runs)
+    return Trajectory(f"t{index}", f"g{index // group_size}", segments, rewards, total, total)
+
+
+@pytest.fixture(scope="session")
+def make_trajectories() -> Callable[..., list[Trajectory]]:
+    """`make_trajectories(8, context="full") -> list[Trajectory]` of two turns each, in groups of four."""
+    return lambda count, **settings: [random_trajectory(index, **settings) for index in range(count)]
+
+
+@pytest.fixture(scope="session")
+def context() -> UpdateContext:
+    """The first of ten updates."""
+    return CONTEXT

@@ -1,0 +1,97 @@
+"""Dealing and packing: everything exactly once, nothing split, within the budget."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.batches import deal, micro_batches, num_steps, pack, shared_micro_batches
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+
+
+@given(st.integers(1, 50), st.integers(1, 60), st.integers(0, 2**62), st.integers(0, 3))
+def test_deal_gives_each_trajectory_to_one_minibatch(count, num_minibatches, seed, epoch):
+    hands = deal(count, num_minibatches, seed, epoch)
+    assert sorted(np.concatenate(hands).tolist()) == list(range(count))
+    assert len(hands) == min(count, num_minibatches)
+    assert max(map(len, hands)) - min(map(len, hands)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("count", "steps"),
+    [(128, 4), (96, 3), (32, 1), (5, 1), (1, 1), (47, 1), (48, 2), (80, 3), (126, 4), (130, 4)],  # 80 / 32 = 2.5: up
+)
+def test_steps_of_32_trajectories_follow_from_their_number(count, steps):
+    assert num_steps(count, UpdateConfig(minibatch_trajectories=32, num_minibatches=9)) == steps
+    assert num_steps(count, UpdateConfig(num_minibatches=9)) == 9
+
+
+@given(st.integers(1, 300), st.integers(1, 60))
+def test_no_other_number_of_equal_parts_is_nearer_to_the_size_asked_for(count, size):
+    config = UpdateConfig(minibatch_trajectories=size)
+    steps = num_steps(count, config)
+    assert abs(count - steps * size) <= min(abs(count - other * size) for other in range(1, 302))
+    hands = deal(count, steps, 0, 0)
+    assert len(hands) == steps
+    assert sum(map(len, hands)) == count
+
+
+def test_deal_is_a_function_of_seed_and_epoch():
+    def dealt(seed, epoch):
+        return [hand.tolist() for hand in deal(40, 4, seed, epoch)]
+
+    assert dealt(1, 0) == dealt(1, 0)
+    assert dealt(1, 0) != dealt(2, 0)
+    assert dealt(1, 0) != dealt(1, 1)
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(16, 100))
+def test_pack_counts_padding_and_takes_each_sequence_once(lengths, budget):
+    packs = pack(lengths, budget)
+    assert sorted(np.concatenate(packs).tolist()) == list(range(len(lengths)))
+    for chosen in packs:
+        width = max(lengths[i] for i in chosen)
+        assert len(chosen) * width <= budget or len(chosen) == 1
+
+
+def test_pack_puts_like_lengths_together():
+    # budget 20: 10 + 10, then 4 rows of at most 5 (5, 5, 2, 1)
+    assert [p.tolist() for p in pack([2, 10, 5, 1, 10, 5], 20)] == [[1, 4], [2, 5, 0, 3]]
+
+
+def test_micro_batch_predicts_every_response_token_from_the_token_before(make_trajectories):
+    tokens = ResponseTokens(make_trajectories(6, context="full"))
+    batches = micro_batches(tokens, np.arange(6), token_budget=40)
+    assert len(batches) > 1
+    seen = torch.cat([batch.token_M for batch in batches])
+    assert sorted(seen.tolist()) == list(range(len(tokens)))
+    expected = np.concatenate([s.token_ids[s.response_mask] for s in tokens.segments])
+    for batch in batches:
+        following_M = batch.token_ids_ST.flatten()[batch.predictor_M + 1]
+        assert torch.equal(following_M, batch.target_M)
+        assert batch.target_M.tolist() == expected[batch.token_M].tolist()
+
+
+@given(
+    count=st.integers(1, 12),
+    num_ranks=st.integers(1, 5),
+    budget=st.sampled_from([16, 40, 10_000]),
+)
+def test_ranks_share_all_tokens_and_get_equally_many_micro_batches(make_trajectories, count, num_ranks, budget):
+    tokens = ResponseTokens(make_trajectories(count))
+    segments = np.arange(len(tokens.segments))
+    shares = [shared_micro_batches(tokens, segments, budget, rank, num_ranks) for rank in range(num_ranks)]
+    assert len({len(share) for share in shares}) == 1
+    seen = np.concatenate([batch.token_M.numpy() for share in shares for batch in share])
+    assert sorted(seen.tolist()) == list(range(len(tokens)))
+
+
+def test_one_rank_has_the_micro_batches_of_a_learner_alone(make_trajectories):
+    tokens = ResponseTokens(make_trajectories(7))
+    segments = np.arange(len(tokens.segments))
+    alone, shared = micro_batches(tokens, segments, 40), shared_micro_batches(tokens, segments, 40, 0, 1)
+    assert len(alone) == len(shared) > 1
+    for one, other in zip(alone, shared, strict=True):
+        assert all(torch.equal(getattr(one, n), getattr(other, n)) for n in ("token_ids_ST", "predictor_M", "token_M"))

@@ -1,0 +1,100 @@
+"""Checkpoint folders: what transformers loads, what goes on bit for bit, what is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from starpo.ragen.core.errors import LearnerError, PolicyError
+from starpo.ragen.learning.learners.checkpoint import Checkpoint, TrainerState, load_checkpoint, save_checkpoint
+from starpo.ragen.learning.learners.critic import Critic
+
+
+@pytest.fixture
+def checkpoint(policy_folder) -> Checkpoint:
+    loaded = load_checkpoint(policy_folder)
+    loaded.critic = Critic.from_policy(loaded.policy)
+    loaded.critic.head.bias.data.fill_(0.125)
+    loaded.optimiser_states = {
+        "policy": {"adamw/exp_avg/w": torch.arange(3.0)},
+        "critic": {"muon/momentum/w": torch.ones(1)},
+    }
+    loaded.trainer = TrainerState(num_updates=4, num_steps=12, optimisers={"policy": "adamw", "critic": "muon"})
+    return loaded
+
+
+def test_a_policy_folder_is_the_checkpoint_at_step_0(policy_folder):
+    checkpoint = load_checkpoint(policy_folder)
+    assert checkpoint.trainer == TrainerState()
+    assert checkpoint.critic is None
+    assert checkpoint.optimiser_states == {}
+
+
+def test_round_trip(checkpoint, tmp_path):
+    save_checkpoint(checkpoint, str(tmp_path / "c"))
+    again = load_checkpoint(str(tmp_path / "c"))
+    assert again.trainer == checkpoint.trainer
+    assert again.companions == checkpoint.companions
+    for one, other in ((checkpoint.policy, again.policy), (checkpoint.critic, again.critic)):
+        assert one.state_dict().keys() == other.state_dict().keys()
+        assert all(torch.equal(a, other.state_dict()[name]) for name, a in one.state_dict().items())
+    assert again.optimiser_states["policy"]["adamw/exp_avg/w"].tolist() == [0, 1, 2]
+    assert again.optimiser_states["critic"]["muon/momentum/w"].tolist() == [1]
+
+
+def test_the_same_checkpoint_gives_the_same_bytes_wherever_it_lies(checkpoint, tmp_path):
+    save_checkpoint(checkpoint, str(tmp_path / "a"))
+    save_checkpoint(load_checkpoint(str(tmp_path / "a")), str(tmp_path / "elsewhere" / "b"))
+    first = {f.name: f.read_bytes() for f in (tmp_path / "a").iterdir()}
+    second = {f.name: f.read_bytes() for f in (tmp_path / "elsewhere" / "b").iterdir()}
+    assert first == second
+    assert not any(str(tmp_path).encode() in content for content in first.values())
+
+
+def test_transformers_loads_the_folder_as_it_is(checkpoint, policy_folder, tmp_path):
+    save_checkpoint(checkpoint, str(tmp_path / "c"))
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "c")
+    assert torch.equal(model.lm_head.weight, checkpoint.policy.lm_head.weight)
+    text = "Up || Down"
+    expected = AutoTokenizer.from_pretrained(policy_folder).encode(text)
+    assert AutoTokenizer.from_pretrained(tmp_path / "c").encode(text) == expected
+
+
+def test_nothing_in_it_is_pickled(checkpoint, tmp_path):
+    save_checkpoint(checkpoint, str(tmp_path / "c"))
+    suffixes = {f.suffix for f in (tmp_path / "c").iterdir()}
+    assert suffixes <= {".json", ".safetensors", ".jinja", ".txt"}
+
+
+def test_a_folder_that_is_not_empty_is_refused(checkpoint, tmp_path):
+    (tmp_path / "something").write_text("")
+    with pytest.raises(LearnerError, match="not empty"):
+        save_checkpoint(checkpoint, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trainer.json", b"{"),
+        ("trainer.json", json.dumps({"steps": 1}).encode()),
+        ("optimiser.safetensors", b"cut"),
+        ("critic.safetensors", b""),
+        ("optimiser.safetensors", None),
+    ],
+)
+def test_damaged_training_state_is_one_clear_error(checkpoint, tmp_path, name, content):
+    save_checkpoint(checkpoint, str(tmp_path / "c"))
+    path = Path(tmp_path / "c" / name)
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(PolicyError, match=r"training state in .* is damaged"):
+        load_checkpoint(str(tmp_path / "c"))
+
+
+def test_the_critic_of_another_model_is_refused(checkpoint, tmp_path):
+    save_checkpoint(checkpoint, str(tmp_path / "c"))
+    shutil.copy(tmp_path / "c" / "model.safetensors", tmp_path / "c" / "critic.safetensors")
+    with pytest.raises(PolicyError, match="belongs to another model"):
+        load_checkpoint(str(tmp_path / "c"))

@@ -1,0 +1,278 @@
+"""Two DeepSpeed ranks give what the torch learner gives for every ZeRO stage; checkpoints go both ways; ranks die.
+
+Tolerances: after three updates (of two steps each, learning rate 1e-3) trained weights, moments and gradients differ by
+at most 1e-5 and metrics by 1e-4 of their size: the order of float32 sums is all that differs.
+"""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from starpo.ragen.config.update import CriticConfig, DeepSpeedConfig, LoraConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.trajectories import Trajectory
+
+pytest.importorskip("deepspeed", reason="deepspeed is not installed (pip install 'starpo[deepspeed]')")
+
+from starpo.ragen.learning.learners.deepspeed_learner import DeepSpeedLearner
+from starpo.ragen.learning.learners.ranks import RankProcesses
+
+pytestmark = pytest.mark.timeout(300)
+
+ADAMW = OptimiserConfig(learning_rate=1e-3, weight_decay=0.1)
+PPO = UpdateConfig(
+    num_minibatches=2, aggregation="token_mean", kl_coefficient=0.1, kl_estimator="k3", micro_batch_tokens=40,
+    optimiser=ADAMW, critic=CriticConfig(optimiser=ADAMW),
+)  # fmt: skip
+GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=2, optimiser=ADAMW)
+LORA = LoraConfig(rank=4, alpha=8)
+FILES = ("model.safetensors", "adapter_model.safetensors", "critic.safetensors", "optimiser.safetensors")
+
+
+def change(config: UpdateConfig, **settings: Any) -> UpdateConfig:
+    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
+
+
+def spread(config: UpdateConfig, stage: int = 2, **settings: Any) -> UpdateConfig:
+    return change(config, learner="deepspeed", deepspeed=DeepSpeedConfig(num_ranks=2, zero_stage=stage, **settings))
+
+
+def train(
+    learner: Any,
+    folder: str,
+    trajectories: list[Trajectory],
+    context: UpdateContext,
+    output: Path,
+    num_updates: int = 3,
+) -> list[UpdateResult]:
+    learner.load(folder, "start", folder)
+    results = [
+        learner.update(trajectories, dataclasses.replace(context, iteration=index, seed=index))
+        for index in range(num_updates)
+    ]
+    learner.save(str(output), "end")
+    return results
+
+
+def assert_agree(one: list[UpdateResult], other: list[UpdateResult], rel: float = 1e-4) -> None:
+    for expected, result in zip(one, other, strict=True):
+        assert list(result.metrics) == list(expected.metrics)
+        for name, value in expected.metrics.items():
+            assert result.metrics[name] == pytest.approx(value, rel=rel, abs=rel / 10), name
+        assert result.samples["trajectory_id"] == expected.samples["trajectory_id"]
+        for name in ("advantage", "mean_ratio", "loss_share", "entropy", "num_tokens"):
+            np.testing.assert_allclose(result.samples[name], expected.samples[name], rtol=rel, atol=rel / 10)
+
+
+def assert_same_files(expected: Path, found: Path, atol: float = 1e-5) -> None:
+    assert sorted(f.name for f in found.iterdir()) == sorted(f.name for f in expected.iterdir())
+    for file in expected.iterdir():
+        if file.name not in FILES:
+            assert (found / file.name).read_bytes() == file.read_bytes(), file.name
+            continue
+        tensors, others = load_file(file), load_file(found / file.name)
+        assert tensors.keys() == others.keys()
+        for name, tensor in tensors.items():
+            assert others[name].dtype == torch.float32
+            torch.testing.assert_close(others[name], tensor, atol=atol, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[RankProcesses]:
+    """Two ranks that the learners of this module use one after another."""
+    processes = RankProcesses(2)
+    yield processes
+    processes.close()
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
+def test_three_updates_agree_with_the_torch_learner(
+    policy_folder, make_trajectories, context, tmp_path, ranks, base, stage
+):
+    """Token counts differ between the ranks' shares, so a mean of the ranks' means would not agree."""
+    trajectories = make_trajectories(7, num_turns=3)
+    alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base, stage), ranks=ranks)
+    expected = train(alone, policy_folder, trajectories, context, tmp_path / "torch")
+    assert_agree(expected, train(team, policy_folder, trajectories, context, tmp_path / "deepspeed"))
+    assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_adapters_agree_with_the_torch_learner(policy_folder, make_trajectories, context, tmp_path, ranks, stage):
+    """LoRA of policy and critic; the reference is the policy with its adapters off; activations are computed again."""
+    base = change(PPO, lora=LORA, activation_checkpointing=True)
+    alone, team = TorchLearner(base, num_threads=1), DeepSpeedLearner(spread(base, stage), ranks=ranks)
+    expected = train(alone, policy_folder, make_trajectories(4), context, tmp_path / "torch")
+    assert_agree(expected, train(team, policy_folder, make_trajectories(4), context, tmp_path / "deepspeed"))
+    assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
+    assert not (tmp_path / "deepspeed" / "model.safetensors").exists()
+
+
+def test_the_gradient_is_that_of_the_torch_learner_and_changes_nothing(
+    policy_folder, make_trajectories, context, tmp_path, ranks
+):
+    trajectories = make_trajectories(5)
+    alone = TorchLearner(PPO, num_threads=1)
+    alone.load(policy_folder, "start", policy_folder)
+    expected = alone.gradient(trajectories, context)
+    for stage in (1, 3):
+        team = DeepSpeedLearner(spread(PPO, stage, offload_optimizer=stage == 1), ranks=ranks)
+        undisturbed = train(team, policy_folder, trajectories, context, tmp_path / f"{stage}", num_updates=1)
+        team.load(policy_folder, "start", policy_folder)
+        gradient = team.gradient(trajectories, context)
+        torch.testing.assert_close(gradient, expected, atol=1e-6, rtol=1e-4)
+        result = team.update(trajectories, dataclasses.replace(context, seed=0))
+        assert result.metrics == undisturbed[0].metrics
+
+
+def test_a_run_changes_learner_between_updates_moments_included(
+    policy_folder, make_trajectories, context, tmp_path, ranks
+):
+    """torch, DeepSpeed with ZeRO 3, DeepSpeed with ZeRO 1 and offload, torch: as if it had been torch throughout."""
+    trajectories = make_trajectories(6)
+    contexts = [dataclasses.replace(context, iteration=index, seed=index) for index in range(4)]
+    steady = TorchLearner(PPO, num_threads=1)
+    steady.load(policy_folder, "start", policy_folder)
+    expected = [steady.update(trajectories, c) for c in contexts]
+    steady.save(str(tmp_path / "steady"), "end")
+
+    def learners() -> Iterator[Any]:
+        yield TorchLearner(PPO, num_threads=1)
+        yield DeepSpeedLearner(spread(PPO, 3), ranks=ranks)
+        yield DeepSpeedLearner(spread(PPO, 1, offload_optimizer=True), ranks=ranks)
+        yield TorchLearner(PPO, num_threads=1)
+
+    folder, results = policy_folder, []
+    for index, (learner, at) in enumerate(zip(learners(), contexts, strict=True)):
+        learner.load(folder, f"c{index}", policy_folder)
+        results.append(learner.update(trajectories, at))
+        folder = str(tmp_path / f"c{index + 1}")
+        learner.save(folder, f"c{index + 1}")
+    assert_agree(expected, results)
+    assert_same_files(tmp_path / "steady", Path(folder))
+
+
+def test_bfloat16_keeps_exact_weights_and_gives_nearly_the_same(
+    policy_folder, make_trajectories, context, tmp_path, ranks
+):
+    coarse = DeepSpeedLearner(spread(change(GRPO, dtype="bfloat16"), 2), ranks=ranks)
+    coarse.load(policy_folder, "start", None)
+    coarse.save(str(tmp_path / "untouched"), "start")  # nothing is lost by loading
+    start = load_file(Path(policy_folder) / "model.safetensors")
+    untouched = load_file(tmp_path / "untouched" / "model.safetensors")
+    assert all(torch.equal(untouched[name], tensor) for name, tensor in start.items())
+    exact = TorchLearner(change(GRPO, num_epochs=1), num_threads=1)
+    expected = train(exact, policy_folder, make_trajectories(4), context, tmp_path / "exact", 1)[0].metrics
+    metrics = train(coarse, policy_folder, make_trajectories(4), context, tmp_path / "coarse", 1)[0].metrics
+    assert metrics["update/gradient_norm"] == pytest.approx(expected["update/gradient_norm"], rel=0.05)
+    assert metrics["update/gradient_norm"] != expected["update/gradient_norm"]
+
+
+def test_the_same_update_gives_the_same_bytes(policy_folder, make_trajectories, context, tmp_path, ranks):
+    learner = DeepSpeedLearner(spread(GRPO, 2), ranks=ranks)
+    assert learner.is_deterministic == (not torch.cuda.is_available())
+    for name in ("one", "two"):
+        learner.load(policy_folder, name, None)
+        learner.update(make_trajectories(6), context)
+        learner.save(str(tmp_path / name), f"after {name}")
+    for file in (tmp_path / "one").iterdir():
+        assert (tmp_path / "two" / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.thorough
+def test_what_is_wrong_is_said_and_ends_the_ranks(policy_folder, make_trajectories, context, tmp_path, ranks):
+    """The last test with the shared ranks; others are started, and one is killed in the middle of an update."""
+    learner = DeepSpeedLearner(spread(change(GRPO, advantage="reinforce", advantage_scale="none")), ranks=ranks)
+    with pytest.raises(LearnerError, match=r"call load\(\)"):
+        learner.update(make_trajectories(2), context)
+    learner.load(policy_folder, "start", None)
+    with pytest.raises(LearnerError, match="nothing to train on"):
+        learner.update([], context)
+    assert ranks.are_alive  # none of them was asked
+    pids = [connection.pid for connection in ranks._connections.values()]
+    trajectories = make_trajectories(4, group_size=1)
+    trajectories[2] = dataclasses.replace(trajectories[2], normalised_return=float("inf"))
+    with pytest.raises(LearnerError, match=r"policy's loss of a token of trajectory 't2' is -?(inf|nan)"):
+        learner.update(trajectories, context)
+    assert_gone(pids)
+    with pytest.raises(LearnerError, match=r"call load\(\)"):
+        learner.save(str(tmp_path / "c"), "c")
+
+    learner.load(policy_folder, "start", None)
+    assert learner.update(make_trajectories(4), context).metrics["update/num_steps"] == 2
+    assert learner._ranks is not None
+    pids = {rank: connection.pid for rank, connection in learner._ranks._connections.items()}
+    threading.Timer(0.5, lambda: os.kill(pids[1], signal.SIGKILL)).start()
+    started = time.monotonic()
+    with pytest.raises(LearnerError, match=r"rank 1 of 2 .* died, killed \(signal 9.*update again") as caught:
+        update_for_ever(learner, make_trajectories(8), context)
+    assert time.monotonic() - started < 60
+    assert "It said last:" in str(caught.value)
+    assert_gone(pids.values())
+    learner.close()
+
+
+def update_for_ever(learner: DeepSpeedLearner, trajectories: list[Trajectory], context: UpdateContext) -> None:
+    while True:
+        learner.update(trajectories, context)
+
+
+PARENT = """
+import sys, time
+from starpo.ragen.learning.learners.ranks import RankProcesses
+ranks = RankProcesses(2)
+print(*(connection.pid for connection in ranks._connections.values()), ranks._torchrun.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.thorough
+def test_ranks_end_with_the_process_that_asks_them():
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        parent.kill()
+    assert len(pids) == 3
+    assert_gone(pids)
+
+
+def assert_gone(pids: Collection[int]) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+        if not alive:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"still there: {alive}")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("lora", [None, LORA], ids=["full", "lora"])
+def test_every_gpu_takes_part_in_bfloat16(policy_folder, make_trajectories, context, tmp_path, stage, lora):
+    base = change(PPO, dtype="bfloat16", lora=lora)
+    spec = DeepSpeedConfig(num_ranks=torch.cuda.device_count(), zero_stage=stage)
+    config = change(base, learner="deepspeed", deepspeed=spec)
+    learner = DeepSpeedLearner(config)
+    try:
+        result = train(learner, policy_folder, make_trajectories(8), context, tmp_path / "gpu")[0].metrics
+    finally:
+        learner.close()
+    expected = train(TorchLearner(base), policy_folder, make_trajectories(8), context, tmp_path / "one")[0].metrics
+    assert result["update/gradient_norm"] == pytest.approx(expected["update/gradient_norm"], rel=0.05)

@@ -1,0 +1,115 @@
+"""The gradient that an update would begin with: what it is, and that asking for it changes nothing."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+
+SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
+GRPO = UpdateConfig(advantage="grpo", num_minibatches=1, optimiser=SGD_LIKE)
+PPO = UpdateConfig(num_minibatches=2, optimiser=SGD_LIKE, critic=CriticConfig(optimiser=SGD_LIKE))
+
+
+def loaded(config: UpdateConfig, folder: str, reference: str | None = None) -> TorchLearner:
+    learner = TorchLearner(config, num_threads=1)
+    learner.load(folder, "start", reference)
+    return learner
+
+
+def digest(learner: TorchLearner, folder: Path) -> str:
+    learner.save(str(folder), "after")
+    return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
+
+
+def change(config: UpdateConfig, **settings) -> UpdateConfig:
+    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
+
+
+def test_it_is_that_of_the_weighted_log_probabilities(policy_folder, make_trajectories, context) -> None:
+    """The ratio is 1 before the first step: gradient of -sum(advantage * logprob) / (trajectories * tokens)."""
+    trajectories = make_trajectories(6)
+    model, _ = load_policy(policy_folder, torch.float32)
+    loss = 0.0
+    for trajectory in trajectories:
+        group = [t.trajectory_return for t in trajectories if t.group_id == trajectory.group_id]
+        advantage = trajectory.trajectory_return - sum(group) / len(group)
+        for segment in trajectory.segments:
+            logprobs = model(torch.from_numpy(segment.token_ids)[None]).logits[0].log_softmax(-1)
+            for position in segment.response_mask.nonzero()[0]:
+                term = -advantage * logprobs[position - 1, segment.token_ids[position]]
+                loss = loss + term / (len(trajectories) * trajectory.num_response_tokens)
+    loss.backward()
+    expected = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+    found = loaded(GRPO, policy_folder).gradient(trajectories, context)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, expected, atol=1e-6, rtol=1e-4)
+    assert found.norm() > 1e-3
+
+
+@pytest.fixture(scope="module")
+def other_folder(tmp_path_factory) -> str:
+    """Another reference: the same architecture with other weights."""
+    folder = tmp_path_factory.mktemp("other")
+    tokenizer = make_tokenizer()
+    sizes = TinyPolicy(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=24, seed=4)
+    make_model(sizes, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "placement", "acts"),
+    [("k1", "loss", False), ("k1", "reward", True), ("k3", "loss", True), ("k3", "reward", True)],
+)
+def test_a_kl_acts_if_its_gradient_sees_the_reference(
+    policy_folder, other_folder, make_trajectories, context, estimator, placement, acts
+) -> None:
+    """d(log pi - log pi_ref) is d(log pi): of k1 in the loss the reference is gone, whatever it is."""
+    config = change(GRPO, kl_coefficient=0.5, kl_estimator=estimator, kl_placement=placement)
+    one, other = (
+        loaded(config, policy_folder, reference).gradient(make_trajectories(4), context)
+        for reference in (policy_folder, other_folder)
+    )
+    assert torch.equal(one, other) != acts
+
+
+@pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
+def test_an_update_after_it_gives_the_same_bytes(policy_folder, make_trajectories, context, config, tmp_path) -> None:
+    trajectories = make_trajectories(6)
+    plain, asked = loaded(config, policy_folder), loaded(config, policy_folder)
+    first = asked.gradient(trajectories, context)
+    assert torch.equal(first, asked.gradient(trajectories, context))
+    results = [learner.update(trajectories, context) for learner in (plain, asked)]
+    assert results[0].metrics == results[1].metrics
+    assert results[0].samples.equals(results[1].samples)
+    assert digest(plain, tmp_path / "plain") == digest(asked, tmp_path / "asked")
+
+
+def test_its_norm_is_that_of_an_update_with_one_step(policy_folder, make_trajectories, context) -> None:
+    trajectories = make_trajectories(6)
+    learner = loaded(GRPO, policy_folder)
+    norm = learner.gradient(trajectories, context).norm()
+    metrics = learner.update(trajectories, context).metrics
+    assert metrics["update/gradient_norm"] == pytest.approx(float(norm), rel=1e-5)
+
+
+def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, make_trajectories, context) -> None:
+    trajectories = make_trajectories(6)
+    plain = loaded(GRPO, policy_folder).gradient(trajectories, context)
+    clipped = loaded(change(GRPO, clip_low=0.01, clip_high=0.01), policy_folder).gradient(trajectories, context)
+    assert torch.equal(plain, clipped)
+    rewarded = change(GRPO, entropy_coefficient=0.1)
+    assert not torch.equal(plain, loaded(rewarded, policy_folder).gradient(trajectories, context))
+
+
+def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
+    with pytest.raises(LearnerError, match="nothing to train on"):
+        loaded(GRPO, policy_folder).gradient([], context)

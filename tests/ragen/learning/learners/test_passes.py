@@ -1,0 +1,64 @@
+"""Passes side by side: the order of results, bounded work ahead, and threads that leave no trace."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from starpo.ragen.learning.learners.passes import Passes
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_results_come_in_the_order_of_the_batches(num_threads):
+    def slow_first(number):
+        time.sleep(0.02 if number == 0 else 0)
+        return number * 10
+
+    assert list(Passes(CPU, num_threads, "float32").run(slow_first, range(7))) == [0, 10, 20, 30, 40, 50, 60]
+
+
+def test_no_more_than_the_threads_are_computed_ahead():
+    started: list[int] = []
+    results = Passes(CPU, 2, "float32").run(lambda number: started.append(number) or number, range(10))
+    assert next(results) == 0
+    time.sleep(0.05)
+    assert len(started) <= 3  # the one taken, and two ahead
+    results.close()
+
+
+def test_every_thread_computes_alone_in_the_arithmetic_asked_for():
+    seen = set()
+
+    def look(_):
+        time.sleep(0.01)
+        seen.add((threading.get_ident(), torch.get_num_threads()))
+        return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+
+    assert set(Passes(CPU, 2, "bfloat16").run(look, range(6))) == {torch.bfloat16}
+    assert {count for _, count in seen} == {1}
+    assert len(seen) == 2
+
+
+def test_threads_of_torch_are_put_back_also_after_an_error():
+    def fail_alone():
+        with Passes(CPU, 2, "float32").alone():
+            assert torch.get_num_threads() == 1
+            raise KeyError
+
+    before = torch.get_num_threads()
+    with pytest.raises(KeyError):
+        fail_alone()
+    assert torch.get_num_threads() == before
+
+
+def test_an_error_of_a_batch_reaches_the_caller():
+    def fail(number):
+        if number == 3:
+            raise ValueError("batch 3")
+        return number
+
+    with pytest.raises(ValueError, match="batch 3"):
+        list(Passes(CPU, 2, "float32").run(fail, range(6)))

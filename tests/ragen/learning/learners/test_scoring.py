@@ -1,0 +1,100 @@
+"""Log-probs at response positions equal those of a plain full forward pass."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.learning.learners.batches import micro_batches
+from starpo.ragen.learning.learners.critic import Critic, evaluate
+from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, score
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+
+PLAIN = Passes(torch.device("cpu"), 1, "float32")
+
+
+@pytest.fixture
+def policy(policy_folder):
+    return load_policy(policy_folder)[0]
+
+
+def plain_logprobs(policy, tokens: ResponseTokens, temperature: float) -> torch.Tensor:
+    """One segment at a time, all logits, no padding."""
+    parts = []
+    for segment in tokens.segments:
+        token_ids = torch.from_numpy(segment.token_ids)
+        with torch.no_grad():
+            logits = policy(input_ids=token_ids[None]).logits[0] / temperature
+        logprobs = torch.log_softmax(logits[:-1], -1).gather(1, token_ids[1:, None])[:, 0]
+        parts.append(logprobs[torch.from_numpy(segment.response_mask[1:])])
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("context_mode", ["full", "window"])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize("budget", [16, 60, 10_000])
+def test_scores_equal_a_full_forward_whatever_the_padding(policy, make_trajectories, context_mode, temperature, budget):
+    tokens = ResponseTokens(make_trajectories(6, context=context_mode))
+    batches = micro_batches(tokens, np.arange(len(tokens.segments)), budget)
+    scores = score(ResponseLogits(policy), batches, len(tokens), temperature, PLAIN)
+    torch.testing.assert_close(scores.logprobs_N, plain_logprobs(policy, tokens, temperature), atol=2e-6, rtol=0)
+    assert ((scores.entropy_N > 0) & (scores.entropy_N <= math.log(policy.config.vocab_size))).all()
+
+
+def test_padding_is_never_seen(policy, make_trajectories):
+    tokens = ResponseTokens(make_trajectories(4, context="full"))
+    (batch,) = micro_batches(tokens, np.arange(4), 10_000)
+    lengths = sorted((len(s.token_ids) for s in tokens.segments), reverse=True)
+    is_padding_ST = torch.arange(lengths[0])[None] >= torch.tensor(lengths)[:, None]
+    assert is_padding_ST.any()
+    poisoned = dataclasses.replace(batch, token_ids_ST=batch.token_ids_ST.masked_fill(is_padding_ST, 77))
+    one, other = (score(ResponseLogits(policy), [b], len(tokens), 1.0, PLAIN).logprobs_N for b in (batch, poisoned))
+    assert torch.equal(one, other)
+
+
+def test_temperature_0_stands_for_1(policy, make_trajectories):
+    tokens = ResponseTokens(make_trajectories(2))
+    batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
+    greedy, plain = (score(ResponseLogits(policy), batches, len(tokens), t, PLAIN).logprobs_N for t in (0.0, 1.0))
+    assert torch.equal(greedy, plain)
+
+
+def test_bfloat16_is_close(policy, make_trajectories):
+    tokens = ResponseTokens(make_trajectories(2))
+    batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
+    exact = score(ResponseLogits(policy), batches, len(tokens), 1.0, PLAIN).logprobs_N
+    coarse = score(
+        ResponseLogits(policy), batches, len(tokens), 1.0, Passes(torch.device("cpu"), 1, "bfloat16")
+    ).logprobs_N
+    assert not torch.equal(coarse, exact)
+    torch.testing.assert_close(coarse, exact, atol=0.05, rtol=0)
+
+
+def test_a_new_critic_expects_nothing_and_is_a_copy(policy, make_trajectories):
+    before = torch.get_rng_state()
+    critic = Critic.from_policy(policy)
+    assert torch.equal(torch.get_rng_state(), before)
+    tokens = ResponseTokens(make_trajectories(2))
+    batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
+    assert not evaluate(critic, batches, len(tokens), PLAIN).any()
+    assert not {id(p) for p in critic.parameters()} & {id(p) for p in policy.parameters()}
+
+
+def test_a_model_that_caps_its_logits_is_refused(policy):
+    check_output_layer(policy)
+    plain_forward = policy.forward
+
+    def capped(**inputs):
+        output = plain_forward(**inputs)
+        output.logits = torch.tanh(output.logits)
+        return output
+
+    policy.forward = capped
+    policy.lm_head.weight.data.mul_(30)  # weights this large reach the cap
+    with pytest.raises(PolicyError, match="Qwen2ForCausalLM does not get its logits"):
+        check_output_layer(policy)

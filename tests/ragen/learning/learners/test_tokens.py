@@ -1,0 +1,64 @@
+"""The one order of tokens, its rectangle, and where rewards come to lie."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+
+
+def trajectory(turn_lengths: list[int], rewards: list[float], *, shift: float = 0.0, window: bool = True) -> Trajectory:
+    """One prompt token before each response; a turn of length 0 has no response."""
+    pieces = [([False] + [True] * n, [-1] + [k] * n) for k, n in enumerate(turn_lengths) if n]
+    if not window and pieces:
+        pieces = [tuple(list(chain(*parts)) for parts in zip(*pieces, strict=True))]
+    segments = tuple(
+        Segment(np.arange(len(m)), np.array(m), np.zeros(len(m), np.float32), np.array(t)) for m, t in pieces
+    )
+    total = float(sum(rewards))
+    return Trajectory("t", "g", segments, np.array(rewards, dtype=float), total, total + shift)
+
+
+@pytest.mark.parametrize("window", [True, False])
+def test_rewards_sit_on_the_last_response_token_of_their_turn(window):
+    trajectories = [trajectory([2, 1, 3], [1, 2, 3], window=window), trajectory([1, 2], [-1, 0], window=window)]
+    tokens = ResponseTokens(trajectories)
+    assert tokens.rewards(trajectories).tolist() == [0, 1, 2, 0, 0, 3, -1, 0, 0]
+    assert tokens.rectangle(tokens.turn_N + 1).tolist() == [[1, 1, 2, 3, 3, 3], [1, 2, 2, 0, 0, 0]]
+    assert tokens.lengths_B.tolist() == [6, 3]
+
+
+def test_the_reward_of_a_turn_without_response_goes_to_the_token_before_it():
+    """No turn loses its reward because its tokens are missing."""
+    trajectories = [trajectory([2, 0, 1, 0], [1, 10, 2, 20]), trajectory([0, 2], [5, 1])]
+    tokens = ResponseTokens(trajectories)
+    # 1 + 10 on the end of turn 0; 2 + 20 on turn 2; nothing lies before the first turn of the second: its first token
+    assert tokens.rewards(trajectories).tolist() == [0, 11, 22, 5, 1]
+
+
+def test_what_normalisation_changed_goes_to_the_last_token():
+    trajectories = [trajectory([2, 2], [1, 2], shift=-0.5)]
+    assert ResponseTokens(trajectories).rewards(trajectories).tolist() == [0, 1, 0, 1.5]
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=5))
+def test_tokens_earn_the_return_and_rectangles_come_back(turn_lengths):
+    trajectories = [trajectory(t, [float(k + 1) for k in range(len(t))], shift=0.25) for t in turn_lengths]
+    tokens = ResponseTokens(trajectories)
+    earned_B = tokens.sums(tokens.rewards(trajectories))
+    for index, one in enumerate(trajectories):
+        assert earned_B[index] == (one.normalised_return if one.segments else 0)
+    values_N = torch.arange(1.0, len(tokens) + 1)
+    assert torch.equal(tokens.flat(tokens.rectangle(values_N)), values_N)
+
+
+def test_a_response_with_nothing_before_it_is_refused():
+    bad = Segment(np.array([1, 2]), np.array([True, True]), np.zeros(2, np.float32), np.array([0, 0]))
+    with pytest.raises(LearnerError, match="'odd' has a response at the very start"):
+        ResponseTokens([Trajectory("odd", "g", (bad,), np.zeros(1), 0.0, 0.0)])

@@ -1,0 +1,337 @@
+"""The torch learner: exact gradients, exact repetition, exact continuation, and errors that name the culprit."""
+
+import dataclasses
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.core.errors import LearnerError, PolicyError
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+
+SGD_LIKE = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
+GRPO = UpdateConfig(advantage="grpo", advantage_scale="batch", num_minibatches=3, optimiser=SGD_LIKE)
+PPO = UpdateConfig(num_minibatches=2, optimiser=SGD_LIKE, critic=CriticConfig(optimiser=SGD_LIKE))
+
+
+def loaded(config: UpdateConfig, folder: str, reference: str | None = None) -> TorchLearner:
+    learner = TorchLearner(config, num_threads=1)
+    learner.load(folder, "start", reference)
+    return learner
+
+
+def weights(learner: TorchLearner, tmp_path: Path) -> dict[str, torch.Tensor]:
+    learner.save(str(tmp_path), "after")
+    return dict(load_policy(str(tmp_path))[0].named_parameters())
+
+
+def digest(folder: Path) -> str:
+    return hashlib.sha256(b"".join(f.name.encode() + f.read_bytes() for f in sorted(folder.iterdir()))).hexdigest()
+
+
+def change(config: UpdateConfig, **settings) -> UpdateConfig:
+    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "dr_grpo"])
+@pytest.mark.parametrize("context_mode", ["full", "window"])
+def test_gradient_equals_a_naive_loop_over_whole_sequences(
+    policy_folder, make_trajectories, context, aggregation, context_mode
+):
+    """One step from the old policy: the ratio is 1, so the gradient is that of -sum(weight * advantage * logprob)."""
+    trajectories = make_trajectories(6, context=context_mode)
+    config = change(GRPO, num_minibatches=1, advantage_scale="none", aggregation=aggregation, micro_batch_tokens=50)
+    result = loaded(config, policy_folder).update(trajectories, context)
+
+    model, _ = load_policy(policy_folder)
+    total, all_tokens = 0.0, sum(t.num_response_tokens for t in trajectories)
+    for trajectory in trajectories:
+        group = [t.trajectory_return for t in trajectories if t.group_id == trajectory.group_id]
+        advantage = trajectory.trajectory_return - sum(group) / len(group)
+        denominator = {
+            "token_mean": all_tokens,
+            "sequence_mean": 6 * trajectory.num_response_tokens,
+            "dr_grpo": 6 * context.max_response_tokens,
+        }[aggregation]
+        for segment in trajectory.segments:
+            token_ids = torch.from_numpy(segment.token_ids)
+            logprobs = torch.log_softmax(model(input_ids=token_ids[None]).logits[0, :-1], -1)
+            chosen = logprobs.gather(1, token_ids[1:, None])[:, 0]
+            total = total - (chosen * torch.from_numpy(segment.response_mask[1:])).sum() * advantage / denominator
+    total.backward()
+    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+    assert result.metrics["update/gradient_norm"] == pytest.approx(float(norm), rel=1e-4)
+    assert result.metrics["update/ratio_max"] == pytest.approx(1, abs=1e-5)
+    assert result.metrics["update/clip_fraction"] == 0
+
+
+@pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
+def test_micro_batches_change_nothing_but_rounding(policy_folder, make_trajectories, context, config, tmp_path):
+    trajectories = make_trajectories(8)
+    norms = [
+        loaded(change(config, micro_batch_tokens=budget), policy_folder).update(trajectories, context).metrics
+        for budget in (16, 100, 100_000)
+    ]
+    for other in norms[1:]:
+        assert other.keys() == norms[0].keys()
+        for name in ("update/gradient_norm", "update/policy_loss", "update/kl_behaviour"):
+            assert other[name] == pytest.approx(norms[0][name], rel=1e-3, abs=1e-5)
+
+
+def test_advantages_raise_what_paid_and_lower_what_did_not(policy_folder, make_trajectories, context):
+    trajectories = make_trajectories(4)
+    config = change(GRPO, num_minibatches=1)
+    learner = loaded(config, policy_folder)
+    samples = learner.update(trajectories, context).samples
+    # kl_behaviour after the update = behaviour - policy: compare with the same before it, which a second update shows
+    before = loaded(change(config, optimiser=OptimiserConfig(learning_rate=1e-12)), policy_folder)
+    unmoved = before.update(trajectories, context).samples
+    rise = np.array(unmoved["kl_behaviour"]) - np.array(samples["kl_behaviour"])
+    advantage = np.array(samples["advantage"])
+    assert np.corrcoef(rise, advantage)[0, 1] > 0.8
+
+
+PROCESS = """
+import sys
+from tests_conftest import random_trajectory, CONTEXT
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+learner = TorchLearner(UpdateConfig.model_validate_json(sys.argv[2]), num_threads=int(sys.argv[4]))
+learner.load(sys.argv[1], "start", sys.argv[1])
+for _ in range(2):
+    result = learner.update([random_trajectory(i) for i in range(8)], CONTEXT)
+learner.save(sys.argv[3], "after")
+print(sorted(result.metrics.items()), result.samples.to_pylist())
+"""
+
+
+def test_two_processes_give_the_same_bytes_whatever_their_number_of_threads(policy_folder, tmp_path):
+    muon = OptimiserConfig(type="muon", learning_rate=1e-3)
+    config = change(PPO, kl_coefficient=0.1, kl_estimator="k3", optimiser=muon, micro_batch_tokens=64)
+    (tmp_path / "tests_conftest.py").write_bytes((Path(__file__).parent / "conftest.py").read_bytes())
+    root = Path(__file__).parents[4]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROCESS, policy_folder, config.model_dump_json(), str(tmp_path / threads), threads],
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": f"{root}:{tmp_path}", "PYTHONHASHSEED": threads, "OMP_NUM_THREADS": "1"},
+        )
+        for threads in ("1", "2")
+    ]
+    first, second = (process.communicate()[0] for process in processes)
+    assert len(first) > 1000
+    assert first == second
+    assert digest(tmp_path / "1") == digest(tmp_path / "2")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
+def test_the_number_of_threads_changes_no_bit(policy_folder, make_trajectories, context, tmp_path, base, dtype):
+    config = change(base, micro_batch_tokens=40, dtype=dtype)
+    results = {}
+    for num_threads in (1, 2, 5):
+        learner = TorchLearner(config, num_threads=num_threads)
+        learner.load(policy_folder, "start", None)
+        results[num_threads] = learner.update(make_trajectories(8), context)
+        learner.save(str(tmp_path / str(num_threads)), "after")
+    assert results[1].metrics == results[2].metrics == results[5].metrics
+    assert results[1].samples.equals(results[5].samples)
+    assert digest(tmp_path / "1") == digest(tmp_path / "2") == digest(tmp_path / "5")
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+@pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])
+def test_a_stored_checkpoint_goes_on_as_if_never_stored(
+    policy_folder, make_trajectories, context, tmp_path, kind, base
+):
+    optimiser = OptimiserConfig(type=kind, learning_rate=1e-3, weight_decay=0.1)
+    config = change(base, optimiser=optimiser, critic=CriticConfig(optimiser=optimiser), kl_coefficient=0.1)
+    trajectories, later = make_trajectories(8), dataclasses.replace(context, iteration=1, seed=6)
+    steady = loaded(config, policy_folder, policy_folder)
+    steady.update(trajectories, context)
+    steady.save(str(tmp_path / "middle"), "middle")
+    expected = steady.update(trajectories, later)
+    steady.save(str(tmp_path / "steady"), "end")
+
+    resumed = loaded(config, str(tmp_path / "middle"), policy_folder)
+    result = resumed.update(trajectories, later)
+    resumed.save(str(tmp_path / "resumed"), "end")
+    assert result.metrics == expected.metrics
+    assert result.samples.equals(expected.samples)
+    assert digest(tmp_path / "resumed") == digest(tmp_path / "steady")
+
+
+def test_load_is_a_no_op_only_at_the_very_same_checkpoint(policy_folder, make_trajectories, context, tmp_path):
+    learner = loaded(GRPO, policy_folder)
+    first = learner.update(make_trajectories(4), context).metrics
+    learner.load(policy_folder, "start", None)  # it has moved on since: this goes back
+    assert learner.update(make_trajectories(4), context).metrics == first
+    learner.save(str(tmp_path / "x"), "next")
+    learner.load("/nowhere", "next", None)  # it is there already, so the folder is not even looked at
+
+
+@pytest.mark.parametrize("advantage", ["gae", "bi_level_gae", "grpo", "grpo_batch", "rloo", "reinforce"])
+@pytest.mark.parametrize("context_mode", ["full", "window"])
+def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage, context_mode):
+    config = UpdateConfig(advantage=advantage, num_minibatches=2, optimiser=SGD_LIKE)
+    result = loaded(config, policy_folder).update(make_trajectories(4, context=context_mode), context)
+    assert result.metrics["update/gradient_norm"] > 0
+    assert ("update/value_loss" in result.metrics) == config.needs_critic
+    assert ("update/explained_variance" in result.metrics) == config.needs_critic
+    assert all(np.isfinite(value) for value in result.metrics.values())
+    assert all(name.startswith("update/") for name in result.metrics)
+
+
+def test_samples_follow_their_contract(policy_folder, make_trajectories, context):
+    validate = pytest.importorskip("starpo.schemas.validate").validate
+    trajectories = make_trajectories(6)
+    trajectories[2] = dataclasses.replace(trajectories[2], segments=())
+    config = change(GRPO, kl_coefficient=0.1, num_epochs=2)
+    result = loaded(config, policy_folder, policy_folder).update(trajectories, context)
+    validate(result.samples, "samples")
+    assert result.samples["trajectory_id"].to_pylist() == [t.trajectory_id for t in trajectories]
+    assert result.samples["num_tokens"].to_pylist() == [t.num_response_tokens for t in trajectories]
+    assert sum(result.samples["loss_share"].to_pylist()) == pytest.approx(1)
+    assert result.samples["kl_reference"].null_count == 0
+    assert result.metrics["update/num_without_tokens"] == 1
+    assert result.metrics["update/num_steps"] == 6  # two epochs of three mini-batches
+
+
+def test_behaviour_gap_is_measured_against_what_was_stored(policy_folder, make_trajectories, context):
+    trajectories = make_trajectories(2)
+    result = loaded(change(GRPO, num_minibatches=1), policy_folder).update(trajectories, context)
+    gaps = np.array(result.samples["old_behaviour_gap"])
+    assert result.metrics["update/old_behaviour_gap_max"] == pytest.approx(gaps.max())
+    assert 0 < result.metrics["update/old_behaviour_gap_mean"] < gaps.max()
+
+
+def test_importance_weights_are_truncated(policy_folder, make_trajectories, context):
+    """Stored log-probs far below the policy's own: every weight is cut at the cap, which doubles the gradient."""
+    trajectories = [
+        dataclasses.replace(
+            trajectory,
+            segments=tuple(
+                dataclasses.replace(s, behaviour_logprobs=np.where(s.response_mask, -50, 0).astype(np.float32))
+                for s in trajectory.segments
+            ),
+        )
+        for trajectory in make_trajectories(4)
+    ]
+    config = change(GRPO, num_minibatches=1)
+    plain = loaded(config, policy_folder).update(trajectories, context).metrics
+    capped = loaded(change(config, importance_cap=2.0), policy_folder).update(trajectories, context).metrics
+    assert capped["update/gradient_norm"] == pytest.approx(2 * plain["update/gradient_norm"], rel=1e-4)
+
+
+def test_entropy_bonus_and_kl_penalty_pull_as_they_should(policy_folder, make_trajectories, context, tmp_path):
+    level = [dataclasses.replace(t, normalised_return=0.0) for t in make_trajectories(4)]  # no advantage at all
+    optimiser = OptimiserConfig(learning_rate=3e-3)
+    bonus = loaded(change(GRPO, entropy_coefficient=1.0, optimiser=optimiser), policy_folder)
+    first, second = (bonus.update(level, context).metrics["update/entropy"] for _ in range(2))
+    assert second > first
+
+    drifted = loaded(change(GRPO, optimiser=optimiser), policy_folder)
+    drifted.update(make_trajectories(4), context)
+    drifted.save(str(tmp_path / "drifted"), "drifted")
+    pulled = TorchLearner(change(GRPO, kl_coefficient=10.0, kl_estimator="k2", optimiser=SGD_LIKE), num_threads=1)
+    pulled.load(str(tmp_path / "drifted"), "drifted", policy_folder)
+    divergences = [pulled.update(level, context).metrics["update/kl_reference"] for _ in range(4)]
+    assert divergences[-1] < divergences[0]
+
+
+def test_only_the_critic_learns_while_it_warms_up(policy_folder, make_trajectories, context, tmp_path):
+    config = change(PPO, critic=CriticConfig(optimiser=SGD_LIKE, warmup_updates=1))
+    learner = loaded(config, policy_folder)
+    first = learner.update(make_trajectories(4), context)
+    start = dict(load_policy(policy_folder)[0].named_parameters())
+    assert all(torch.equal(w, start[name]) for name, w in weights(learner, tmp_path / "a").items())
+    assert first.metrics["update/num_steps"] == 0
+    assert first.metrics["update/value_loss"] > 0
+    assert "update/policy_loss" not in first.metrics
+    assert set(first.samples["mean_ratio"].to_pylist()) == {1.0}
+    second = learner.update(make_trajectories(4), dataclasses.replace(context, iteration=1))
+    assert second.metrics["update/num_steps"] == 2
+
+
+def test_critic_learns_to_explain_the_returns(policy_folder, make_trajectories, context):
+    fast = OptimiserConfig(learning_rate=1e-2)
+    learner = loaded(
+        change(PPO, critic=CriticConfig(optimiser=fast, clip_value=None, warmup_updates=100)), policy_folder
+    )
+    explained = [learner.update(make_trajectories(4), context).metrics["update/explained_variance"] for _ in range(15)]
+    assert explained[0] == pytest.approx(0, abs=1e-6)  # a head of zeros
+    assert explained[-1] > 0.5
+
+
+def test_bfloat16_keeps_weights_and_optimiser_state_in_float32(policy_folder, make_trajectories, context, tmp_path):
+    config = change(GRPO, num_minibatches=1)
+    exact = loaded(config, policy_folder).update(make_trajectories(4), context).metrics
+    coarse = loaded(change(config, dtype="bfloat16"), policy_folder)
+    metrics = coarse.update(make_trajectories(4), context).metrics
+    assert metrics["update/gradient_norm"] == pytest.approx(exact["update/gradient_norm"], rel=0.05)
+    assert metrics["update/gradient_norm"] != exact["update/gradient_norm"]
+    assert {w.dtype for w in weights(coarse, tmp_path / "c").values()} == {torch.float32}
+
+
+def test_a_changed_optimiser_begins_anew_and_is_counted(policy_folder, make_trajectories, context, tmp_path):
+    learner = loaded(GRPO, policy_folder)
+    assert learner.update(make_trajectories(4), context).metrics["update/num_restarted_optimisers"] == 0
+    learner.save(str(tmp_path / "c"), "c")
+    other = loaded(change(GRPO, optimiser=OptimiserConfig(type="muon")), str(tmp_path / "c"))
+    assert other.update(make_trajectories(4), context).metrics["update/num_restarted_optimisers"] == 1
+
+
+def test_threads_are_put_back(policy_folder, make_trajectories, context):
+    before = torch.get_num_threads()
+    learner = TorchLearner(change(GRPO, num_minibatches=1), num_threads=before + 1)
+    learner.load(policy_folder, "start", None)
+    learner.update(make_trajectories(1), context)
+    assert torch.get_num_threads() == before
+
+
+def test_global_random_state_is_not_touched(policy_folder, make_trajectories, context, tmp_path):
+    before = torch.get_rng_state()
+    learner = loaded(PPO, policy_folder)
+    learner.update(make_trajectories(4), context)
+    learner.save(str(tmp_path / "c"), "c")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("has_trajectories", [True, False])
+def test_nothing_to_train_on_is_an_error_and_leaves_the_learner_where_it_was(
+    policy_folder, make_trajectories, context, has_trajectories
+):
+    silent = [dataclasses.replace(t, segments=()) for t in make_trajectories(2)] if has_trajectories else []
+    learner = loaded(GRPO, policy_folder)
+    with pytest.raises(LearnerError, match="nothing to train on"):
+        learner.update(silent, context)
+    learner.load("/nowhere", "start", None)
+
+
+def test_a_loss_that_is_not_finite_names_the_trajectory_and_is_never_saved(
+    policy_folder, make_trajectories, context, tmp_path
+):
+    trajectories = make_trajectories(4, group_size=1)
+    trajectories[2] = dataclasses.replace(trajectories[2], normalised_return=float("inf"))
+    learner = loaded(change(GRPO, advantage="reinforce", advantage_scale="none"), policy_folder)
+    with pytest.raises(LearnerError, match=r"policy's loss of a token of trajectory 't2' is -?(inf|nan)"):
+        learner.update(trajectories, context)
+    with pytest.raises(LearnerError, match=r"call load\(\)"):
+        learner.save(str(tmp_path / "c"), "c")
+    learner.load(policy_folder, "start", None)
+    learner.update(make_trajectories(4), context)
+
+
+def test_kl_without_a_reference_and_no_load_are_clear_errors(policy_folder, make_trajectories, context):
+    with pytest.raises(LearnerError, match=r"update.kl_coefficient = 0.1 needs the reference"):
+        TorchLearner(change(GRPO, kl_coefficient=0.1)).load(policy_folder, "start", None)
+    with pytest.raises(LearnerError, match=r"call load\(\)"):
+        TorchLearner(GRPO).update(make_trajectories(2), context)
+    with pytest.raises(PolicyError):
+        TorchLearner(GRPO).load("/nowhere", "start", None)

@@ -1,0 +1,39 @@
+"""Trajectories go through Arrow and come back as they were."""
+
+import dataclasses
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.learning.learners.trajectories import Trajectory
+from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, unpack_trajectories
+
+
+def assert_same(one: Trajectory, other: Trajectory) -> None:
+    for field in dataclasses.fields(Trajectory):
+        if field.name not in ("segments", "turn_rewards"):
+            assert getattr(one, field.name) == getattr(other, field.name)
+    np.testing.assert_array_equal(one.turn_rewards, other.turn_rewards)
+    assert one.turn_rewards.dtype == other.turn_rewards.dtype
+    assert len(one.segments) == len(other.segments)
+    for segment, again in zip(one.segments, other.segments, strict=True):
+        for name in ("token_ids", "response_mask", "behaviour_logprobs", "turn"):
+            before, after = getattr(segment, name), getattr(again, name)
+            assert before.dtype == after.dtype
+            np.testing.assert_array_equal(before, after)
+
+
+@given(
+    turns=st.lists(st.integers(1, 3), max_size=5),
+    silent=st.sets(st.integers(0, 4)),
+    context=st.sampled_from(["window", "full"]),
+)
+def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, context):
+    """Several turns, several segments, none at all; no trajectory at all."""
+    trajectories = [make_trajectories(i + 1, context=context, num_turns=n)[i] for i, n in enumerate(turns)]
+    trajectories = [dataclasses.replace(t, segments=()) if i in silent else t for i, t in enumerate(trajectories)]
+    again = unpack_trajectories(pack_trajectories(trajectories))
+    assert len(again) == len(trajectories)
+    for one, other in zip(trajectories, again, strict=True):
+        assert_same(one, other)

@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.schemas.datasets import REWARDS
+
+
+def _turns_with_returns(make_turns, returns: dict[str, list[float]], **columns):
+    """One-turn trajectories of the given returns, by group."""
+    rows = [
+        {"group_id": group, "member": member, "action_rewards": [value], **columns}
+        for group, values in returns.items()
+        for member, value in enumerate(values)
+    ]
+    return make_turns(rows)
+
+
+def test_total_is_the_sum_of_the_components_and_return_their_sum_over_turns(make_turns):
+    malformed = {"format_ok": False, "status": "format_error", "executed_actions": [], "action_rewards": []}
+    turns = make_turns(
+        [
+            {"turn": 0, "executed_actions": ["Up", "Up"], "action_rewards": [-0.25, -0.25]},
+            {"turn": 1, **malformed, "action_effective": [], "forfeited_actions": 2, "action_cost": -0.25},
+        ]
+    )
+    rewards = compute_rewards(turns, RewardConfig(format_penalty=-0.5)).to_pylist()
+    assert rewards[0]["component_names"] == ["environment", "format", "forfeit"]
+    assert rewards[0]["component_values"] == [-0.5, 0.0, 0.0]
+    assert rewards[1]["component_values"] == [0.0, -0.5, -0.5]  # 2 forfeited * -0.25
+    assert [row["total"] for row in rewards] == [-0.5, -1.0]
+    assert [row["trajectory_return"] for row in rewards] == [-1.5, -1.5]
+    assert [row["is_valid"] for row in rewards] == [True, True]
+
+
+def test_table_has_the_schema_of_rewards(make_turns):
+    rewards = compute_rewards(make_turns([{}]), RewardConfig())
+    assert rewards.schema.equals(REWARDS.schema, check_metadata=True)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "mean", "mean_std"])
+def test_no_turns_give_no_rewards(make_turns, normalisation):
+    rewards = compute_rewards(make_turns([]), RewardConfig(normalisation=normalisation))
+    assert rewards.num_rows == 0
+    assert rewards.schema.equals(REWARDS.schema)
+
+
+def test_rows_keep_their_order_and_trajectories_need_not_be_contiguous(make_turns):
+    turns = make_turns(
+        [{"member": member, "turn": turn, "action_rewards": [float(member)]} for turn in (1, 0) for member in (2, 1)]
+    )
+    rewards = compute_rewards(turns, RewardConfig())
+    assert rewards["trajectory_id"].to_pylist() == turns["trajectory_id"].to_pylist()
+    assert rewards["turn"].to_pylist() == [1, 1, 0, 0]
+    assert rewards["trajectory_return"].to_pylist() == [4.0, 2.0, 4.0, 2.0]
+
+
+def _normalised(make_turns, normalisation, scope):
+    turns = _turns_with_returns(make_turns, {"a": [1.0, 3.0], "b": [6.0, 6.0]})
+    config = RewardConfig(normalisation=normalisation, normalisation_scope=scope)
+    return compute_rewards(turns, config)["normalised_return"].to_pylist()
+
+
+def test_normalised_by_group(make_turns):
+    # a: mean 2, std 1; b: mean 6, std 0, so its equal returns become 0.
+    assert _normalised(make_turns, "mean", "group") == [-1.0, 1.0, 0.0, 0.0]
+    assert _normalised(make_turns, "mean_std", "group") == [-1.0, 1.0, 0.0, 0.0]
+
+
+def test_normalised_by_batch(make_turns):
+    # All: mean 16 / 4 = 4; deviations -3, -1, 2, 2; variance (9 + 1 + 4 + 4) / 4 = 4.5.
+    assert _normalised(make_turns, "mean", "batch") == [-3.0, -1.0, 2.0, 2.0]
+    expected = np.array([-3.0, -1.0, 2.0, 2.0]) / np.sqrt(4.5)
+    np.testing.assert_allclose(_normalised(make_turns, "mean_std", "batch"), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scope", ["group", "batch"])
+def test_the_deviation_may_be_the_public_codes(make_turns, scope):
+    """0 0 0 8: mean 2, and sqrt(48 / 3) = 4 with ddof 1. One return alone has none."""
+    config = RewardConfig(normalisation="mean_std", normalisation_scope=scope, std_ddof=1)
+    for returns, expected in (([0.0, 0.0, 0.0, 8.0], [-0.5, -0.5, -0.5, 1.5]), ([3.0], [0.0])):
+        rewards = compute_rewards(_turns_with_returns(make_turns, {"a": returns}), config)
+        assert rewards["normalised_return"].to_pylist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scope", ["group", "batch"])
+def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
+    # Returns 3 (three turns of 1) and 1: mean 2. Counted by turns it would be (3 * 3 + 1) / 4 = 2.5.
+    rows = [{"member": 0, "turn": turn, "action_rewards": [1.0]} for turn in range(3)]
+    turns = make_turns([*rows, {"member": 1, "action_rewards": [1.0]}])
+    rewards = compute_rewards(turns, RewardConfig(normalisation="mean", normalisation_scope=scope))
+    assert rewards["normalised_return"].to_pylist() == [1.0, 1.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize("status", ["env_error", "timeout"])
+def test_an_environment_failure_is_not_a_score_of_zero(make_turns, status):
+    """FIELD: failures entered group statistics as reward 0. Here the statistics are those of the others alone."""
+    failed = [
+        {"member": 2, "turn": 0, "action_rewards": [100.0]},
+        {"member": 2, "turn": 1, "action_rewards": [], "executed_actions": [], "status": status},
+    ]
+    turns = make_turns([{"member": 0, "action_rewards": [1.0]}, {"member": 1, "action_rewards": [3.0]}, *failed])
+    rewards = compute_rewards(turns, RewardConfig(normalisation="mean_std"))
+    assert rewards["is_valid"].to_pylist() == [True, True, False, False]
+    assert rewards["normalised_return"].to_pylist() == [-1.0, 1.0, 0.0, 0.0]  # mean 2, std 1 of the valid two
+
+
+def test_a_group_without_valid_trajectory_has_no_nan(make_turns):
+    turns = make_turns([{"status": "timeout"}])
+    for scope in ("group", "batch"):
+        rewards = compute_rewards(turns, RewardConfig(normalisation="mean_std", normalisation_scope=scope))
+        assert rewards["normalised_return"].to_pylist() == [0.0]
+
+
+@given(
+    returns=st.lists(st.integers(-64, 64), min_size=4, max_size=4),
+    shift=st.integers(-64, 64),
+    scale=st.sampled_from([0.5, 2.0, 8.0]),
+)
+def test_mean_std_normalisation_ignores_shift_and_scale(make_turns, returns, shift, scale):
+    config = RewardConfig(normalisation="mean_std")
+    moved = [scale * (value + shift) for value in returns]
+    plain = compute_rewards(_turns_with_returns(make_turns, {"a": returns}), config)["normalised_return"]
+    other = compute_rewards(_turns_with_returns(make_turns, {"a": moved}), config)["normalised_return"]
+    np.testing.assert_allclose(plain.to_numpy(), other.to_numpy(), atol=1e-9)
+    np.testing.assert_allclose(plain.to_numpy().mean(), 0.0, atol=1e-9)

@@ -1,0 +1,217 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.parser import parse
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs import make
+from starpo.ragen.envs.bandit.environment import NAME_PAIRS, BanditSettings
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.learning import imitation
+
+SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
+AGENT = AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False)
+TOKENIZER = make_tokenizer()
+SMALL = TinyPolicy(
+    hidden_size=32,
+    num_layers=1,
+    num_heads=2,
+    num_kv_heads=1,
+    intermediate_size=32,
+    warm_start_steps=12,
+    warm_start_batch_size=8,
+    demonstration_turns=64,
+)
+
+
+def demonstrate(environment=SOKOBAN, agent=AGENT, config=SMALL, excluded=frozenset(), turns=40, longest=64):
+    return imitation.demonstrate_turns(config, environment, agent, longest, excluded, TOKENIZER, turns)
+
+
+def test_every_demonstrated_response_is_well_formed_and_ends() -> None:
+    for settings in (SOKOBAN, FrozenLakeSettings(observation="compact"), BanditSettings()):
+        played = demonstrate(settings, turns=20)
+        for ids in played.responses:
+            assert ids[-1] == TOKENIZER.eos_token_id
+            actions = ("Up", "Down", "Left", "Right") if settings.type != "bandit" else None
+            text = TOKENIZER.decode(ids[:-1])
+            assert parse(text, actions=actions or [text.split("<answer>")[1][:-9]], agent=AGENT).format_ok
+
+
+def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
+    played = demonstrate(turns=1)
+    contexts = ContextBuilder(TOKENIZER, AGENT, 64)
+    world = make(SOKOBAN)
+    seed = imitation.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset())
+    observation, _ = world.reset(seed=seed)
+    prompt = contexts.start(world).observe(observation, actions_left=10, reward=None, had_invalid_action=False)
+    assert played.prompts[0] == prompt.prompt_ids
+
+
+def test_with_a_full_context_a_prompt_holds_the_turns_before_it_verbatim() -> None:
+    agent = AgentConfig(prompt="state", context="full", should_show_reward=False)
+    played = demonstrate(agent=agent, turns=30)
+    later = [n for n in range(1, len(played.prompts)) if len(played.prompts[n]) > len(played.prompts[0])]
+    assert later
+    for n in later:
+        earlier = played.prompts[n - 1] + played.responses[n - 1]
+        assert played.prompts[n][: len(earlier)] == earlier
+
+
+def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
+    agent = AgentConfig(prompt="state", context="window", should_show_reward=False, should_prefill_think=True)
+    played = demonstrate(agent=agent, turns=3)
+    tag = TOKENIZER.convert_tokens_to_ids("<think>")
+    assert all(prompt[-1] == tag for prompt in played.prompts)
+    assert all(tag not in response for response in played.responses)
+
+
+def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the first state that would be demonstrated is on the panel: another one must be demonstrated in its place
+    world = make(SOKOBAN)
+    world.reset(seed=imitation.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
+    excluded = frozenset({world.state_digest(), *make_panel(SOKOBAN, 16, 5).state_digests})
+    begun = []
+    reset = type(world).reset
+
+    def watched_reset(self, **seeds):
+        result = reset(self, **seeds)
+        begun.append(self.state_digest())
+        return result
+
+    before = demonstrate(turns=1).prompts[0]
+    monkeypatch.setattr(imitation, "make", lambda settings: world)
+    monkeypatch.setattr(type(world), "reset", watched_reset)
+    monkeypatch.setattr(imitation, "fresh_env_seed", unwatched(imitation.fresh_env_seed, begun))
+    after = demonstrate(excluded=excluded, turns=60)
+    assert begun
+    assert not excluded & set(begun)
+    assert after.prompts[0] != before
+
+
+def unwatched(function, log: list[str]):
+    """Calls inside `function` leave no trace in `log`: it draws candidates, which are not demonstrated."""
+
+    def call(*arguments, **named):
+        length = len(log)
+        result = function(*arguments, **named)
+        del log[length:]
+        return result
+
+    return call
+
+
+def test_the_bandits_lessons_speak_of_all_names_and_not_only_of_the_trained_ones() -> None:
+    spoken = {TOKENIZER.decode(prompt) for prompt in demonstrate(BanditSettings(names="train"), turns=300).prompts}
+    for names in NAME_PAIRS.values():
+        assert all(any(f"{safe} {risky}" in text for text in spoken) for safe, risky in names)
+
+
+def test_a_response_longer_than_the_rollouts_allow_is_an_error_that_says_how_much_is_needed() -> None:
+    with pytest.raises(ConfigError, match=r"raise that to at least \d+"):
+        demonstrate(longest=9)
+
+
+def test_a_demonstration_is_cut_at_the_actions_of_a_turn() -> None:
+    agent = AgentConfig(
+        prompt="state", context="window", should_show_reward=False, max_actions_per_turn=2, max_actions=100, max_turns=9
+    )
+    separator = TOKENIZER.convert_tokens_to_ids("Ġ||")
+    assert max(ids.count(separator) for ids in demonstrate(agent=agent, turns=60).responses) == 1
+
+
+def test_the_player_is_mediocre() -> None:
+    played = demonstrate(config=TinyPolicy(demonstration_skill=0.15), turns=1500)
+    # about 400 episodes: three standard deviations of a rate near 0.2 are 0.06
+    assert 0.1 < sum(played.successes) / len(played.successes) < 0.3
+
+
+def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path) -> None:
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    seen = []
+    config = SMALL.model_copy(update={"warm_start_steps": 60, "demonstration_turns": 480})
+    headline = imitation.imitate(
+        config, SOKOBAN, AGENT, 26, frozenset(), tmp_path, on_progress=lambda done, total: seen.append((done, total))
+    )
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == threads
+    assert seen == [(step, 60) for step in range(1, 61)]
+    # log(438) = 6.1 nats a token at the start
+    assert headline["loss"] < 3.0
+    assert headline["num_turns"] >= 480
+    model, tokenizer = load_policy(tmp_path)
+    assert headline["vocabulary_size"] == len(tokenizer)
+    assert headline["num_parameters"] == model.num_parameters()
+
+
+def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "again"):
+        imitation.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / name)
+    monkeypatch.setattr(imitation, "ThreadPoolExecutor", lambda _, **settings: OneWorker(1, **settings))
+    imitation.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / "one")
+    weights = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again", "one")}
+    assert weights["first"] == weights["again"] == weights["one"]
+
+
+OneWorker = imitation.ThreadPoolExecutor
+
+
+def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
+    config = SMALL.model_copy(update={"warm_start_steps": 0})
+    headline = imitation.imitate(config, SOKOBAN, AGENT, 26, frozenset(), tmp_path)
+    made = imitation.make_model(config, TOKENIZER).state_dict()
+    assert all(torch.equal(made[name], weight) for name, weight in load_policy(tmp_path)[0].state_dict().items())
+    assert headline["num_turns"] == 0
+    assert "loss" not in headline
+
+
+def test_the_gradient_of_a_batch_is_that_of_its_mean_token_loss_and_prompts_carry_no_loss() -> None:
+    model = imitation.make_model(SMALL, TOKENIZER)
+    played = demonstrate(turns=5)
+    rows = [0, 3, 1]
+    with imitation.ThreadPoolExecutor(2) as workers:
+        loss, share_right = imitation._accumulate_gradient(model, played, rows, workers)
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
+    # one row at a time, no padding: the loss of transformers itself, with -100 on every prompt token
+    model.zero_grad()
+    num_tokens = sum(len(played.responses[row]) for row in rows)
+    total, right = 0.0, 0
+    for row in rows:
+        prompt, response = played.prompts[row], played.responses[row]
+        labels = torch.tensor([[-100] * len(prompt) + response])
+        output = model(input_ids=torch.tensor([prompt + response]), labels=labels)
+        (output.loss * len(response) / num_tokens).backward()
+        total += output.loss.item() * len(response)
+        right += int((output.logits[0, len(prompt) - 1 : -1].argmax(-1) == torch.tensor(response)).sum())
+    assert loss == pytest.approx(total / num_tokens, rel=1e-5)
+    assert share_right == right / num_tokens
+    for gradient, parameter in zip(gradients, model.parameters(), strict=True):
+        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("num_rows", "batch_size"), [(10, 4), (8, 4), (3, 5), (1, 1)])
+def test_no_row_comes_again_before_a_pass_is_over(num_rows: int, batch_size: int) -> None:
+    batches = imitation._batches(num_rows, batch_size, seed=3)
+    size = min(num_rows, batch_size)
+    for _ in range(3):
+        rows = [row for _ in range(num_rows // size) for row in next(batches)]
+        assert len(rows) == len(set(rows)) == num_rows // size * size
+        assert set(rows) <= set(range(num_rows))
+
+
+def test_a_lost_position_is_demonstrated_once_an_episode() -> None:
+    lost = TOKENIZER.convert_tokens_to_ids("Ġnone")
+    played = demonstrate(config=SMALL.model_copy(update={"demonstration_skill": 0.0}), turns=400)
+    # of 400 turns two fifths would be such, more than there are episodes
+    num_lost = sum(lost in ids for ids in played.responses)
+    assert 0 < num_lost <= played.successes.count(False)

@@ -1,0 +1,306 @@
+"""A run goes to another store and back, whole and once; what cannot be copied is named."""
+
+import json
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts import artifacts
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.ragen.store.keeping import copying
+from starpo.ragen.store.keeping.copying import copy_run
+from starpo.ragen.store.keeping.garbage import find_garbage
+from starpo.ragen.store.keeping.integrity import verify_store
+from starpo.ragen.store.remote.location import Location
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
+
+MakeRun = Callable[..., list[tuple[str, str]]]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "_VERIFIED", set())
+
+
+@pytest.fixture
+def other() -> Store:
+    """A store on the other side of a network, as far as the code can tell."""
+    return Store(f"memory://{uuid.uuid4().hex}/other")
+
+
+def copy(source: Store, run: str, target: Store) -> copying.Copy:
+    return copy_run(Location(source.url), run, Location(target.url))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_there_and_back_it_is_the_same_byte_for_byte(
+    local: Store, other: Store, make_run: MakeRun, tmp_path: Path
+) -> None:
+    made = make_run(local, "a")
+    there, back = copy(local, "a", other), copy(other, "a", Store(str(tmp_path / "back")))
+    assert content(tmp_path / "back") == content(tmp_path / "store")
+    assert (there.num_copied, there.num_present) == (back.num_copied, back.num_present) == (len(made), 0)
+    assert there.bytes_copied == back.bytes_copied > 0
+    assert other.runs.get("a") == local.runs.get("a")
+    assert other.runs.iterations("a") == local.runs.iterations("a")
+    assert other.runs.state("a") == local.runs.state("a")
+    for kind, key in made:
+        assert other.manifest(kind, key).content_digest == local.manifest(kind, key).content_digest
+        assert other.manifest(kind, key).provenance == local.manifest(kind, key).provenance
+    assert verify_store(Location(other.url)).damages == []
+    assert find_garbage(Location(other.url)).faults == []
+
+
+def test_from_folder_to_folder(local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+    make_run(local, "a", 1)
+    copy(local, "a", Store(str(tmp_path / "copy")))
+    assert content(tmp_path / "copy") == content(tmp_path / "store")
+
+
+def test_only_what_the_run_needs_and_is_not_there_is_copied(local: Store, other: Store, make_run: MakeRun) -> None:
+    mine, theirs = make_run(local, "a", 1), make_run(local, "b", 1, keep=0.25)
+    assert copy(local, "a", other).num_copied == len(mine)
+    assert {run.name for run in other.runs.list()} == {"a"}
+    again = copy(local, "a", other)
+    assert (again.num_copied, again.bytes_copied, again.num_present) == (0, 0, len(mine))
+    second = copy(local, "b", other)
+    assert second.num_copied == len(set(theirs) - set(mine))
+    assert second.num_present == len(set(theirs) & set(mine))
+
+
+def test_inputs_that_no_record_names_go_too(local: Store, other: Store, make_run: MakeRun) -> None:
+    made = make_run(local, "a", 2)
+    local.runs.create("branch", flow="replay", preset=None, config={})
+    local.runs.record_stage("branch", 0, "update", {"checkpoint": made[-1][1]})
+    assert copy(local, "branch", other).num_copied == len(made)
+
+
+def test_a_copy_that_was_killed_is_no_run_and_is_continued(
+    store: Store, make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, target = make_run(store, "a"), Store(str(tmp_path / "copy"))
+    copied: list[str] = []
+    receive = artifacts.Artifacts.copy_from
+
+    def killed(self: artifacts.Artifacts, source: artifacts.Artifacts, manifest: artifacts.Manifest) -> object:
+        if len(copied) == 5:
+            raise KeyboardInterrupt
+        copied.append(manifest.key)
+        return receive(self, source, manifest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying, "NUM_TRANSFERS", 1)
+        patch.setattr(artifacts.Artifacts, "copy_from", killed)
+        with pytest.raises(KeyboardInterrupt):
+            copy(store, "a", target)
+    assert target.runs.list() == []
+    done = copy(store, "a", target)
+    assert (done.num_present, done.num_copied) == (5, len(made) - 5)
+    assert target.runs.get("a") == store.runs.get("a")
+
+
+def test_a_run_that_went_on_is_brought_up_to_date(local: Store, other: Store, make_run: MakeRun) -> None:
+    make_run(local, "a", 1)
+    with local.runs.hold("a"):
+        assert copy(local, "a", other).is_running
+    make_run(local, "a", 2)
+    done = copy(local, "a", other)
+    assert not done.is_running
+    assert done.num_copied == 6
+    assert other.runs.iterations("a") == local.runs.iterations("a")
+    assert other.runs.state("a") == local.runs.state("a")
+
+
+def test_what_the_target_did_since_is_not_lost(local: Store, other: Store, make_run: MakeRun) -> None:
+    make_run(local, "a", 1)
+    copy(local, "a", other)
+    make_run(other, "a", 2)
+    state = other.runs.state("a")
+    copy(local, "a", other)
+    assert sorted(other.runs.iterations("a")) == [0, 1]
+    assert other.runs.state("a") == state
+
+
+def test_dropped_checkpoints_stay_dropped_with_their_proof(local: Store, other: Store, make_run: MakeRun) -> None:
+    made = make_run(local, "a", 2)
+    key = [key for kind, key in made if kind == "checkpoint"][1]
+    original = local.drop("checkpoint", key)
+    done = copy(local, "a", other)
+    assert (done.num_copied, done.num_dropped) == (len(made) - 1, 1)
+    assert other.dropped("checkpoint", key) == original
+    assert copy(local, "a", other).num_copied == 0
+
+
+class TestRefusals:
+    """One message each, nothing copied, nothing lost."""
+
+    def refuse(self, source: Store, run: str, target: Store, kind: type[StoreError], *words: str) -> None:
+        before = [(file.path, file.size_bytes) for file in Location(target.url).files("")]
+        with pytest.raises(kind) as caught:
+            copy(source, run, target)
+        for word in words:
+            assert word in str(caught.value)
+        assert [(file.path, file.size_bytes) for file in Location(target.url).files("")] == before
+
+    def test_unknown_run(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        make_run(local, "sokoban", 1)
+        self.refuse(local, "sokobn", other, StoreError, "no run 'sokobn'", "did you mean sokoban?")
+
+    def test_the_same_store(self, local: Store, make_run: MakeRun) -> None:
+        make_run(local, "a", 1)
+        self.refuse(local, "a", Store(f"file://{local.url}"), StoreError, "is the store that run a is in")
+
+    def test_a_missing_artifact_is_named(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        turns = next(key for kind, key in make_run(local, "a", 1) if kind == "turns")
+        Location(local.url).delete([f"turns/{turns}/manifest.json"])
+        named = f"turns/{turns} is not in the store; needed by run a, iteration 0, stage rollout"
+        self.refuse(local, "a", other, ArtifactMissingError, named, "nothing was copied")
+
+    def test_an_edited_manifest_is_named(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        kind, key = make_run(local, "a", 1)[-1]
+        location, path = Location(local.url), f"{kind}/{key}/manifest.json"
+        location.replace(path, json.dumps({**json.loads(location.read(path)), "seed": 9}).encode())
+        self.refuse(local, "a", other, ArtifactMissingError, f"{kind}/{key} is damaged", "changed after it was written")
+
+    def test_a_flipped_byte_is_named_and_the_run_does_not_arrive(
+        self, store: Store, make_run: MakeRun, tmp_path: Path
+    ) -> None:
+        kind, key = make_run(store, "a", 1)[-1]
+        location = Location(store.url)
+        path = next(file.path for file in location.files(f"{kind}/{key}") if file.path.endswith(".safetensors"))
+        data = bytearray(location.read(path))
+        data[7] ^= 1
+        location.replace(path, bytes(data))
+        target = Store(str(tmp_path / "copy"))
+        with pytest.raises(ArtifactDamagedError, match=rf"{kind}/{key} in .* is damaged: .*sha256 differs"):
+            copy(store, "a", target)
+        assert target.runs.list() == []
+        assert not target.has(kind, key)
+
+    def test_another_run_of_that_name(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        make_run(local, "a", 1)
+        make_run(other, "a", 1, keep=0.25)
+        self.refuse(local, "a", other, StoreError, "a run named 'a' exists", "keep: was 0.25, is 0.5")
+
+    def test_another_content_for_the_same_work(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        kind, key = make_run(local, "a", 1)[-1]
+        make_run(other, "a", 1)
+        different = other.manifest(kind, key).model_copy(update={"content_digest": "0" * 64}).sealed()
+        Location(other.url).replace(f"{kind}/{key}/manifest.json", different.model_dump_json().encode())
+        self.refuse(local, "a", other, StoreError, f"{kind}/{key} with another content", "copy into another store")
+
+    def test_records_that_name_other_work(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        make_run(local, "a", 1)
+        make_run(other, "a", 1)
+        other.runs.record_stage("a", 0, "rollout", {"turns": "f" * 32})
+        self.refuse(local, "a", other, StoreError, "stage rollout of iteration 0 made", "different releases")
+
+    def test_a_damaged_artifact_at_the_target(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        kind, key = make_run(local, "a", 1)[-1]
+        copy(local, "a", other)
+        Location(other.url).delete([f"{kind}/{key}/{other.manifest(kind, key).files[0].path}"])
+        self.refuse(local, "a", other, ArtifactDamagedError, f"{kind}/{key}", "deep/config.json is missing")
+
+    def test_someone_at_work_on_it_there(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        make_run(local, "a", 1)
+        with other.runs.hold("a"):
+            self.refuse(local, "a", other, StoreError, f"process {os.getpid()} on this machine is at work on run 'a'")
+
+    def test_a_target_that_does_not_keep_what_it_is_sent(
+        self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make_run(local, "a", 1)
+        upload = Location.upload
+
+        def broken(self: Location, file: Path, path: str) -> None:
+            upload(self, file, path)
+            if path.endswith(".safetensors"):
+                self.replace(path, b"something else")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Location, "upload", broken)
+            with pytest.raises(StoreError, match=r"was not kept as it was sent: model\.safetensors has 14 bytes"):
+                copy(local, "a", other)
+        assert other.runs.list() == []
+        copy(local, "a", other)
+        assert verify_store(Location(other.url)).damages == []
+
+    def test_what_is_deleted_at_the_target_meanwhile(
+        self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What was there already may go while the rest is copied: then the run must not appear with a gap."""
+        make_run(local, "a", 1)
+        kind, key = make_run(other, "b", 1, keep=0.25)[0]
+
+        def delete(*_: object) -> None:
+            Location(other.url).delete([f"{kind}/{key}/manifest.json"])
+
+        monkeypatch.setattr(copying, "_copy_dropped", delete)
+        with pytest.raises(StoreError, match=rf"{kind}/{key} was deleted from .* while a was copied; copy it again"):
+            copy(local, "a", other)
+        assert [run.name for run in other.runs.list()] == ["b"]
+
+    def test_a_manifest_that_would_lead_elsewhere(self, local: Store, other: Store, make_run: MakeRun) -> None:
+        """A store from someone else is not trusted with paths."""
+        kind, key = make_run(local, "a", 1)[-1]
+        manifest = local.manifest(kind, key)
+        entry = manifest.files[0].model_copy(update={"name": "../../../outside"})
+        forged = manifest.model_copy(update={"files": (entry,)}).sealed()
+        Location(local.url).replace(f"{kind}/{key}/manifest.json", forged.model_dump_json().encode())
+        self.refuse(local, "a", other, ArtifactMissingError, "names a file outside its folder")
+
+
+def put_study(
+    store: Store, place: str, result: dict[str, object], cells: dict[str, dict[str, str]] | None = None
+) -> None:
+    location = Location(store.url)
+    asked = "sweep.json" if place.startswith("sweeps") else "grid.json"
+    location.replace(f"{place}/{asked}", b'{"name": "x"}')
+    location.replace(f"{place}/success.svg", b"<svg/>")
+    location.replace(f"{place}/result.json", json.dumps(result).encode())
+    if cells is not None:
+        location.replace(f"{place}/cells.json", json.dumps(cells).encode())
+
+
+def test_a_sweep_goes_along_with_its_only_run_and_so_do_its_cells(
+    local: Store, other: Store, make_run: MakeRun
+) -> None:
+    made = make_run(local, "a", 1)
+    inputs = {"checkpoint": made[-1][1]}
+    evaluate = Stage(name="evaluate", version=3)
+    key = stage_key(evaluate, {}, inputs, 1)
+    local.put_table("episodes", example("episodes"), key=key, stage=evaluate, settings={}, inputs=inputs, seed=1)
+    put_study(local, "sweeps/mine", {"runs": ["a"]}, {"a@1 sokoban": {"episodes": key}})
+    done = copy(local, "a", other)
+    assert (done.studies, done.left, done.num_copied) == (["sweeps/mine"], {}, len(made) + 1)
+    assert Location(other.url).read("sweeps/mine/result.json") == b'{"runs": ["a"]}'
+    assert other.has("episodes", key)
+    assert find_garbage(Location(other.url)).faults == []
+
+
+def test_an_ablation_goes_along_with_the_last_of_its_runs(local: Store, other: Store, make_run: MakeRun) -> None:
+    make_run(local, "a", 1)
+    make_run(local, "b", 1, keep=0.25)
+    put_study(local, "ablations/filters", {"cells": [{"runs": {"0": "a"}}, {"runs": {"0": "b"}}]})
+    first = copy(local, "a", other)
+    assert first.studies == []
+    assert "not there: b;" in first.left["ablations/filters"]
+    assert copy(local, "b", other).studies == ["ablations/filters"]
+    assert Location(other.url).names("ablations/filters") == ["grid.json", "result.json", "success.svg"]
+
+
+def test_another_study_of_that_name_stays(local: Store, other: Store, make_run: MakeRun) -> None:
+    make_run(local, "a", 1)
+    put_study(local, "sweeps/mine", {"runs": ["a"]}, {})
+    Location(other.url).replace("sweeps/mine/sweep.json", b'{"name": "y"}')
+    assert copy(local, "a", other).left == {"sweeps/mine": "another one of that name is there"}
+    assert Location(other.url).read("sweeps/mine/sweep.json") == b'{"name": "y"}'

@@ -1,0 +1,417 @@
+"""What no run reaches goes, nothing else does, and nothing that is about to be named."""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import ArtifactDamagedError, DataError, StoreError
+from starpo.ragen.store import Store, keeping
+from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
+from starpo.ragen.store.keeping.inventory import take_inventory
+from starpo.ragen.store.keeping.reachability import Reachability
+from starpo.ragen.store.remote.location import Location
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Manifest, Stage
+
+MakeRun = Callable[..., list[tuple[str, str]]]
+LATER = datetime.now(UTC) + timedelta(days=2)
+NOW = timedelta(0)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping.garbage, "SETTLE_S", 0.0)
+
+
+def forget(store: Store, run: str) -> None:
+    location = Location(store.url)
+    location.delete(file.path for file in location.files(f"runs/{run}"))
+    location.remove_empty(f"runs/{run}")
+
+
+def artifacts(store: Store) -> set[tuple[str, str]]:
+    return set(take_inventory(Location(store.url)).artifacts)
+
+
+def paths(store: Store) -> list[str]:
+    return [file.path for file in Location(store.url).files("") if not file.path.startswith("runs/")]
+
+
+def test_what_every_run_needs_stays(store: Store, make_run: MakeRun) -> None:
+    make_run(store, "a", 1)
+    make_run(store, "b", 1, keep=0.25)
+    before = paths(store)
+    garbage = find_garbage(Location(store.url), now=LATER)
+    assert garbage.doomed == []
+    assert garbage.faults == []
+    assert delete_garbage(Location(store.url), garbage) == []
+    assert paths(store) == before
+
+
+def test_what_only_a_deleted_run_needed_goes(store: Store, make_run: MakeRun) -> None:
+    mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
+    assert set(mine) & set(other)
+    forget(store, "b")
+    garbage = find_garbage(Location(store.url), now=LATER)
+    assert {tuple(doomed.folder.path.split("/")) for doomed in garbage.doomed} == set(other) - set(mine)
+    delete_garbage(Location(store.url), garbage)
+    assert artifacts(store) == set(mine)
+    for kind, key in mine:
+        store.local_folder(kind, key)
+    assert not any(path.startswith("tmp/") for path in paths(store))
+
+
+def test_inputs_are_kept_though_no_record_names_them(store: Store, make_run: MakeRun) -> None:
+    """A branch whose record names its last update alone."""
+    made = make_run(store, "a")
+    store.runs.create("branch", flow="replay", preset=None, config={})
+    kind, key = made[-1]
+    store.runs.record_stage("branch", 1, "update", {kind: key})
+    forget(store, "a")
+    assert find_garbage(Location(store.url), now=LATER).doomed == []
+
+
+def test_young_artifacts_stay(store: Store, make_run: MakeRun) -> None:
+    make_run(store, "a", 1)
+    other = make_run(store, "b", 1, keep=0.25)
+    forget(store, "b")
+    garbage = find_garbage(Location(store.url))
+    assert garbage.doomed == []
+    assert {folder.path for folder in garbage.young} < {"/".join(artifact) for artifact in other}
+    assert find_garbage(Location(store.url), min_age=NOW).young == []
+
+
+@pytest.mark.parametrize(("age_h", "is_gone"), [(0.0, False), (23.9, False), (24.1, True), (1000.0, True)])
+def test_age_is_that_of_the_newest_file(
+    local: Store, make_run: MakeRun, tmp_path: Path, age_h: float, is_gone: bool
+) -> None:
+    make_run(local, "a", 1)
+    other = make_run(local, "b", 1, keep=0.25)[-1]
+    forget(local, "b")
+    stamp = time.time() - age_h * 3600
+    for number, file in enumerate(sorted(tmp_path.joinpath("store", *other).rglob("*.*"))):
+        os.utime(file, (stamp - number * 86_400,) * 2)
+    doomed = find_garbage(Location(local.url)).doomed
+    assert [item.folder.path for item in doomed] == (["/".join(other)] if is_gone else [])
+
+
+WORK = st.integers(0, 11)
+
+
+@given(inputs=st.lists(st.sets(WORK), min_size=12, max_size=12), named=st.lists(st.sets(WORK), min_size=1, max_size=3))
+def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set[int]]) -> None:
+    """Any records over any graph of work; work n was made from work of lower numbers."""
+    store = Store(f"memory://{uuid.uuid4().hex}/store")
+    location = Location(store.url)
+    for number, sources in enumerate(inputs):
+        manifest = Manifest(
+            kind="metrics", key=f"{number:032x}", stage=Stage(name="update", version=1), settings={}, seed=None,
+            inputs={f"role {source}": f"{source:032x}" for source in sources if source < number},
+            dataset_version=1, num_rows=0, files=(), content_digest="0" * 64,
+        )  # fmt: skip
+        location.replace(f"metrics/{manifest.key}/manifest.json", manifest.sealed().model_dump_json().encode())
+    for number, keys in enumerate(named):
+        store.runs.create(f"run-{number}", flow="starpo", preset=None, config={})
+        for key in keys:
+            store.runs.record_stage(f"run-{number}", key % 3, f"stage {key}", {"metrics": f"{key:032x}"})
+    expected = set.union(*named)
+    for number in reversed(range(12)):
+        if number in expected:
+            expected |= {source for source in inputs[number] if source < number}
+    garbage = find_garbage(location, now=LATER)
+    assert {int(item.folder.path[-32:], 16) for item in garbage.doomed} == set(range(12)) - expected
+    delete_garbage(location, garbage)
+    assert {int(key, 16) for _, key in artifacts(store)} == expected
+    assert find_garbage(location, now=LATER).faults == []
+
+
+def test_what_a_run_names_meanwhile_is_put_back(
+    store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run finds an old artifact in the moment it is deleted: it comes back, with all it was made from."""
+    mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
+    forget(store, "b")
+    garbage = find_garbage(Location(store.url), now=LATER)
+    read = keeping.garbage.read_roots
+
+    def read_late(location: Location) -> object:
+        assert not store.has(*other[-1])
+        store.runs.create("c", flow="starpo", preset=None, config={})
+        store.runs.record_stage("c", 0, "update", {"checkpoint": other[-1][1]})
+        return read(location)
+
+    monkeypatch.setattr(keeping.garbage, "read_roots", read_late)
+    restored = delete_garbage(Location(store.url), garbage)
+    assert {tuple(doomed.folder.path.split("/")) for doomed in restored} == set(other) - set(mine)
+    assert artifacts(store) == set(mine) | set(other)
+    assert find_garbage(Location(store.url), now=LATER).faults == []
+    store.local_folder(*other[-1])
+
+
+def test_what_is_made_again_meanwhile_is_not_touched(
+    store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(store, "a", 1)
+    other = make_run(store, "b", 1, keep=0.25)
+    forget(store, "b")
+    garbage = find_garbage(Location(store.url), now=LATER)
+    delete = keeping.garbage._delete_files
+
+    def delete_late(*arguments: object) -> None:
+        if store.runs.find("b") is None:
+            make_run(store, "b", 1, keep=0.25)
+        delete(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(keeping.garbage, "NUM_REQUESTS", 1)
+    monkeypatch.setattr(keeping.garbage, "_delete_files", delete_late)
+    delete_garbage(Location(store.url), garbage)
+    assert set(other) <= artifacts(store)
+    manifests = [store.manifest(*artifact) for artifact in other]
+    assert all(store._artifacts.faults(manifest) == [] for manifest in manifests)
+
+
+def test_a_killed_deletion_leaves_nothing_half_visible_and_is_finished_by_the_next(
+    store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
+    forget(store, "b")
+    location = Location(store.url)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping.garbage, "_delete_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            delete_garbage(location, find_garbage(location, now=LATER))
+    assert artifacts(store) == set(mine)
+    assert not any(store.has(*artifact) for artifact in set(other) - set(mine))
+    left = find_garbage(location, now=LATER)
+    assert {doomed.category for doomed in left.doomed} == {"temporary" if location.local else "unfinished"}
+    delete_garbage(location, left)
+    assert {path.rsplit("/", 1)[0] for path in paths(store)} == {
+        file.path.rsplit("/", 1)[0] for folder in take_inventory(location).artifacts.values() for file in folder.files
+    }
+
+
+class TestFaults:
+    """A gap in what runs need: nothing is deleted without saying."""
+
+    @pytest.fixture
+    def damaged(self, store: Store, make_run: MakeRun) -> tuple[Store, str]:
+        """A run whose first rollout is lost, and artifacts that no run needs."""
+        turns = next(key for kind, key in make_run(store, "a", 1) if kind == "turns")
+        make_run(store, "b", 1, keep=0.25)
+        forget(store, "b")
+        Location(store.url).delete([f"turns/{turns}/manifest.json"])
+        return store, turns
+
+    def test_a_missing_artifact_is_named_and_nothing_goes(self, damaged: tuple[Store, str]) -> None:
+        store, turns = damaged
+        before = paths(store)
+        garbage = find_garbage(Location(store.url), now=LATER)
+        assert garbage.doomed
+        with pytest.raises(StoreError) as caught:
+            delete_garbage(Location(store.url), garbage)
+        assert "nothing was deleted" in str(caught.value)
+        assert f"turns/{turns} is not in the store; needed by run a, iteration 0, stage rollout" in str(caught.value)
+        assert "--ignore-missing" in str(caught.value)
+        assert paths(store) == before
+
+    def test_it_can_be_overruled_and_then_keeps_what_is_left_of_it(self, damaged: tuple[Store, str]) -> None:
+        store, turns = damaged
+        garbage = find_garbage(Location(store.url), now=LATER)
+        delete_garbage(Location(store.url), garbage, should_ignore_faults=True)
+        assert any(path.startswith(f"turns/{turns}/") for path in paths(store))
+        assert find_garbage(Location(store.url), now=LATER).doomed == []
+
+    def test_a_missing_input_is_named(self, store: Store, make_run: MakeRun) -> None:
+        made = make_run(store, "a", 1)
+        turns = next(key for kind, key in made if kind == "turns")
+        store.runs.create("branch", flow="replay", preset=None, config={})
+        store.runs.record_stage("branch", 0, "update", {"checkpoint": made[-1][1]})
+        forget(store, "a")
+        Location(store.url).delete([f"turns/{turns}/manifest.json"])
+        faults = find_garbage(Location(store.url), now=LATER).faults
+        assert [fault.artifact for fault in faults] == [("turns", turns)]
+        assert "its input 'turns'" in faults[0].named_by
+        assert "run branch" in faults[0].named_by
+
+    def test_an_edited_manifest_is_named(self, store: Store, make_run: MakeRun) -> None:
+        kind, key = make_run(store, "a", 1)[-1]
+        location, path = Location(store.url), f"{kind}/{key}/manifest.json"
+        location.replace(path, json.dumps({**json.loads(location.read(path)), "inputs": {}}).encode())
+        garbage = find_garbage(location, now=LATER)
+        assert [str(fault.artifact) for fault in garbage.faults] == [f"{kind}/{key}"]
+        with pytest.raises(StoreError, match=rf"{kind}/{key} is damaged: manifest.json was changed after it was"):
+            delete_garbage(location, garbage)
+
+    def test_records_that_cannot_be_read_stop_it(self, store: Store, make_run: MakeRun) -> None:
+        make_run(store, "a", 1)
+        for text in ("{", "[]", '{"rollout": 3}', '{"rollout": {"turns": 3}}'):
+            Location(store.url).replace("runs/a/iterations/00000.json", text.encode())
+            with pytest.raises(ArtifactDamagedError, match=r"iterations/00000.json cannot be read"):
+                find_garbage(Location(store.url), now=LATER)
+
+    def test_a_checkpoint_that_was_dropped_is_no_fault(self, store: Store, make_run: MakeRun) -> None:
+        made = make_run(store, "a", 3)
+        checkpoints = [key for kind, key in made if kind == "checkpoint"]
+        store.drop("checkpoint", checkpoints[1])
+        Location(store.url).delete([f"checkpoint/{checkpoints[2]}/manifest.json"])  # without keeping its manifest
+        garbage = find_garbage(Location(store.url), now=LATER)
+        assert garbage.faults == []
+        assert garbage.dropped == sorted(("checkpoint", key) for key in checkpoints[1:3])
+        assert garbage.doomed == []
+        reach = Reachability(Location(store.url)).of("a")
+        assert reach.dropped["checkpoint", checkpoints[1]] is not None  # type: ignore[index]
+        assert reach.dropped["checkpoint", checkpoints[2]] is None  # type: ignore[index]
+        forget(store, "a")
+        store.runs.create("b", flow="starpo", preset=None, config={})
+        delete_garbage(Location(store.url), find_garbage(Location(store.url), now=LATER))
+        assert paths(store) == []
+
+    def test_the_first_checkpoint_cannot_be_derived(self, store: Store, make_run: MakeRun) -> None:
+        kind, key = make_run(store, "a", 1)[0]
+        Location(store.url).delete([f"{kind}/{key}/manifest.json"])
+        assert [fault.artifact for fault in find_garbage(Location(store.url), now=LATER).faults] == [(kind, key)]
+
+
+class TestLeftovers:
+    """What killed writers leave."""
+
+    def test_staged_folders_go_when_they_are_old(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+        make_run(local, "a", 1)
+        tmp = tmp_path / "store" / "tmp"
+        (tmp / ("0" * 32) / "deep").mkdir(parents=True)
+        (tmp / ("0" * 32) / "deep" / "part").write_bytes(b"half")
+        (tmp / ("1" * 32)).mkdir()
+        (tmp / f"incomplete-turns-x-{'2' * 32}").mkdir()
+        (tmp / "mine").mkdir()
+        (tmp / "mine" / "notes.txt").write_text("not a writer's")
+        location = Location(local.url)
+        assert find_garbage(location).doomed == []
+        assert len(find_garbage(location).young) == 3
+        garbage = find_garbage(location, now=LATER)
+        assert {doomed.kind for doomed in garbage.doomed} == {"temporary"}
+        delete_garbage(location, garbage)
+        assert [path.name for path in tmp.iterdir()] == ["mine"]
+
+    def test_records_in_the_making_go_when_they_are_old(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+        make_run(local, "a", 1)
+        left = tmp_path / "store" / "runs" / "a" / "iterations" / f".00000.json.{'a' * 32}"
+        left.write_text("{")
+        delete_garbage(Location(local.url), find_garbage(Location(local.url)))
+        assert left.exists()
+        delete_garbage(Location(local.url), find_garbage(Location(local.url), now=LATER))
+        assert not left.exists()
+        assert local.runs.iterations("a")
+
+    def test_half_uploaded_files_go_when_they_are_old(self, store: Store, make_run: MakeRun) -> None:
+        make_run(store, "a", 1)
+        location = Location(store.url)
+        location.replace(f"turns/{'f' * 32}/0123456789ab/part-00000.parquet", b"half")
+        assert find_garbage(location).doomed == []
+        garbage = find_garbage(location, now=LATER)
+        assert [doomed.kind for doomed in garbage.doomed] == ["unfinished"]
+        delete_garbage(location, garbage)
+        assert not any("f" * 32 in path for path in paths(store))
+
+    def test_a_lost_race_beside_an_artifact_goes(self, make_run: MakeRun) -> None:
+        store = Store("memory://lost-race/store")
+        kind, key = make_run(store, "a", 1)[-1]
+        location = Location(store.url)
+        location.replace(f"{kind}/{key}/0123456789ab/model.safetensors", b"half")
+        before = set(paths(store))
+        garbage = find_garbage(location, now=LATER)
+        assert [doomed.folder.path for doomed in garbage.doomed] == [f"{kind}/{key}/0123456789ab"]
+        delete_garbage(location, garbage)
+        assert before - set(paths(store)) == {f"{kind}/{key}/0123456789ab/model.safetensors"}
+        assert store._artifacts.faults(store.manifest(kind, key)) == []
+
+    def test_quarantine_stays_unless_it_is_said(self, store: Store, make_run: MakeRun) -> None:
+        make_run(store, "a", 1)
+        with pytest.raises(DataError):
+            store.put_table(
+                "turns", example("turns").slice(1), key="f" * 32, stage=Stage(name="rollout", version=1),
+                settings={}, inputs={}, seed=0,
+            )  # fmt: skip
+        location = Location(store.url)
+        garbage = find_garbage(location, now=LATER)
+        assert (len(garbage.quarantined), garbage.doomed) == (1, [])
+        assert find_garbage(location, quarantine_age=timedelta(days=3), now=LATER).doomed == []
+        garbage = find_garbage(location, quarantine_age=timedelta(days=1), now=LATER)
+        assert (garbage.quarantined, [doomed.kind for doomed in garbage.doomed]) == ([], ["quarantine"])
+        delete_garbage(location, garbage)
+        assert not any(path.startswith("quarantine/") for path in paths(store))
+
+    def test_what_is_not_ours_is_not_looked_at(self, local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+        make_run(local, "a", 1)
+        for path in ("papers/starpo/manifest.json", "turns/notes/today.txt", "notes.txt", "ablations/x/result.json"):
+            (tmp_path / "store" / path).parent.mkdir(exist_ok=True, parents=True)
+            (tmp_path / "store" / path).write_text("{}")
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "elsewhere" / "manifest.json").write_text("{}")
+        (tmp_path / "store" / "turns" / ("e" * 32)).symlink_to(tmp_path / "elsewhere")
+        assert find_garbage(Location(local.url), now=LATER).doomed == []
+
+
+def test_a_store_without_runs_is_left_alone(store: Store, make_run: MakeRun) -> None:
+    make_run(store, "a", 1)
+    forget(store, "a")
+    with pytest.raises(StoreError, match=r"there are no runs in .*, so all of its 7 artifacts would go"):
+        find_garbage(Location(store.url), now=LATER)
+
+
+def test_a_place_without_a_store_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"no artifact and no run in .*: check the store's address"):
+        find_garbage(Location(str(tmp_path)))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="file"):
+        find_garbage(Location(str(tmp_path / "file")))
+
+
+def test_beside_a_run_at_work_no_short_age_is_taken(store: Store, make_run: MakeRun) -> None:
+    make_run(store, "a", 1)
+    make_run(store, "b", 1, keep=0.25)
+    forget(store, "b")
+    location = Location(store.url)
+    with store.runs.hold("a"):
+        garbage = find_garbage(location, min_age=timedelta(minutes=59))
+        with pytest.raises(StoreError, match=r"nothing was deleted .*: a is at work there.* --min-age 1h"):
+            delete_garbage(location, garbage)
+        delete_garbage(location, find_garbage(location, min_age=timedelta(hours=1), now=LATER))
+    assert len(artifacts(store)) == 7
+
+
+def test_records_of_a_run_half_copied_count(store: Store, make_run: MakeRun) -> None:
+    make_run(store, "a", 1)
+    Location(store.url).delete(["runs/a/run.json"])
+    assert find_garbage(Location(store.url), now=LATER).doomed == []
+
+
+def test_a_failure_on_the_way_loses_nothing(local: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk turns read-only after three artifacts are out of sight."""
+    make_run(local, "a", 1)
+    make_run(local, "b", 1, keep=0.25)
+    forget(local, "b")
+    before, calls, move = paths(local), [], Location.move
+
+    def failing(self: Location, folder: str, target: str) -> bool:
+        calls.append(folder)
+        if len(calls) == 4:
+            raise StoreError("read-only")
+        return move(self, folder, target)
+
+    monkeypatch.setattr(keeping.garbage, "NUM_REQUESTS", 1)
+    monkeypatch.setattr(Location, "move", failing)
+    with pytest.raises(StoreError, match="read-only"):
+        delete_garbage(Location(local.url), find_garbage(Location(local.url), now=LATER))
+    assert paths(local) == before

@@ -1,0 +1,133 @@
+"""Everything is read again, wherever the damage is; whoever needs the damaged is named."""
+
+import hashlib
+import json
+from collections.abc import Callable
+
+import pytest
+
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.integrity import Damage, verify_store
+from starpo.ragen.store.remote.location import Location
+
+MakeRun = Callable[..., list[tuple[str, str]]]
+
+
+def damages(store: Store) -> list[Damage]:
+    return verify_store(Location(store.url)).damages
+
+
+def data_file(store: Store, kind: str, key: str) -> str:
+    return f"{kind}/{key}/{store.manifest(kind, key).files[-1].path}"
+
+
+def test_a_sound_store(store: Store, make_run: MakeRun) -> None:
+    made = make_run(store, "a")
+    seen: list[tuple[int, int]] = []
+    found = verify_store(Location(store.url), lambda done, total: seen.append((done, total)))
+    assert found.damages == []
+    assert found.num_artifacts == len(made) == len(seen)
+    assert seen[-1] == (found.size_bytes, found.size_bytes)
+    assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("offset", [0, 4, -1])
+def test_one_flipped_bit_anywhere(store: Store, make_run: MakeRun, offset: int) -> None:
+    made = make_run(store, "a", 1)
+    make_run(store, "b", 1, keep=0.25)
+    kind, key = made[1]
+    store.read_table(kind, key)  # read before, so that whoever remembers digests would not look again
+    location, path = Location(store.url), data_file(store, kind, key)
+    data = bytearray(location.read(path))
+    data[offset] ^= 1
+    location.replace(path, bytes(data))
+    what = "the bytes of part-00000.parquet are not those that were written (sha256 differs)"
+    assert damages(store) == [Damage(f"{kind}/{key}", what, ["a", "b"])]
+
+
+def test_missing_and_truncated_files(store: Store, make_run: MakeRun) -> None:
+    (_, _), turns, rewards, *_ = make_run(store, "a", 1)
+    location = Location(store.url)
+    location.delete([data_file(store, *turns)])
+    path = data_file(store, *rewards)
+    location.replace(path, location.read(path)[:-3])
+    found = {damage.place: damage.what for damage in damages(store)}
+    assert found["/".join(turns)] == "the file part-00000.parquet is missing"
+    assert "bytes, " in found["/".join(rewards)]
+
+
+def test_an_edited_manifest_that_no_run_needs(store: Store, make_run: MakeRun) -> None:
+    made = make_run(store, "a", 1)
+    make_run(store, "b", 1, keep=0.25)
+    location = Location(store.url)
+    location.delete(file.path for file in location.files("runs/a"))
+    kind, key = made[-1]
+    path = f"{kind}/{key}/manifest.json"
+    location.replace(path, json.dumps({**json.loads(location.read(path)), "seed": 9}).encode())
+    (damage,) = damages(store)
+    assert damage.place == f"{kind}/{key}"
+    assert "changed after it was written" in damage.what
+    assert damage.runs == []
+
+
+def test_what_a_run_needs_and_is_not_there(store: Store, make_run: MakeRun) -> None:
+    kind, key = make_run(store, "a", 1)[1]
+    Location(store.url).delete([f"{kind}/{key}/manifest.json"])
+    (damage,) = damages(store)
+    assert damage.place == f"{kind}/{key}"
+    assert "is not in the store; needed by run a, iteration 0, stage rollout" in damage.what
+    assert damage.runs == ["a"]
+
+
+@pytest.mark.parametrize("name", ["run.json", "iterations/00000.json"])
+def test_records_that_cannot_be_read(store: Store, make_run: MakeRun, name: str) -> None:
+    """The rest is checked all the same."""
+    kind, key = make_run(store, "a", 1)[1]
+    make_run(store, "b", 1, keep=0.25)
+    location = Location(store.url)
+    location.replace(f"runs/a/{name}", b"{")
+    location.delete([data_file(store, kind, key)])
+    first, second = damages(store)
+    assert first.place == "runs/a"
+    assert f"{name} cannot be read" in first.what
+    assert second.place == f"{kind}/{key}"
+
+
+def test_dropped_checkpoints_are_no_fault(store: Store, make_run: MakeRun) -> None:
+    store.drop(*make_run(store, "a", 1)[-1])
+    assert damages(store) == []
+
+
+def test_a_wrong_address_does_not_pass(tmp_path: object) -> None:
+    with pytest.raises(StoreError, match="check the store's address"):
+        verify_store(Location(str(tmp_path)))
+
+
+def test_a_file_that_no_manifest_names(store: Store, make_run: MakeRun) -> None:
+    kind, key = make_run(store, "a", 1)[-1]
+    location = Location(store.url)
+    location.replace(f"{kind}/{key}/pytorch_model.bin", b"weights")
+    (damage,) = damages(store)
+    assert damage.place == f"{kind}/{key}"
+    assert "the file 'pytorch_model.bin' is in its folder, and its manifest names no such file" in damage.what
+    location.delete([f"{kind}/{key}/pytorch_model.bin"])
+    if location.local is None:  # what a killed writer leaves there under a name of its own, and no reader fetches
+        location.replace(f"{kind}/{key}/0123456789ab/model.safetensors", b"weights")
+    assert damages(store) == []
+
+
+def test_a_checkpoint_whose_digest_is_not_that_of_its_files(store: Store, make_run: MakeRun) -> None:
+    """SHA-256 and manifest were made to fit."""
+    kind, key = make_run(store, "a", 1)[-1]
+    location, manifest = Location(store.url), store.manifest(kind, key)
+    entry = manifest.files[0]
+    data = b"other weights"
+    location.replace(f"{kind}/{key}/{entry.path}", data)
+    forged = entry.model_copy(update={"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)})
+    sealed = manifest.model_copy(update={"files": (forged, *manifest.files[1:])}).sealed()
+    location.replace(f"{kind}/{key}/manifest.json", sealed.model_dump_json().encode())
+    if location.local is None:
+        location.forget(f"{kind}/{key}/manifest.json")
+    (damage,) = damages(store)
+    assert damage.what == "the content digest in its manifest is not that of its files"

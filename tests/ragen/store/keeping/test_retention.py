@@ -1,0 +1,131 @@
+"""Which checkpoints are kept, and that no run takes another one's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
+from starpo.ragen.store.keeping.retention import Retention, kept_numbers, superseded
+from starpo.schemas.manifest import Stage
+
+
+def test_the_first_every_nth_and_the_newest() -> None:
+    assert kept_numbers(10, every=4, keep_last=1) == [0, 4, 8, 10]
+    assert kept_numbers(10, every=4, keep_last=3) == [0, 4, 8, 9, 10]
+    assert kept_numbers(0, every=4, keep_last=3) == [0]
+    assert kept_numbers(3, every=1, keep_last=1) == [0, 1, 2, 3]
+
+
+def test_a_checkpoint_that_was_passed_on_is_kept_if_any_of_its_numbers_is() -> None:
+    keys = ["a", "b", "c", "c", "c", "d", "e"]  # iterations 2 and 3 made no update: c is 2, 3 and 4
+    assert superseded(keys, every=4, keep_last=1) == {"b": 1, "d": 5}
+    assert superseded(keys, every=5, keep_last=1) == {"b": 1, "c": 2}
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 8), st.integers(1, 5))
+def test_what_was_dropped_is_never_kept_later(steps: list[int], every: int, keep_last: int) -> None:
+    """A run drops as it goes: nothing that a later moment keeps may be gone by then."""
+    keys = [str(sum(step > 0 for step in steps[: i + 1])) for i in range(len(steps))]
+    gone: set[str] = set()
+    for number in range(1, len(keys) + 1):
+        now = superseded(keys[:number], every, keep_last)
+        assert not gone & (set(keys[:number]) - set(now))
+        assert keys[number - 1] not in now
+        assert keys[0] not in now
+        gone |= set(now)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Checkpoints c0 .. c6, and a run 'mine' that has made all of them."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "weights").write_text("w")
+    store = Store(str(tmp_path / "store"))
+    for number in range(7):
+        stage = Stage(name="update", version=1)
+        store.put_folder("checkpoint", str(tmp_path / "files"), key=f"c{number}", stage=stage, settings={}, inputs={}, seed=0)  # fmt: skip # noqa: E501
+    record(store, "mine", 6, checkpoint_every=3)
+    return store
+
+
+def record(store: Store, run: str, num_updates: int, prefix: str = "c", **config: Any) -> None:
+    store.runs.create(run, flow="starpo", preset=None, config=config)
+    store.runs.record_stage(run, 0, "warm_start", {"checkpoint": "c0"})
+    for iteration in range(num_updates):
+        store.runs.record_stage(run, iteration, "update", {"checkpoint": f"{prefix}{iteration + 1}"})
+
+
+def kept(store: Store) -> list[int]:
+    return [number for number in range(7) if store.has("checkpoint", f"c{number}")]
+
+
+MINE = [f"c{number}" for number in range(7)]
+
+
+def test_what_is_superseded_is_dropped_once(store: Store) -> None:
+    retention = Retention(store, "mine", every=3)
+    assert retention.apply(MINE[:3]) == ["c1"]
+    assert retention.apply(MINE) == ["c2", "c4", "c5"]
+    assert retention.apply(MINE) == []
+    assert kept(store) == [0, 3, 6]
+
+
+def test_by_default_nothing_is_dropped(store: Store) -> None:
+    assert Retention(store, "mine").apply(MINE) == []
+    assert kept(store) == list(range(7))
+
+
+def test_after_a_restart_what_a_killed_process_left_is_dropped(store: Store) -> None:
+    store.drop("checkpoint", "c1")
+    Retention(store, "mine", every=3).apply(MINE)
+    assert kept(store) == [0, 3, 6]
+
+
+def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
+    record(store, "other", 6, checkpoint_every=2)
+    Retention(store, "mine", every=3).apply(MINE)
+    assert kept(store) == [0, 2, 3, 4, 6]
+
+
+def test_a_run_that_keeps_all_keeps_all(store: Store) -> None:
+    record(store, "old", 5)  # made before there was such a setting
+    Retention(store, "mine", every=3).apply(MINE)
+    assert kept(store) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_the_newest_of_a_run_that_goes_on_stays_until_it_has_come_past(store: Store) -> None:
+    record(store, "behind", 2, checkpoint_every=100)
+    retention = Retention(store, "mine", every=3)
+    retention.apply(MINE)
+    assert kept(store) == [0, 2, 3, 6]
+    record(store, "behind", 3, checkpoint_every=100)
+    retention.apply(MINE)
+    assert kept(store) == [0, 3, 6]
+
+
+def test_a_run_with_checkpoints_of_its_own_does_not_matter(store: Store) -> None:
+    record(store, "stranger", 6, prefix="x")
+    Retention(store, "mine", every=3).apply(MINE)
+    assert kept(store) == [0, 3, 6]
+
+
+def test_a_run_that_has_only_begun_may_yet_share(store: Store) -> None:
+    record(store, "beginner", 0)
+    retention = Retention(store, "mine", every=3)
+    retention.apply(MINE[:3])
+    record(store, "beginner", 2)
+    retention.apply(MINE[:6])
+    assert kept(store) == [0, 2, 3, 5, 6]  # 2 is where the beginner stands; should it come to 4, it derives it
+
+
+def test_numbers_are_iterations_and_an_empty_one_passes_its_checkpoint_on() -> None:
+    update = {"update": {"checkpoint": "b"}}
+    records = {0: {"warm_start": {"checkpoint": "a"}, **update}, 1: {"rollout": {}}, 2: {"rollout": {}}}
+    assert checkpoint_keys(records) == {0: "a", 1: "b", 2: "b"}  # iteration 2 is not over
+    assert checkpoint_keys({**records, 3: {"evaluate:x": {}}}) == {0: "a", 1: "b", 2: "b", 3: "b"}
+    assert checkpoint_keys({}) == {}
+    assert checkpoint_keys({5: update}) == {6: "b"}  # a branch that starts at checkpoint 5 of another run

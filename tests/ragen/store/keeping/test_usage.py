@@ -1,0 +1,69 @@
+"""Bytes by kind add up to the store's; bytes by run say what is shared."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.usage import Usage, measure
+from starpo.ragen.store.remote.location import Location
+
+MakeRun = Callable[..., list[tuple[str, str]]]
+
+
+def usage(store: Store) -> Usage:
+    return measure(Location(store.url))
+
+
+def test_kinds_add_up_to_what_is_on_disk(local: Store, make_run: MakeRun, tmp_path: Path) -> None:
+    make_run(local, "a", 2)
+    Location(local.url).replace(f"turns/{'f' * 32}/part-00000.parquet", b"half")
+    Location(local.url).replace(f"tmp/{'e' * 32}/part-00000.parquet", b"staged")
+    Location(local.url).replace("quarantine/turns-x-0/reason.txt", b"reason")
+    found = usage(local)
+    assert found.size_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    numbers = {kind.kind: kind.number for kind in found.kinds}
+    assert numbers == {
+        "checkpoint": 3, "turns": 2, "rewards": 2, "selection": 2, "samples": 2, "metrics": 2, "records": 4,
+        "unfinished": 1, "temporary": 1, "quarantine": 1,
+    }  # fmt: skip
+    assert [kind.size_bytes for kind in found.kinds] == sorted((k.size_bytes for k in found.kinds), reverse=True)
+
+
+def test_runs_share_what_they_have_in_common(store: Store, make_run: MakeRun) -> None:
+    mine, other = set(make_run(store, "a", 1)), set(make_run(store, "b", 1, keep=0.25))
+    runs = {run.run: run for run in usage(store).runs}
+
+    def size(artifacts: set[tuple[str, str]]) -> int:
+        return sum(file.size_bytes for kind, key in artifacts for file in Location(store.url).files(f"{kind}/{key}"))
+
+    assert runs["a"].number == len(mine)
+    assert runs["a"].size_bytes == size(mine)
+    assert runs["a"].own_bytes == size(mine - other)
+    assert runs["b"].own_bytes == size(other - mine)
+    assert runs["a"].shared_bytes == runs["b"].shared_bytes == size(mine & other) > 0
+
+
+def test_what_no_run_needs_is_shown(store: Store, make_run: MakeRun) -> None:
+    make_run(store, "a", 1)
+    alone = usage(store)
+    assert {kind.unreached_number for kind in alone.kinds} == {0}
+    make_run(store, "b", 1, keep=0.25)
+    Location(store.url).delete(["runs/b/run.json", "runs/b/state.json", "runs/b/iterations/00000.json"])
+    found = {kind.kind: kind for kind in usage(store).kinds}
+    assert {name: kind.unreached_number for name, kind in found.items() if kind.unreached_number} == {
+        "checkpoint": 1, "metrics": 1, "samples": 1, "selection": 1,
+    }  # fmt: skip
+    assert found["checkpoint"].unreached_bytes > 0
+
+
+@pytest.mark.parametrize("is_dropped", [True, False])
+def test_gaps_are_counted(store: Store, make_run: MakeRun, is_dropped: bool) -> None:
+    made = make_run(store, "a", 1)
+    if is_dropped:
+        store.drop(*made[-1])
+    else:
+        Location(store.url).delete([f"{made[1][0]}/{made[1][1]}/manifest.json"])
+    (run,) = usage(store).runs
+    assert (run.num_dropped, run.num_faults) == ((1, 0) if is_dropped else (0, 1))

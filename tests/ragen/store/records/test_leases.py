@@ -1,0 +1,240 @@
+"""One process works on a run at a time; a killed one is succeeded at once, a silent one after a while."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.records import leases
+from starpo.ragen.store.remote.location import Location
+
+HOLDER = """
+import sys, time
+from starpo.ragen.store import Store
+with Store(sys.argv[1]).runs.hold("mine"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+CONTENDER = """
+import sys
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store import Store
+runs = Store(sys.argv[1]).runs
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    with runs.hold("mine"):
+        print("held", flush=True)
+        sys.stdin.readline()
+except StoreError as error:
+    print(f"refused: {error}", flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(leases, "EXPIRY_S", 0.6)
+    monkeypatch.setattr(leases, "POLL_S", 0.05)
+
+
+def python(script: str, url: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def lease_files(store: Store) -> list[str]:
+    return Location(store.url).names("runs/mine/leases")
+
+
+@contextmanager
+def held_elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[leases.Lease]:
+    """The lease is held by what looks like another machine."""
+    lease = store.runs.hold("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "_machine", lambda: "another")
+        lease._number = lease._take()
+    yield lease
+
+
+def test_it_is_given_back(store: Store) -> None:
+    for _ in range(2):
+        with store.runs.hold("mine"):
+            assert lease_files(store) == ["000001.json"]
+            assert store.runs.is_running("mine")
+        assert lease_files(store) == []
+        assert not store.runs.is_running("mine")
+
+
+def test_a_second_one_is_told_who_works_on_it(store: Store) -> None:
+    with store.runs.hold("mine"):
+        time.sleep(0.3)  # long enough for the holder to be heard of again
+        with (
+            pytest.raises(StoreError, match=rf"process {os.getpid()} on this machine is at work on run 'mine'.*follow"),
+            store.runs.hold("mine"),
+        ):
+            pytest.fail("held twice")
+        with store.runs.hold("other"):
+            pass
+
+
+def test_an_error_inside_gives_it_back(store: Store) -> None:
+    with pytest.raises(RuntimeError), store.runs.hold("mine"):
+        raise RuntimeError
+    assert lease_files(store) == []
+
+
+def test_of_several_processes_at_once_one_works_and_one_is_told(local: Store) -> None:
+    contenders = [python(CONTENDER, local.url) for _ in range(3)]
+
+    def tell(contender: subprocess.Popen[str]) -> None:
+        assert contender.stdin is not None
+        contender.stdin.write("go\n")
+        contender.stdin.flush()
+
+    def hear(contender: subprocess.Popen[str]) -> str:
+        assert contender.stdout is not None
+        return contender.stdout.readline()
+
+    try:
+        assert {hear(contender) for contender in contenders} == {"ready\n"}
+        for contender in contenders:
+            tell(contender)
+        said = sorted(map(hear, contenders))
+    finally:
+        for contender in contenders:
+            contender.communicate(timeout=30)
+    assert said[0] == "held\n"
+    for refusal in said[1:]:
+        assert refusal.startswith("refused: process ")
+        assert "give this run another name" in refusal
+    assert lease_files(local) == []
+
+
+def test_a_killed_holder_is_succeeded_at_once(local: Store) -> None:
+    holder = python(HOLDER, local.url)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    assert local.runs.is_running("mine")
+    with pytest.raises(StoreError, match=f"process {holder.pid} on this machine"), local.runs.hold("mine"):
+        pytest.fail("held twice")
+    holder.send_signal(signal.SIGKILL)
+    time.sleep(0.2)  # it is dead, and not yet waited for
+    assert not local.runs.is_running("mine")
+    started = time.monotonic()
+    with local.runs.hold("mine"):
+        assert time.monotonic() - started < 0.5
+        assert lease_files(local) == ["000002.json"]
+    holder.communicate()
+
+
+def test_a_process_id_that_is_used_again_is_not_the_holder(local: Store) -> None:
+    with local.runs.hold("mine") as lease:
+        lease._stop.set()
+        mine = leases._myself()
+        Location(local.url).replace("runs/mine/leases/000001.json", leases._json(
+            mine.model_copy(update={"started": f"{mine.started}0"})
+        ))  # fmt: skip
+        assert not local.runs.is_running("mine")
+        with local.runs.hold("mine"):
+            assert lease_files(local) == ["000002.json"]
+
+
+def test_one_on_another_machine_is_respected_while_it_is_heard_of(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held_elsewhere(store, monkeypatch):
+        path, location = "runs/mine/leases/000001.json", Location(store.url)
+        elsewhere = leases.Holder.model_validate_json(location.read(path))
+        pauses = []
+
+        def sleep(seconds: float) -> None:  # it is heard of while it is watched
+            pauses.append(seconds)
+            location.replace(path, leases._json(elsewhere.model_copy(update={"heard": datetime.now(UTC)})))
+
+        monkeypatch.setattr(leases.time, "sleep", sleep)
+        with pytest.raises(StoreError, match="a process on another machine is at work"), store.runs.hold("mine"):
+            pytest.fail("held twice")
+        assert len(pauses) == 1
+
+
+def test_one_on_another_machine_that_stays_silent_is_succeeded_and_learns_of_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held_elsewhere(store, monkeypatch) as sleeper:
+        assert store.runs.is_running("mine")
+        started = time.monotonic()
+        with store.runs.hold("mine"):
+            assert time.monotonic() - started >= leases.EXPIRY_S
+            assert lease_files(store) == ["000002.json"]
+            sleeper._stop.wait = lambda _: False  # type: ignore[method-assign]
+            sleeper._beat()  # it wakes up
+            assert sleeper.is_lost
+            with pytest.raises(StoreError, match=r"run 'mine' .* was taken over by another process"):
+                sleeper.check()
+            assert lease_files(store) == ["000002.json"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]"])
+def test_a_lease_that_was_never_written_whole_expires(store: Store, data: bytes) -> None:
+    Location(store.url).replace("runs/mine/leases/000007.json", data)
+    with store.runs.hold("mine"):
+        assert lease_files(store) == ["000008.json"]
+
+
+def test_an_old_sign_from_another_machine_is_not_believed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = leases._myself().model_copy(update={"machine": "another", "heard": datetime.now(UTC) - timedelta(minutes=3)})
+    Location(store.url).replace("runs/mine/leases/000001.json", leases._json(old))
+    assert not store.runs.is_running("mine")
+
+
+def test_a_store_that_fails_for_a_while_does_not_end_the_work(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with store.runs.hold("mine") as lease:
+        with monkeypatch.context() as patch:
+            patch.setattr(Location, "replace", lambda *_: (_ for _ in ()).throw(StoreError("no answer")))
+            time.sleep(0.3)
+        assert "could not be renewed: no answer" in caplog.text
+        lease.check()
+    assert lease_files(store) == []
+
+
+def test_runs_without_a_lease_are_judged_by_their_state(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of earlier releases."""
+    assert not store.runs.is_running("mine")
+    store.runs.set_state("mine", "running")
+    assert store.runs.is_running("mine")
+    store.runs.set_state("mine", "completed")
+    assert not store.runs.is_running("mine")
+
+
+def test_it_does_not_name_the_machine(store: Store) -> None:
+    with store.runs.hold("mine"):
+        assert platform.node() not in Location(store.url).read("runs/mine/leases/000001.json").decode()
+
+
+def test_a_lease_that_could_not_be_given_back_does_not_lock_its_own_process_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store was out of reach at the end; the same process may try again."""
+
+    def unreachable(*_: object) -> None:
+        raise StoreError("out of reach")
+
+    with pytest.MonkeyPatch.context() as broken, store.runs.hold("mine") as lease:
+        broken.setattr(lease._location, "delete", unreachable)
+        lease.__exit__(None, None, None)
+    with store.runs.hold("mine") as again:
+        again.check()

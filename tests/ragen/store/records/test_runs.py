@@ -1,0 +1,149 @@
+"""Runs: names, keys, states."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.store import Store
+
+CONFIG = {"seed": 1, "filter": {"keep": 0.25, "strategy": "top_fraction"}}
+
+
+def test_create_and_get(store: Store) -> None:
+    made = store.runs.create("first", flow="starpo", preset="sokoban", config=CONFIG)
+    assert store.runs.get("first") == made
+    assert made.config == CONFIG
+    assert made.created.tzinfo is not None
+
+
+def test_same_name_and_settings_is_the_same_run(store: Store) -> None:
+    made = store.runs.create("first", flow="starpo", preset="sokoban", config=CONFIG)
+    assert store.runs.create("first", flow="starpo", preset=None, config=dict(reversed(CONFIG.items()))) == made
+
+
+def test_same_name_with_other_settings_says_which(store: Store) -> None:
+    store.runs.create("first", flow="starpo", preset=None, config=CONFIG)
+    other = {"seed": 2, "filter": {"keep": 0.5, "strategy": "top_fraction"}, "new": True}
+    with pytest.raises(StoreError) as caught:
+        store.runs.create("first", flow="starpo", preset=None, config=other)
+    assert str(caught.value).splitlines()[1:] == [
+        "  filter.keep: was 0.25, is 0.5",
+        "  new: was None, is True",
+        "  seed: was 1, is 2",
+        "Give this run another name, or use the settings of the earlier one to continue it.",
+    ]
+    with pytest.raises(StoreError, match="flow: was 'starpo', is 'replay'"):
+        store.runs.create("first", flow="replay", preset=None, config=CONFIG)
+    assert store.runs.get("first").config == CONFIG
+
+
+def test_unknown_run_suggests_near_ones(store: Store) -> None:
+    with pytest.raises(StoreError, match="no runs in it yet"):
+        store.runs.get("sokoban")
+    for name in ("sokoban-1", "bandit-1"):
+        store.runs.create(name, flow="starpo", preset=None, config=CONFIG)
+    with pytest.raises(StoreError, match=r"no run 'sokobn-1' in .*; did you mean sokoban-1\?"):
+        store.runs.get("sokobn-1")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "a b"])
+def test_names_that_would_lead_elsewhere_are_refused(store: Store, name: str) -> None:
+    with pytest.raises(StoreError, match="cannot be a run name"):
+        store.runs.create(name, flow="starpo", preset=None, config={})
+    with pytest.raises(StoreError, match="cannot be a run name"):
+        store.runs.get(name)
+
+
+def test_forgetting_a_run_leaves_no_trace_of_it_and_all_of_the_others(store: Store) -> None:
+    for name in ("a", "b"):
+        store.runs.create(name, flow="starpo", preset=None, config=CONFIG)
+        store.runs.record_stage(name, 3, "rollout", {"turns": "t"})
+        store.runs.set_state(name, "completed")
+    store.runs.forget("a")
+    assert [run.name for run in store.runs.list()] == ["b"]
+    assert store._location.names("runs") == ["b"]
+    assert store.runs.iterations("b") == {3: {"rollout": {"turns": "t"}}}
+    with pytest.raises(StoreError, match="no run 'a'"):
+        store.runs.forget("a")
+    with store.runs.hold("b"), pytest.raises(StoreError, match="at work on run 'b'"):
+        store.runs.forget("b")
+    assert store.runs.iterations("b")
+
+
+def test_list_is_newest_first(store: Store) -> None:
+    assert store.runs.list() == []
+    for name in ("b", "a", "c"):
+        store.runs.create(name, flow="starpo", preset=None, config={})
+    assert [run.name for run in store.runs.list()] == ["c", "a", "b"]
+
+
+def test_stages_by_iteration(store: Store) -> None:
+    store.runs.create("r", flow="starpo", preset=None, config={})
+    assert store.runs.iterations("r") == {}
+    store.runs.record_stage("r", 10, "rollout", {"turns": "t10"})
+    store.runs.record_stage("r", 2, "rollout", {"turns": "t2"})
+    store.runs.record_stage("r", 2, "update", {"checkpoint": "c", "metrics": "m"})
+    store.runs.record_stage("r", 2, "update", {"checkpoint": "c", "metrics": "m"})
+    found = store.runs.iterations("r")
+    assert list(found) == [2, 10]
+    assert found[2] == {"rollout": {"turns": "t2"}, "update": {"checkpoint": "c", "metrics": "m"}}
+
+
+def test_threads_do_not_lose_each_others_stages(store: Store) -> None:
+    store.runs.create("r", flow="starpo", preset=None, config={})
+    threads = [
+        threading.Thread(target=store.runs.record_stage, args=("r", 0, f"stage-{n}", {"metrics": str(n)}))
+        for n in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.runs.iterations("r")[0] == {f"stage-{n}": {"metrics": str(n)} for n in range(16)}
+
+
+def test_stores_of_one_process_share_the_lock(local: Store) -> None:
+    """Every task opens its own Store."""
+    threads = [
+        threading.Thread(target=Store(local.url).runs.record_stage, args=("r", 0, f"stage-{n}", {"metrics": str(n)}))
+        for n in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(local.runs.iterations("r")[0]) == 16
+
+
+def test_state(store: Store) -> None:
+    store.runs.create("r", flow="starpo", preset=None, config={})
+    assert store.runs.state("r") is None
+    first = store.runs.set_state("r", "running", "iteration 0: rollout", {"success": 0.25})
+    second = store.runs.set_state("r", "completed")
+    assert store.runs.state("r") == second
+    assert second.metrics == {"success": 0.25}
+    assert second.heartbeat >= first.heartbeat
+
+
+def test_local_files_are_whole_and_nothing_else_is_left(local: Store, tmp_path: Path) -> None:
+    local.runs.create("r", flow="starpo", preset=None, config=CONFIG)
+    local.runs.record_stage("r", 12, "rollout", {"turns": "t"})
+    local.runs.set_state("r", "running")
+    folder = tmp_path / "store" / "runs" / "r"
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert names == ["iterations/00012.json", "run.json", "state.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"name": 3}'])
+def test_broken_files_are_named(local: Store, tmp_path: Path, text: str) -> None:
+    local.runs.create("r", flow="starpo", preset=None, config={})
+    local.runs.record_stage("r", 0, "rollout", {})
+    folder = tmp_path / "store" / "runs" / "r"
+    (folder / "run.json").write_text(text)
+    with pytest.raises(ArtifactDamagedError, match=r"runs/r/run.json cannot be read .*start the run again"):
+        local.runs.get("r")
+    (folder / "iterations" / "00000.json").write_text("{")
+    with pytest.raises(ArtifactDamagedError, match=r"iterations/00000\.json cannot be read"):
+        local.runs.iterations("r")

@@ -1,0 +1,86 @@
+"""What sweeps have measured is needed like what runs have made."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
+from starpo.ragen.store.keeping.integrity import verify_store
+from starpo.ragen.store.keeping.reachability import Reachability
+from starpo.ragen.store.keeping.usage import measure
+from starpo.ragen.store.records.sweeps import named_cells, sweep_names, write_cells
+from starpo.ragen.store.remote.location import Location
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
+
+EVALUATE = Stage(name="evaluate", version=2)
+
+
+@pytest.fixture
+def swept(tmp_path: Path, make_run: Callable[..., list[tuple[str, str]]]) -> tuple[Store, str, str]:
+    """A run, a sweep's cell over its last checkpoint, and a cell that no sweep names any more."""
+    store = Store(str(tmp_path / "store"))
+    checkpoint = make_run(store, "mine")[-1][1]
+    cells = []
+    for seed in (1, 2):
+        key = stage_key(EVALUATE, {"seed": seed}, {"checkpoint": checkpoint}, seed)
+        work = {"stage": EVALUATE, "settings": {"seed": seed}, "inputs": {"checkpoint": checkpoint}, "seed": seed}
+        store.put_table("episodes", example("episodes"), key=key, **work)
+        cells.append(key)
+    write_cells(Location(store.url), "nightly", {"mine@2 sokoban": {"episodes": cells[0]}})
+    return store, cells[0], cells[1]
+
+
+def test_garbage_collection_keeps_named_cells_and_what_they_were_made_from(swept: tuple[Store, str, str]) -> None:
+    store, named, unnamed = swept
+    location = Location(store.url)
+    store.runs.forget("mine")
+    garbage = find_garbage(location, min_age=timedelta(0))
+    assert garbage.faults == []
+    delete_garbage(location, garbage)
+    assert store.has("episodes", named)
+    assert not store.has("episodes", unnamed)
+    checkpoint = store.manifest("episodes", named).inputs["checkpoint"]
+    assert store.has("checkpoint", checkpoint)
+    assert store.has("turns", store.manifest("checkpoint", checkpoint).inputs["turns"])
+
+
+def test_usage_names_the_sweep_beside_the_runs(swept: tuple[Store, str, str]) -> None:
+    found = {usage.run: usage for usage in measure(Location(swept[0].url)).runs}
+    assert set(found) == {"mine", "sweeps/nightly"}
+    assert found["sweeps/nightly"].num_faults == 0
+
+
+def test_a_missing_cell_is_a_fault_of_the_sweep(swept: tuple[Store, str, str]) -> None:
+    store, _, _ = swept
+    write_cells(Location(store.url), "nightly", {"mine@2 sokoban": {"episodes": "f" * 32}})
+    (fault,) = Reachability(Location(store.url)).of("sweeps/nightly").faults
+    assert str(fault).startswith(f"episodes/{'f' * 32} is not in the store; needed by run sweeps/nightly")
+
+
+def test_a_damaged_record_is_named_and_nothing_is_deleted(swept: tuple[Store, str, str]) -> None:
+    store, _, _ = swept
+    location = Location(store.url)
+    (Path(store.url) / "sweeps" / "nightly" / "cells.json").write_text("{")
+    with pytest.raises(ArtifactDamagedError, match=r"sweeps/nightly/cells.json cannot be read .* run the sweep again"):
+        find_garbage(location, min_age=timedelta(0))
+    assert [damage.place for damage in verify_store(location).damages] == ["sweeps/nightly"]
+
+
+def test_cells_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    location = Location(str(tmp_path))
+    assert named_cells(location, "nightly") == {}
+    write_cells(location, "nightly", {"a": {"episodes": "0" * 32}})
+    write_cells(location, "nightly", {"b": {"episodes": "1" * 32}})
+    assert named_cells(location, "nightly") == {"b": {"episodes": "1" * 32}}
+    assert sweep_names(location) == ["nightly"]
+
+
+def test_a_name_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"'../runs' cannot be a name of a sweep"):
+        write_cells(Location(str(tmp_path)), "../runs", {})

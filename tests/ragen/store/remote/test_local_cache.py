@@ -1,0 +1,52 @@
+"""Copies of remote artifacts: kept, counted as used, and thrown away, the oldest first and none that is in use."""
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.store.remote import local_cache
+
+
+def put(digest: str, size_bytes: int, used_s_ago: float) -> Path:
+    part = local_cache.scratch_folder()
+    (part / "file").write_bytes(bytes(size_bytes))
+    copy = local_cache.adopt(part, digest)
+    os.utime(copy, (time.time() - used_s_ago,) * 2)
+    return copy
+
+
+def test_a_copy_is_found_and_counts_as_used(cache: Path) -> None:
+    assert local_cache.copy_of("a") is None
+    copy = put("a", 10, used_s_ago=9999)
+    assert local_cache.copy_of("a") == copy == cache / "a"
+    assert time.time() - copy.stat().st_mtime < 100
+    local_cache.forget("a")
+    assert local_cache.copy_of("a") is None
+
+
+def test_the_first_copy_stays(cache: Path) -> None:
+    first = put("a", 10, used_s_ago=0)
+    assert put("a", 10, used_s_ago=0) == first
+
+
+def test_the_oldest_go_first_and_none_in_use(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, used_s_ago in {"old": 9000, "older": 10_000, "in-use": 60}.items():
+        put(name, 100, used_s_ago)
+    local_cache.trim(300)
+    assert len(list(cache.iterdir())) == 3
+    local_cache.trim(250)
+    assert {path.name for path in cache.iterdir()} == {"old", "in-use"}
+    with caplog.at_level(logging.WARNING):
+        local_cache.trim(50)
+    assert {path.name for path in cache.iterdir()} == {"in-use"}
+    assert "more than RAGEN_CACHE_GB" in caplog.text
+
+
+def test_what_killed_processes_left_goes_after_a_day(cache: Path) -> None:
+    fresh, abandoned = local_cache.scratch_folder(), local_cache.scratch_folder()
+    os.utime(abandoned, (time.time() - 2 * 24 * 3600,) * 2)
+    local_cache.trim(10**9)
+    assert list(cache.iterdir()) == [fresh]

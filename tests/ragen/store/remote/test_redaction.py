@@ -1,0 +1,55 @@
+"""Secrets are blanked wherever they stand, and nothing else is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.redaction import without_secrets
+from starpo.ragen.store.remote.redaction import check_address, check_endpoint
+
+SECRETS = st.text("abcXYZ019+/=", min_size=6, max_size=40)
+
+
+@given(secret=SECRETS, before=st.text(max_size=20), after=st.text(max_size=20))
+def test_values_of_secret_variables(secret: str, before: str, after: str) -> None:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_SECRET_ACCESS_KEY", secret)
+        assert secret not in without_secrets(f"{before} {secret} {after}")
+
+
+@given(secret=SECRETS)
+def test_in_an_address(secret: str) -> None:
+    assert without_secrets(f"at s3://someone:{secret}@bucket/x: failed") == "at s3://***@bucket/x: failed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/prefix",
+        "/home/user/store",
+        "memory://a/b",
+        'Could not connect to the endpoint URL: "http://127.0.0.1:9000/bucket/key"',
+        "http://host:9000/mail@example",
+        "write to someone@example.org",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert without_secrets(text) == text
+    assert "://" not in text or " " in text or check_address(text) == text
+
+
+@pytest.mark.parametrize("url", ["s3://a:b@bucket", "s3://key@bucket/x", "s3://bucket/x?key=abc"])
+def test_addresses_with_credentials(url: str) -> None:
+    with pytest.raises(StoreError, match="carries credentials, which would end up in logs"):
+        check_address(url)
+
+
+def test_endpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    check_endpoint()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://s3.example.org:9000")
+    check_endpoint()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:9000")
+    with pytest.raises(StoreError, match="AWS_ENDPOINT_URL is 'localhost:9000', expected an address such as"):
+        check_endpoint()

@@ -1,0 +1,148 @@
+import pytest
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.ablation.grid import Grid, check_grid, is_excluded, load_grid
+
+
+def make(**changes):
+    usual = {"name": "keep", "preset": "bandit", "axes": {"filter.keep": [0.5, 1.0]}, "seeds": [0, 1, 2]}
+    return Grid(**{**usual, **changes})
+
+
+def refused(allow_few_seeds=False, **changes) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_grid(make(**changes), "keep.toml", allow_few_seeds=allow_few_seeds)
+    assert str(caught.value).startswith("keep.toml: ")
+    return str(caught.value)
+
+
+def test_a_file_says_all(write):
+    grid = load_grid(
+        write(
+            'run = "mine"\nseeds = [3, 4, 5]\nexclude = [{ filter.keep = 0.5, online_k = 5 }]\n'
+            "[axes]\nfilter.keep = [1.0, 0.5]\nonline_k = [1, 5]\n[overrides]\niterations = 3\n"
+        )
+    )
+    assert grid.name == "keep"
+    assert (grid.run, grid.preset, grid.seeds) == ("mine", None, [3, 4, 5])
+    assert grid.axes == {"filter.keep": [1.0, 0.5], "online_k": [1, 5]}
+    assert grid.exclude == [{"filter.keep": 0.5, "online_k": 5}]
+    assert grid.overrides == {"iterations": 3}
+
+
+def test_quoted_and_nested_paths_are_the_same(write):
+    nested = load_grid(write("seeds = [0]\n[axes]\nfilter.keep = [0.5]\n[axes.update]\nclip_high = [0.2, 0.3]"))
+    quoted = load_grid(write('seeds = [0]\n[axes]\n"filter.keep" = [0.5]\n"update.clip_high" = [0.2, 0.3]'))
+    assert nested == quoted
+
+
+def test_a_whole_table_can_be_a_value(write):
+    values = '[{ advantage = "grpo" }, { advantage = "gae" }]'
+    grid = load_grid(
+        write(f'seeds = [0]\nexclude = [{{ update = {{ advantage = "gae" }} }}]\n[axes]\nupdate = {values}')
+    )
+    assert grid.axes == {"update": [{"advantage": "grpo"}, {"advantage": "gae"}]}
+    assert grid.exclude == [{"update": {"advantage": "gae"}}]
+
+
+def test_it_survives_json(write):
+    grid = load_grid(write())
+    assert Grid.model_validate_json(grid.model_dump_json()) == grid
+
+
+def test_no_toml(write):
+    path = write("axes = = 3")
+    with pytest.raises(ConfigError, match=r"keep\.toml: is not TOML: .*line 1"):
+        load_grid(path)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read \(No such file"):
+        load_grid(tmp_path / "none.toml")
+
+
+def test_a_misspelt_part_of_a_grid_suggests_the_right_one(write):
+    with pytest.raises(ConfigError, match=r"keep\.toml: seed = .*no such setting \(did you mean 'seeds'"):
+        load_grid(write('preset = "bandit"\nseed = 3\nseeds = [0]\n[axes]\nonline_k = [1]'))
+
+
+@pytest.mark.parametrize("seeds", ['"many"', "[0.5, 1, 2]", "[true, 1, 2]", "3", "[]"])
+def test_seeds_of_a_wrong_type(write, seeds):
+    with pytest.raises(ConfigError, match=r"keep\.toml: .*seeds"):
+        load_grid(write(f'preset = "bandit"\nseeds = {seeds}\n[axes]\nonline_k = [1]'))
+
+
+def test_an_axis_that_is_no_list(write):
+    with pytest.raises(ConfigError, match=r"axes\.filter\.keep = 0\.5: expected a list of values, such as"):
+        load_grid(write("seeds = [0]\n[axes]\nfilter.keep = 0.5"))
+
+
+def test_no_axes(write):
+    with pytest.raises(ConfigError, match="axes is missing"):
+        load_grid(write('preset = "bandit"\nseeds = [0, 1, 2]'))
+
+
+def test_a_name_that_cannot_be_a_folders(write):
+    with pytest.raises(ConfigError, match=r"name = '\.\./up'"):
+        load_grid(write('name = "../up"\nseeds = [0]\n[axes]\nonline_k = [1]'))
+
+
+def test_a_good_grid_passes():
+    check_grid(make(), "keep.toml")
+
+
+def test_too_few_seeds():
+    message = refused(seeds=[0, 1])
+    assert "at least 3" in message
+    assert "--allow-few-seeds" in message
+    check_grid(make(seeds=[0, 1]), "keep.toml", allow_few_seeds=True)
+
+
+def test_repeated_seeds_are_named():
+    assert "repeated: 1" in refused(seeds=[0, 1, 1, 2])
+    assert "repeated: 1" in refused(seeds=[1, 1], allow_few_seeds=True)
+
+
+def test_a_negative_seed():
+    assert "from 0 up" in refused(seeds=[0, 1, -1])
+
+
+@pytest.mark.parametrize("base", [{"preset": None}, {"run": "mine"}])
+def test_one_base_and_not_two_or_none(base):
+    assert "either `preset` or `run`" in refused(**base)
+
+
+@pytest.mark.parametrize("place", [{"axes": {"seed": [0, 1]}}, {"overrides": {"seed": 3}}])
+def test_seed_is_the_grids_own(place):
+    assert "`seed`" in refused(**place)
+
+
+def test_an_empty_axis():
+    assert "axes.online_k is empty" in refused(axes={"online_k": []})
+
+
+def test_a_value_twice():
+    assert "axes.filter.keep = [0.5, 0.5]: a value is there twice" in refused(axes={"filter.keep": [0.5, 0.5]})
+
+
+def test_an_axis_that_is_overridden_too():
+    assert "both an axis and an override" in refused(overrides={"filter.keep": 0.5})
+
+
+def test_excluding_on_an_unknown_axis_suggests_the_right_one():
+    assert "no such axis (did you mean 'filter.keep'?)" in refused(exclude=[{"filter.kep": 0.5}])
+
+
+def test_excluding_a_value_that_is_not_there():
+    assert "exclude[0]: filter.keep = 0.7: the axis has no such value" in refused(exclude=[{"filter.keep": 0.7}])
+
+
+@pytest.mark.parametrize("cell", [{}, {"filter.keep": 0.5}])
+def test_the_base_cannot_be_excluded(cell):
+    assert "takes away the base cell" in refused(exclude=[cell])
+
+
+def test_an_exclusion_takes_every_cell_that_has_all_its_values():
+    grid = make(axes={"filter.keep": [0.5, 1.0], "online_k": [1, 5]}, exclude=[{"filter.keep": 1.0, "online_k": 5}])
+    assert is_excluded(grid, {"filter.keep": 1.0, "online_k": 5})
+    assert not is_excluded(grid, {"filter.keep": 1.0, "online_k": 1})

@@ -1,0 +1,100 @@
+"""Cells of runs as they are: which panels, which checkpoints, and what cannot be compared."""
+
+from collections.abc import Callable
+
+import pytest
+
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.envs.variants import VARIANTS
+from starpo.ragen.store import Store
+from starpo.ragen.studies.sweep.cells import expand
+from starpo.ragen.studies.sweep.sweep import Sweep
+
+
+def test_everything_is_multiplied_out(store: Store, begin: Callable[..., str]) -> None:
+    runs = [begin("one"), begin("two", done=1)]
+    sweep = Sweep(name="s", runs=runs, iterations="all", temperatures=[0.0, 1.0], seeds=[0, 3])
+    cells = expand(sweep, store, []).cells
+    assert len(cells) == (3 + 2) * 2 * 2
+    assert len({cell.label for cell in cells}) == len(cells)
+    assert cells[0].label == "one@0 sokoban T=0 seed=0"
+    assert cells[-1].label == "two@1 sokoban T=1 seed=3"
+    assert cells[-1].checkpoint == f"{1:032x}"
+
+
+def test_defaults_are_the_runs_own(store: Store, begin: Callable[..., str]) -> None:
+    begin("mine", evaluation__temperature=0.7, evaluation__num_prompts=5)
+    (cell,) = expand(Sweep(name="s"), store, ["mine"]).cells
+    assert (cell.iteration, cell.evaluation.temperature, cell.evaluation.num_prompts) == (2, 0.7, 5)
+    assert cell.seed == 0
+
+
+def test_panels_are_the_runs_before_they_are_the_catalogues(store: Store, begin: Callable[..., str]) -> None:
+    own = {"type": "sokoban", "vocabulary": "new", "max_solution": 4, "generator": "distance", "min_solution": 1}
+    begin("mine", evaluation__variants={"SokobanNewVocab": own})
+    sweep = Sweep(name="s", runs=["mine"], environments=["SokobanNewVocab", "FrozenLake"])
+    first, other = expand(sweep, store, []).cells
+    assert first.settings.max_solution == 4
+    assert other.settings == VARIANTS["FrozenLake"].settings
+
+
+def test_what_is_not_there_yet_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
+    begin("mine", iterations=9)
+    expansion = expand(Sweep(name="s", runs=["mine"], iterations=[1, 5, 9]), store, [])
+    assert [cell.iteration for cell in expansion.cells] == [1]
+    assert expansion.waiting == {"mine": "checkpoint 5, 9"}
+
+
+def test_a_run_that_has_only_begun_is_waited_for(store: Store, begin: Callable[..., str]) -> None:
+    begin("mine")
+    store.runs.create("new", flow="starpo", preset="smoke", config=store.runs.get("mine").config)
+    expansion = expand(Sweep(name="s", runs=["mine", "new"]), store, [])
+    assert {cell.run for cell in expansion.cells} == {"mine"}
+    assert expansion.waiting == {"new": "its first checkpoint"}
+
+
+def test_a_checkpoint_that_will_never_be_there_is_refused(store: Store, begin: Callable[..., str]) -> None:
+    begin("mine", iterations=4)
+    with pytest.raises(ConfigError, match="run mine ends after 4 iterations, so it will never have a checkpoint 5"):
+        expand(Sweep(name="s", runs=["mine"], iterations=[5]), store, [])
+
+
+def test_an_unknown_environment_suggests_those_that_are_near(store: Store, begin: Callable[..., str]) -> None:
+    begin("mine")
+    with pytest.raises(
+        ConfigError, match=r"'SokobanNewVocabs' is neither a panel of run mine nor an environment \(did"
+    ):
+        expand(Sweep(name="s", runs=["mine"], environments=["SokobanNewVocabs"]), store, [])
+
+
+def test_an_unknown_run_suggests_those_that_are_near(store: Store, begin: Callable[..., str]) -> None:
+    begin("mine")
+    with pytest.raises(StoreError, match=r"there is no run 'mime'.*did you mean mine"):
+        expand(Sweep(name="s", runs=["mime"]), store, [])
+
+
+def test_one_name_for_two_environments_is_refused(store: Store, begin: Callable[..., str]) -> None:
+    runs = [begin("one"), begin("two", environment__max_solution=4)]
+    with pytest.raises(
+        ConfigError, match=r"'sokoban' means one environment in run one and another .* max_solution = 3 and 4"
+    ):
+        expand(Sweep(name="s", runs=runs), store, [])
+
+
+def test_panels_of_different_sizes_are_refused_unless_one_is_given(store: Store, begin: Callable[..., str]) -> None:
+    runs = [begin("one"), begin("two", evaluation__num_prompts=9)]
+    with pytest.raises(ConfigError, match=r"num_prompts is 8 in run one and 9 in run two.*give --prompts N for both"):
+        expand(Sweep(name="s", runs=runs), store, [])
+    assert len(expand(Sweep(name="s", runs=runs, num_prompts=4), store, []).cells) == 2
+
+
+def test_runs_without_a_common_panel_are_refused(store: Store, begin: Callable[..., str]) -> None:
+    runs = [begin("one"), begin("two", environment={"type": "frozen_lake"})]
+    with pytest.raises(ConfigError, match="no panel in common"):
+        expand(Sweep(name="s", runs=runs), store, [])
+
+
+def test_another_releases_settings_are_refused(store: Store) -> None:
+    store.runs.create("old", flow="starpo", preset=None, config={"iterations": 3, "no_longer": 1})
+    with pytest.raises(ConfigError, match="the settings of run 'old' are not those of this release"):
+        expand(Sweep(name="s", runs=["old"]), store, [])
