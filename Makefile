@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraint
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install vllm sokoban bandit frozen-lake test test-all bench check lint types imports settings stop clean
+.PHONY: help install vllm sokoban bandit frozen-lake test test-all bench check lint types imports settings deployments stop clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ imports: $(VENV)/.installed-test
 
 settings: $(VENV)/.installed  ## Write the reference of all settings, docs/settings.md
 	$(BIN)/python -m starpo.ragen.config.reference > docs/settings.md
+
+deployments: $(VENV)/.installed  ## Write prefect.yaml from what `ragen up` serves
+	$(BIN)/python -m starpo.flows.deployments > prefect.yaml
 
 stop:  ## Stop the local server and the serving process
 	@test ! -x $(BIN)/ragen || $(BIN)/ragen down

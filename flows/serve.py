@@ -1,41 +1,20 @@
-"""The deployments, served by one long-lived process: `python -m starpo.flows.serve [READY_FILE]`.
+"""One long-lived process serves the deployments: `python -m starpo.flows.serve [READY_FILE]`.
 
-Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings; the warm starts of those
-presets with a tiny policy are deployments of `warm-start`; `replay/updates` replays a run; each grid is a deployment of
-`ablation`, and `ablation/custom` takes any; each sweep is a deployment of `eval-sweep` with a schedule that is to be
-resumed, and `eval-sweep/custom` takes any. Every run is started in a process of its own.
+Every run is started in a process of its own.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
-from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 from prefect.runner import Runner
-from prefect.schedules import Cron
 
-from starpo.flows.ablation import ablation
-from starpo.flows.audit import audit
-from starpo.flows.console.terminal import write
-from starpo.flows.eval_sweep import eval_sweep
-from starpo.flows.presets import grids, names, preset, sweeps
-from starpo.flows.replay import replay
-from starpo.flows.starpo import starpo
+from starpo.flows.deployments import deployments
 from starpo.flows.store_credentials import load_credentials
-from starpo.flows.warm_start import warm_start
-from starpo.ragen.core.errors import ConfigError
-
-
-def deployments() -> list[RunnerDeployment]:
-    """Every deployment, with its preset as default parameters."""
-    return [make() for make in _makers().values()]
 
 
 def register(name: str | None = None) -> bool:
@@ -50,57 +29,19 @@ def register(name: str | None = None) -> bool:
     Returns:
         False: the server has not had one of them, so the process that serves does not look for its runs.
     """
-    makers = _makers()
-    made = [makers[name]()] if name is not None else [make() for make in makers.values()]
     is_whole = True
     with get_client(sync_client=True) as client:
-        for deployment in made:
+        for deployed in deployments():
+            if name not in (None, deployed.full_name):
+                continue
             try:
-                client.read_deployment_by_name(deployment.full_name)
+                client.read_deployment_by_name(deployed.full_name)
             except ObjectNotFound:
                 is_whole = False
                 continue
-            if not deployment.schedules:
-                deployment.apply()
+            if not deployed.cron:
+                deployed.to_runner().apply()
     return is_whole
-
-
-def _makers() -> dict[str, Callable[[], RunnerDeployment]]:
-    """Flow and deployment -> what makes it: reading the schema off a flow takes a tenth of a second."""
-    makers: dict[str, Callable[[], RunnerDeployment]] = {}
-
-    def add(flow: Any, name: str, tags: list[str], **rest: Any) -> None:
-        options = {"name": name, "tags": tags, "entrypoint_type": EntrypointType.MODULE_PATH, **rest}
-        makers[f"{flow.name}/{name}"] = partial(flow.to_deployment, **options)
-
-    for name in names():
-        try:
-            config = preset(name)
-        except ConfigError as error:  # such as one whose environment cannot be loaded: the others can be served
-            write(f"preset {name} is not served: {error}", sys.stderr)
-            continue
-        parameters = {"config": config.model_dump(mode="json"), "preset": name}
-        add(starpo, name, ["starpo", config.environment.type], parameters=parameters)
-        if config.policy.type == "tiny":
-            add(warm_start, name, ["warm-start", config.environment.type], parameters=parameters)
-    add(starpo, "custom", ["starpo"])
-    add(replay, "updates", ["replay"])
-    for name in grids.names():
-        add(ablation, name, ["ablation"], parameters={"grid": grids.grid(name).model_dump(mode="json")})
-    add(ablation, "custom", ["ablation"])
-    one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
-    for name in sweeps.names():
-        add(
-            eval_sweep,
-            name,
-            ["eval-sweep"],
-            parameters={"sweep": sweeps.sweep(name).model_dump(mode="json")},
-            schedule=Cron("37 * * * *", active=False),  # it would take cores from the runs of a single machine
-            concurrency_limit=one_at_a_time,
-        )
-    add(eval_sweep, "custom", ["eval-sweep"])
-    add(audit, "hourly", ["audit"], cron="7 * * * *", concurrency_limit=one_at_a_time)
-    return makers
 
 
 class _Serving(Runner):
@@ -126,8 +67,8 @@ def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
     """
     load_credentials()  # runs inherit them
     runner = _Serving(name="starpo", limit=limit, pause_on_shutdown=False)
-    for deployment in deployments():
-        runner.add_deployment(deployment)
+    for deployed in deployments():
+        runner.add_deployment(deployed.to_runner())
     if ready_file:
         ready_file.touch()
     with suppress(asyncio.CancelledError, KeyboardInterrupt):

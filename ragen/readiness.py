@@ -4,11 +4,14 @@ configuration -> obstacles -> nothing, or sentences that say what is missing and
 """
 
 from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
-from starpo.ragen.core.registry import ADVANTAGES, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS, load
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, REWARDS, resolve
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
 
@@ -56,19 +59,23 @@ def _of_names(config: StarPOConfig) -> list[str]:
 
 
 def _of_demonstrator(config: StarPOConfig) -> list[str]:
-    kind = config.environment.type
-    if kind not in DEMONSTRATORS:
-        return [
-            f"environment '{kind}' has no demonstrator, and the embedded policy (policy.type = 'tiny') begins by "
-            f"imitating one; there are some for {', '.join(sorted(DEMONSTRATORS))}. Register one "
-            "(docs/extend.md), or train a model that knows the format: policy.type = 'pretrained', "
-            "policy.name_or_path = a folder"
-        ]
+    assert isinstance(config.policy, TinyPolicy)
     try:
-        load(DEMONSTRATORS, kind)
+        target = demonstrator(config.policy, config.environment)
+        decide = resolve(target)
     except StarPOError as error:
-        return [f"the demonstrator of environment {error}"]
-    return []
+        return [str(error)]
+    try:
+        world = make(config.environment)
+        world.reset(seed=0)
+    except Exception:
+        return []  # told of the environment
+    try:
+        actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
+    except Exception as error:  # a demonstrator of somebody else's may raise anything
+        return [f"demonstrator {target} failed at an initial state: {describe_fault(error, target.partition(':')[0])}"]
+    strange = [action for action in actions if action not in world.actions]
+    return [f"demonstrator {target} chose {strange[0]!r}; actions are {', '.join(world.actions)}"] if strange else []
 
 
 def _of_model(policy: PretrainedPolicy, should_download: bool) -> list[str]:

@@ -9,7 +9,8 @@ from starpo.ragen.agents.evaluation.training_states import read_states, write_st
 from starpo.ragen.agents.policy.place import named_folder
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.registry import AGENT, DEMONSTRATORS, ENVIRONMENTS, LESSONS
+from starpo.ragen.core.registry import AGENT, ENVIRONMENTS
+from starpo.ragen.envs.make import environment_type
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
@@ -27,18 +28,19 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
     if config.fresh:  # all else is made from this checkpoint, so nothing that is stored is found
         settings["fresh"] = config.fresh
     if isinstance(policy, TinyPolicy):
-        from starpo.ragen.agents.policy.tokenizer import vocabulary_digest
+        from starpo.ragen.agents.policy.tokenizer import demonstrator, unknown_speech, vocabulary_digest
 
         settings |= {
-            "vocabulary": vocabulary_digest(),
+            "vocabulary": vocabulary_digest(unknown_speech(policy, config.environment)),
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
             "max_response_tokens": config.rollout.max_response_tokens,
             "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
         }
         name = config.environment.type
-        played = {"environment": ENVIRONMENTS, "demonstrator": DEMONSTRATORS, "lessons": LESSONS}
-        code = {role: registry[name] for role, registry in played.items() if name in registry} | AGENT
+        code = {"environment": ENVIRONMENTS[name], "demonstrator": demonstrator(policy, config.environment), **AGENT}
+        if lessons := environment_type(name).lessons:
+            code["lessons"] = lessons
     seed = policy.seed if isinstance(policy, TinyPolicy) else None
 
     def do(work: Work, store: Store) -> Iterator[Made]:

@@ -1,4 +1,4 @@
-"""`EnvironmentConfig`: the settings of any registered environment, told apart by `type`.
+"""`EnvironmentConfig`: the settings of any environment, told apart by `type`: a registered name, or `module:attribute`.
 
 An environment that cannot be imported is an error for whoever asks for it, and for nobody else: a stand-in takes the
 place of its settings, which refuses all of them with the reason.
@@ -6,42 +6,58 @@ place of its settings, which refuses all of them with the reason.
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Discriminator, Field, SerializeAsAny, Tag, WrapValidator, create_model, model_validator
 
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.core.registry import ENVIRONMENTS, TARGET
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.make import settings_type
 
 
-def settings_type(name: str) -> type[EnvironmentSettings]:
+def usable_settings(name: str) -> type[EnvironmentSettings]:
     """The settings of a registered environment, or what stands in for them where it cannot be used."""
     try:
-        environment = load(ENVIRONMENTS, name)
+        return settings_type(name)
     except StarPOError as error:
-        return _stand_in(name, str(error))
-    settings = getattr(environment, "settings_type", None)
-    if not (isinstance(settings, type) and issubclass(settings, EnvironmentSettings)):
-        found = f"settings_type = {settings!r}; expected a class derived from EnvironmentSettings"
-    elif (found_name := settings.model_fields["type"].default) != name:
-        found = f'{settings.__name__} has type = {found_name!r}; expected `type: Literal["{name}"] = "{name}"`'
-    else:
-        return settings
-    return _stand_in(name, f"'{name}' (registered as {ENVIRONMENTS[name]}) cannot be used: {found}")
+        reason = str(error)
 
-
-def _stand_in(name: str, reason: str) -> type[EnvironmentSettings]:
     def refuse(_: Any) -> Any:
-        raise ValueError(f"environment {reason}")
+        raise ValueError(reason)
 
     validators: dict[str, Any] = {"refuse": model_validator(mode="before")(refuse)}
     kind: Any = Literal[name]
     return create_model(f"Unusable_{name}", __base__=EnvironmentSettings, __validators__=validators, type=(kind, name))
 
 
+class OtherEnvironment(EnvironmentSettings, extra="allow"):
+    """The settings of an environment that is named by `module:attribute`; what they are is its own to say."""
+
+    type: str = Field(pattern=f"^{TARGET.pattern}$", title="module:attribute")
+    """`module:attribute` of a class derived from `Environment`."""
+
+
+def _as_its_own(value: Any, _: Any) -> EnvironmentSettings:
+    name = _type_of(value)
+    try:
+        return settings_type(name).model_validate(value)
+    except StarPOError as error:
+        raise ValueError(str(error)) from error
+
+
+def _type_of(value: Any) -> Any:
+    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+
+
+def _tag(value: Any) -> str | None:
+    name = _type_of(value)
+    if not isinstance(name, str):
+        return None
+    return name if name in ENVIRONMENTS or not TARGET.fullmatch(name) else "module:attribute"
+
+
 if TYPE_CHECKING:
     EnvironmentConfig: TypeAlias = EnvironmentSettings
 else:
-    EnvironmentConfig = Annotated[
-        Union[tuple(settings_type(name) for name in ENVIRONMENTS)],  # noqa: UP007
-        Field(discriminator="type"),
-    ]
+    _CHOICES = [Annotated[usable_settings(name), Tag(name)] for name in ENVIRONMENTS]
+    _CHOICES.append(Annotated[OtherEnvironment, WrapValidator(_as_its_own), Tag("module:attribute")])
+    EnvironmentConfig = Annotated[SerializeAsAny[Union[tuple(_CHOICES)]], Discriminator(_tag)]  # noqa: UP007

@@ -44,9 +44,8 @@ def _line(details: ErrorDetails, model: type[BaseModel], sources: Mapping[str, s
     where = f"{path}{shown}{f' ({source})' if source else ''}: " if path else ""
     match details["type"]:
         case "extra_forbidden":
-            return (
-                f"{where}no such setting{near(path.rpartition('.')[2][:MAX_VALUE], names)}; known: {', '.join(names)}"
-            )
+            known = f"; known: {', '.join(names)}" if names else ""
+            return f"{where}no such setting{near(path.rpartition('.')[2][:MAX_VALUE], names)}{known}"
         case "missing":
             return f"{path} is missing and has no default"
         case "union_tag_not_found":
@@ -78,6 +77,7 @@ def _located(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[s
             annotation = models[part]
         else:
             path.append(part)
-            names = sorted(name for table in models.values() for name in table.model_fields)
+            closed = (table for table in models.values() if table.model_config.get("extra") != "allow")
+            names = sorted(name for table in closed for name in table.model_fields)
             annotation = setting(annotation, part)
     return ".".join(path), names, sorted(alternatives(annotation))

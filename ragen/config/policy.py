@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from starpo.ragen.core.registry import DEMONSTRATORS, registered
 from starpo.ragen.core.settings import Settings
 
 
@@ -23,6 +24,8 @@ class TinyPolicy(Settings):
     """Width of the feed-forward layers."""
     max_positions: int = Field(2048, ge=64, le=131072)
     """Longest context in tokens."""
+    demonstrator: Annotated[str, *registered(DEMONSTRATORS)] | None = None
+    """Who is imitated: `(environment, skill, rng) -> Demonstration`. None: the environment's own demonstrator."""
     demonstration_turns: int = Field(30_000, ge=1)
     """Demonstrated turns to imitate; more are different turns, not repetitions."""
     demonstration_skill: float = Field(0.15, ge=0.0, le=1.0)

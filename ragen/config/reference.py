@@ -45,6 +45,8 @@ def _sections(path: str, model: type[BaseModel], kind: str = "") -> Iterator[str
     yield f"## {title}\n\n{(model.__doc__ or '').strip().partition(chr(10))[0]}\n\n{table}"
     for name, models in inner.items():
         for tag, part in models.items():
+            if part.model_config.get("extra") == "allow":
+                continue  # settings of code that is not here
             yield from _sections(f"{path}.{name}".lstrip("."), part, tag if len(models) > 1 else "")
 
 

@@ -10,7 +10,7 @@ def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
     """The models that a table may be: several for a union told apart by `type`, one for a plain table, else none.
 
     Returns:
-        By the default of the model's `type`, or by its class name where it has none.
+        By the default of the model's `type`, or by what `type` may be where it has none, or by the class's name.
     """
     if get_origin(annotation) is Annotated:
         return alternatives(get_args(annotation)[0])
@@ -18,7 +18,9 @@ def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
         return {tag: model for part in get_args(annotation) for tag, model in alternatives(part).items()}
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         field = annotation.model_fields.get("type")
-        return {str(field.default) if field else annotation.__name__: annotation}
+        if field is None:
+            return {annotation.__name__: annotation}
+        return {str(field.title if field.is_required() else field.default): annotation}
     return {}
 
 

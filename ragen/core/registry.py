@@ -4,7 +4,7 @@
 
 Listing the names costs no import, so settings can be validated and shown without torch. Adding something to this
 package is one new file and one line here. A package of one's own declares entry points in the group `starpo.<kind>`,
-such as `starpo.rewards` (docs/extend.md). Rewards, filters and estimators may also be named as `module:attribute`.
+such as `starpo.rewards` (docs/extend.md). Most may also be named as `module:attribute`.
 """
 
 import re
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 
-_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """`module:attribute`."""
 
 
@@ -47,7 +47,7 @@ class Registry(dict[str, str]):
 
     def __missing__(self, name: str) -> str:
         """A target stands for itself."""
-        if self.takes_targets and _TARGET.fullmatch(name):
+        if self.takes_targets and TARGET.fullmatch(name):
             return name
         raise KeyError(name)
 
@@ -67,31 +67,17 @@ class Registry(dict[str, str]):
 ENVIRONMENTS = Registry(
     "starpo.environments",
     {
-        "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
         "sokoban": "starpo.ragen.envs.sokoban.environment:Sokoban",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
+        "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
     },
+    takes_targets=True,
 )
 """Classes derived from `ragen.envs.base.Environment`."""
 
-DEMONSTRATORS = Registry(
-    "starpo.demonstrators",
-    {
-        "bandit": "starpo.ragen.envs.bandit.demonstrations:demonstrate",
-        "sokoban": "starpo.ragen.envs.sokoban.demonstrations:demonstrate",
-        "frozen_lake": "starpo.ragen.envs.frozen_lake.demonstrations:demonstrate",
-    },
-)
-"""By environment type, functions `(environment, skill, rng) -> Demonstration` of one mediocre decision."""
-
-LESSONS = Registry(
-    "starpo.lessons",
-    {
-        "bandit": "starpo.ragen.envs.bandit.demonstrations:lessons",
-    },
-)
-"""By environment type, functions `settings -> tuple of settings` to be demonstrated in turn before training on
-`settings`; an environment that is not here is demonstrated as it is."""
+DEMONSTRATORS = Registry("starpo.demonstrators", {}, takes_targets=True)
+"""Functions `(environment, skill, rng) -> Demonstration` of one mediocre decision, beside those that environments name
+themselves (`Environment.demonstrator`)."""
 
 REWARDS = Registry(
     "starpo.rewards",
@@ -175,19 +161,17 @@ AUDITS = Registry(
 )
 """Functions `Database -> Finding`, both of `ragen.evidence.audit`: questions to what a run has stored."""
 
-CLAIMS = Registry(
-    "starpo.claims",
-    {
-        "bandit": "starpo.ragen.envs.bandit.claims:claims",
-        "sokoban": "starpo.ragen.envs.sokoban.claims:claims",
-        "frozen_lake": "starpo.ragen.envs.frozen_lake.claims:claims",
-    },
-)
-"""By environment type, functions `(observation, reasoning) -> list[Claim]`: what the reasoning says of the board."""
-
-
-PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, LESSONS, REWARDS, FILTERS, ADVANTAGES, AUDITS, CLAIMS)
+PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, REWARDS, FILTERS, ADVANTAGES, AUDITS)
 """Registries to which installed packages may add names."""
+
+
+def resolve(target: str) -> Any:
+    """Import `module:attribute`.
+
+    Raises:
+        RegistryError: If it cannot be imported; the message names the file, the line and the fault.
+    """
+    return _resolve(target, target)
 
 
 def load(registry: Mapping[str, str], name: str) -> Any:
@@ -241,7 +225,7 @@ def known(registry: Mapping[str, str], name: str) -> str:
     if name in registry:
         return name
     if isinstance(registry, Registry) and registry.takes_targets and ":" in name:
-        if not _TARGET.fullmatch(name):
+        if not TARGET.fullmatch(name):
             raise ConfigError(f"'{name}' is no module:attribute, such as my_rewards:bonus")
         _resolve(name, name)
         return name
@@ -253,7 +237,8 @@ def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSch
     """Annotations for a string setting that must name an entry: `Annotated[str, *registered(FILTERS)]`."""
     schema: dict[str, Any] = {"type": "string", "enum": sorted(registry)}
     if isinstance(registry, Registry) and registry.takes_targets:
-        schema = {"anyOf": [schema, {"type": "string", "pattern": f"^{_TARGET.pattern}$", "title": "module:attribute"}]}
+        target = {"type": "string", "pattern": f"^{TARGET.pattern}$", "title": "module:attribute"}
+        schema = {"anyOf": [schema, target]} if registry else target
     return AfterValidator(lambda name: known(registry, name)), WithJsonSchema(schema)
 
 

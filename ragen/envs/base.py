@@ -7,6 +7,7 @@ its own ends.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -18,9 +19,10 @@ Info = dict[str, Any]
 
 
 class EnvironmentSettings(Settings):
-    """Base of the settings of an environment; each adds `type: Literal["..."]`."""
+    """Base of the settings of an environment."""
 
     type: str
+    """Name of the environment, or `module:attribute` of its class."""
 
 
 S = TypeVar("S", bound=EnvironmentSettings)
@@ -35,11 +37,26 @@ class Environment(ABC, Generic[S]):
             at this price, so that not acting never pays better than acting and failing.
         num_initial_states: At most how many different initial states there are, where they are so few that training
             and evaluation must share them. None: practically unbounded.
+        demonstrator: `module:attribute` of a function `(environment, skill, rng) -> Demonstration`, one mediocre
+            decision. The embedded policy begins by imitating it; a pretrained policy needs none.
+        lessons: `module:attribute` of a function `settings -> tuple of settings` to be demonstrated in turn; "": the
+            settings themselves are.
+        claims: `module:attribute` of a function `(observation, reasoning) -> list of Claim`, for the audit `reasoning`.
+        spoken: Of a built-in environment, settings (what differs from the defaults) whose words are tokens of every
+            embedded policy. Words of any other are tokens of those embedded policies that play it.
+        words: Texts to be made tokens beside what is said in play, since they are rare there.
+        drawn_as: Settings that change how a state is written and nothing else, set to what the report can draw.
     """
 
     settings_type: ClassVar[type[EnvironmentSettings]]
     action_cost: ClassVar[float] = 0.0
     num_initial_states: ClassVar[int | None] = None
+    demonstrator: ClassVar[str] = ""
+    lessons: ClassVar[str] = ""
+    claims: ClassVar[str] = ""
+    spoken: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    words: ClassVar[tuple[str, ...]] = ()
+    drawn_as: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, settings: S) -> None:
         self.settings = settings

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from starpo.ragen.core.errors import EnvironmentFault
-from starpo.ragen.core.registry import ENVIRONMENTS, load
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
-from starpo.ragen.envs.make import make
+from starpo.ragen.envs.make import environment_type, make, settings_type
 
 _NUM_SEEDS = 8
 _MAX_STEPS = 40
@@ -61,7 +60,7 @@ def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -
     Raises:
         ConfigError: If no environment of that type is registered.
     """
-    load(ENVIRONMENTS, settings.type)
+    environment_type(settings.type)
     rules = RULES + ((_same_in_another_process,) if should_start_process else ())
     return [finding for rule in rules for finding in _apply(rule, settings)]
 
@@ -98,8 +97,7 @@ def _play(environment: Environment[Any], seed: int, dynamics_seed: int, max_step
 
 
 def _settings_survive_json(settings: EnvironmentSettings) -> Iterator[str]:
-    settings_type = load(ENVIRONMENTS, settings.type).settings_type
-    if settings_type.model_validate_json(settings.model_dump_json()) != settings:
+    if settings_type(settings.type).model_validate_json(settings.model_dump_json()) != settings:
         yield "settings that were written as JSON and read again are not equal to those written"
 
 
@@ -284,8 +282,8 @@ def _action_cost_is_a_lower_bound(settings: EnvironmentSettings) -> Iterator[str
 def _same_in_another_process(settings: EnvironmentSettings) -> Iterator[str]:
     program = (
         "import json, sys; from starpo.ragen.envs.check import trace; "
-        "from starpo.ragen.core.registry import ENVIRONMENTS, load; "
-        "settings = load(ENVIRONMENTS, sys.argv[1]).settings_type.model_validate_json(sys.argv[2]); "
+        "from starpo.ragen.envs.make import settings_type; "
+        "settings = settings_type(sys.argv[1]).model_validate_json(sys.argv[2]); "
         "sys.stdout.write(json.dumps([trace(settings, seed, seed) for seed in range(int(sys.argv[3]))]))"
     )
     arguments = [settings.type, settings.model_dump_json(), str(_NUM_SEEDS)]

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.make import settings_type
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,7 @@ class Variant:
         Raises:
             RegistryError: If the environment cannot be imported.
         """
-        settings: EnvironmentSettings = load(ENVIRONMENTS, self.type).settings_type(**self.changed)
-        return settings
+        return settings_type(self.type)(**self.changed)
 
 
 VARIANTS: dict[str, Variant] = {

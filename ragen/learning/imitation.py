@@ -24,18 +24,19 @@ from transformers import PreTrainedTokenizerFast, Qwen2ForCausalLM
 from starpo.ragen.agents.evaluation.training_states import write_states
 from starpo.ragen.agents.policy.load import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.policy.tokenizer import demonstrator, make_tokenizer, unknown_speech
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.parser import format_response
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import DEMONSTRATORS, LESSONS, load
+from starpo.ragen.core.registry import resolve
 from starpo.ragen.core.seeding import derive_seed, dynamics_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.make import environment_type
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser, learning_rate_factor
 
 _PARTS = 2
@@ -88,7 +89,7 @@ def imitate(
     Raises:
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
     """
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(unknown_speech(config, environment))
     model = make_model(config, tokenizer)
     needed = min(config.demonstration_turns, config.warm_start_steps * config.warm_start_batch_size)
     demonstrations = demonstrate_turns(config, environment, agent, max_response_tokens, excluded, tokenizer, needed)
@@ -116,13 +117,13 @@ def demonstrate_turns(
 ) -> Demonstrations:
     """Play whole episodes by demonstration until there are at least `num_turns` turns.
 
-    Where the environment has lessons (`ragen.core.registry.LESSONS`), their settings are played in turn.
+    Where the environment has lessons (`Environment.lessons`), their settings are played in turn.
 
     Raises:
         ConfigError: As `imitate`.
     """
-    player = load(DEMONSTRATORS, environment.type)
-    lessons = load(LESSONS, environment.type)(environment) if environment.type in LESSONS else (environment,)
+    player, teach = resolve(demonstrator(config, environment)), environment_type(environment.type).lessons
+    lessons = resolve(teach)(environment) if teach else (environment,)
     worlds = [make(lesson) for lesson in lessons]
     contexts = ContextBuilder(tokenizer, agent, max_response_tokens)
     played = Demonstrations()

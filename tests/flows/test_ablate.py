@@ -47,12 +47,12 @@ def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store
 
 
 def test_every_grid_is_a_deployment_and_one_takes_any() -> None:
-    from starpo.flows.serve import deployments
+    from starpo.flows.deployments import deployments
 
-    made = {f"{made.flow_name}/{made.name}": made.parameters for made in deployments()}
+    made = {made.full_name: made.parameters for made in deployments()}
     assert made["ablation/custom"] == {}
     for name in grids.names():
-        assert made[f"ablation/{name}"] == {"grid": grids.grid(name).model_dump(mode="json")}
+        assert made[f"ablation/{name}"] == {"grid": grids.grid(name).model_dump(mode="json", exclude_unset=True)}
 
 
 def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from starpo.flows.audit import due_runs, findings_markdown
-from starpo.flows.serve import deployments
+from starpo.flows.deployments import deployments
 from starpo.ragen.evidence.audit.finding import Finding
 from starpo.ragen.store import Store
 
@@ -43,18 +43,9 @@ def test_serious_findings_come_first_and_text_is_escaped() -> None:
 
 
 def test_it_is_a_scheduled_deployment() -> None:
-    (deployment,) = [made for made in deployments() if made.flow_name == "audit"]
-    assert deployment.name == "hourly"
-    (schedule,) = deployment.schedules or []
+    (deployed,) = [made for made in deployments() if made.flow.name == "audit"]
+    made = deployed.to_runner()
+    assert made.name == "hourly"
+    (schedule,) = made.schedules or []
     assert (schedule.schedule.cron, schedule.active) == ("7 * * * *", True)  # type: ignore[union-attr]
-    assert deployment.concurrency_limit == 1
-
-
-def test_work_pools_get_the_same_schedule() -> None:
-    import yaml
-
-    described = yaml.safe_load((Path(__file__).parents[2] / "prefect.yaml").read_text())["deployments"]
-    (audit,) = [one for one in described if one["entrypoint"] == "starpo.flows.audit.audit"]
-    (made,) = [made for made in deployments() if made.flow_name == "audit"]
-    assert audit["name"] == made.name
-    assert [schedule["cron"] for schedule in audit["schedules"]] == ["7 * * * *"]
+    assert made.concurrency_limit == 1

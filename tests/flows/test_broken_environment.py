@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from starpo.ragen.config.environment import settings_type
+from starpo.ragen.config.environment import usable_settings
 from starpo.ragen.core import registry
 from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.faults import describe_fault
@@ -61,11 +61,10 @@ def test_what_needs_it_names_the_file_the_line_and_the_fault(folder: Path) -> No
         ("import nosuch_module\n", "faulty.py, line 1: ModuleNotFoundError: No module named 'nosuch_module'"),
         ("\nLEFT = 1 / 0\n", "faulty.py, line 2: ZeroDivisionError: division by zero"),
         ("GridWorlds = 1\n", "AttributeError: module 'faulty' has no attribute 'GridWorld'"),
-        ("class GridWorld:\n    pass\n", "settings_type = None; expected a class derived from EnvironmentSettings"),
+        ("class GridWorld:\n    pass\n", "expected a class derived from starpo.ragen.envs.base.Environment"),
         (
-            "from starpo.ragen.envs.sokoban.environment import SokobanSettings\n"
-            "class GridWorld:\n    settings_type = SokobanSettings\n",
-            "SokobanSettings has type = 'sokoban'; expected `type: Literal[\"faulty\"]",
+            "from starpo.ragen.envs.base import Environment\nclass GridWorld(Environment):\n    settings_type = dict\n",
+            "settings_type = <class 'dict'>; expected a class derived from starpo.ragen.envs.base.EnvironmentSettings",
         ),
     ],
 )
@@ -77,7 +76,7 @@ def test_every_fault_is_told_to_who_asks_for_it(
     monkeypatch.delitem(sys.modules, "faulty", raising=False)
     monkeypatch.setitem(registry.ENVIRONMENTS, "faulty", "faulty:GridWorld")
     with pytest.raises(ValidationError) as refused:
-        TypeAdapter(settings_type("faulty")).validate_python({"type": "faulty", "size": 3})
+        TypeAdapter(usable_settings("faulty")).validate_python({"type": "faulty", "size": 3})
     assert found in str(refused.value)
     monkeypatch.delitem(sys.modules, "faulty", raising=False)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.console.eval_sweep import asked_sweep, print_asked_result, print_plan, print_result, print_sweeps
+from starpo.flows.deployments import deployments
 from starpo.flows.eval_sweep_summary import leaderboard_rows, markdown
 from starpo.flows.presets import preset, sweeps
-from starpo.flows.serve import deployments
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
@@ -119,11 +119,11 @@ def test_without_a_run_the_newest_is_swept(store: Store, tmp_path: Path) -> None
 
 
 def test_every_sweep_is_a_deployment_with_a_schedule_and_one_takes_any() -> None:
-    made = {f"{made.flow_name}/{made.name}": made for made in deployments()}
+    made = {made.full_name: made.to_runner() for made in deployments()}
     assert made["eval-sweep/custom"].parameters == {}
     for name in sweeps.names():
         deployment = made[f"eval-sweep/{name}"]
-        assert deployment.parameters == {"sweep": sweeps.sweep(name).model_dump(mode="json")}
+        assert deployment.parameters == {"sweep": sweeps.sweep(name).model_dump(mode="json", exclude_unset=True)}
         (schedule,) = deployment.schedules
         assert schedule.schedule.cron == "37 * * * *"
         assert deployment.concurrency_limit == 1

@@ -1,9 +1,24 @@
+from pathlib import Path
+
+import yaml
+
+from starpo.flows.deployments import Deployed, deployments, prefect_yaml
 from starpo.flows.presets import names, preset
-from starpo.flows.serve import deployments
+
+ROOT = Path(__file__).parents[2]
 
 
-def by_name() -> dict[str, object]:
-    return {f"{made.flow_name}/{made.name}": made for made in deployments()}
+def by_name() -> dict[str, Deployed]:
+    return {made.full_name: made for made in deployments()}
+
+
+def test_work_pools_get_the_same_deployments() -> None:
+    assert (ROOT / "prefect.yaml").read_text() == prefect_yaml(), "run `make deployments`, and review what changed"
+    described = yaml.safe_load(prefect_yaml())["deployments"]
+    assert len(described) == len(by_name())
+    pools = {entry["entrypoint"].rpartition(".")[2]: entry["work_pool"]["name"] for entry in described}
+    assert pools.pop("eval_sweep") == "gpu"
+    assert set(pools.values()) == {"starpo"}
 
 
 def test_every_preset_is_a_deployment() -> None:
@@ -13,11 +28,11 @@ def test_every_preset_is_a_deployment() -> None:
 
 def test_a_deployment_carries_its_presets_settings() -> None:
     made = by_name()["starpo/bandit"]
-    assert made.parameters["config"] == preset("bandit").model_dump(mode="json")  # type: ignore[attr-defined]
+    assert made.to_runner().parameters["config"] == preset("bandit").model_dump(mode="json")
 
 
 def test_the_form_knows_types_bounds_and_meaning_of_settings() -> None:
-    schema = by_name()["starpo/sokoban"]._parameter_openapi_schema  # type: ignore[attr-defined]
+    schema = by_name()["starpo/sokoban"].to_runner()._parameter_openapi_schema
     definitions = schema.model_dump()["definitions"]
     keep = definitions["FilterConfig"]["properties"]["keep"]
     assert (keep["type"], keep["exclusiveMinimum"], keep["maximum"]) == ("number", 0.0, 1.0)

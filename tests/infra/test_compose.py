@@ -101,7 +101,7 @@ def test_prefect_reads_its_database_from_these_variables(compose: Compose, monke
 
 def test_commands_are_roles_of_the_image(compose: Compose, roles: set[str]) -> None:
     ours = {name: s for name, s in compose["services"].items() if str(s["image"]).startswith("starpo:")}
-    assert set(ours) == {"server", "setup", "ray-head", "ray-worker", "worker"}
+    assert set(ours) == {"server", "setup", "ray-head", "ray-worker", "worker", "gpu-worker"}
     assert {tuple(service["command"]) for service in ours.values()} <= {(role,) for role in roles}
 
 

@@ -80,6 +80,8 @@ def test_the_context_holds_what_runs_and_nothing_else() -> None:
     let_in = {line[1:] for line in lines if line.startswith("!")}
     find = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
     packages = {name.rstrip("*") for name in find["include"]}
+    assert packages == {"starpo"}
+    packages |= {path.name for path in (ROOT / "starpo").iterdir() if path.is_symlink()}
     assert packages <= let_in
     assert let_in <= packages | {
         "infra", "pyproject.toml", "constraints.txt", "prefect.toml", "prefect.yaml", "README.md", "LICENSE"

@@ -171,7 +171,7 @@ def test_the_actors_that_are_asked_for_have_room(manifests: list[Manifest], clus
 
 def test_pods_have_no_more_rights_than_they_need(manifests: list[Manifest], version: str, roles: set[str]) -> None:
     pods = list(_pods(manifests))
-    assert len(pods) == 7
+    assert len(pods) == 8
     for name, pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] > 0

@@ -64,6 +64,7 @@ def test_setup_makes_pool_limit_and_deployments_in_this_order(start: Callable[..
     calls = start("setup", PREFECT_API_URL=f"http://{address}/api", RAGEN_STORE="/a/folder")
     assert calls == [
         "prefect --no-prompt work-pool create starpo --type process --overwrite",
+        "prefect --no-prompt work-pool create gpu --type process --overwrite",
         "prefect --no-prompt concurrency-limit create gpu 1",
         "prefect --no-prompt deploy --all",
     ]

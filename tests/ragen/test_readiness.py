@@ -83,7 +83,7 @@ def test_a_variant_is_named() -> None:
 def test_an_environment_without_demonstrator_and_a_panel_too_large_are_told_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delitem(registry.DEMONSTRATORS, "sokoban")
+    monkeypatch.setattr(Sokoban, "demonstrator", "")
     small = {"environment.height": 5, "environment.width": 5, "environment.max_solution": 1}
     with pytest.raises(ConfigError) as refused:
         check_ready(preset("smoke", {**small, "evaluation.num_prompts": 300}), "mine")

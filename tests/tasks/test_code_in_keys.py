@@ -13,7 +13,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import code_identity
-from starpo.ragen.core.registry import ADVANTAGES, AGENT, DEMONSTRATORS, ENVIRONMENTS, FILTERS, REWARDS
+from starpo.ragen.core.registry import ADVANTAGES, AGENT, ENVIRONMENTS, FILTERS, REWARDS
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.store import Store
 from starpo.ragen.work import Work
@@ -29,6 +29,7 @@ from starpo.tasks.warm_start import warm_start
 CONFIG = StarPOConfig(environment=SokobanSettings(observation="compact"), evaluation=EvaluationConfig(num_prompts=4))
 TURNS, OTHER = "a" * 32, "b" * 32
 
+BASE = "from starpo.ragen.envs.sokoban.environment import Sokoban\n\n"
 BONUS = "import numpy as np\n\ndef bonus(turns, config):\n    return np.full(turns.num_rows, 1.0)\n"
 
 
@@ -53,7 +54,6 @@ def keys() -> dict[str, str]:
     ("registry", "name", "stages"),
     [
         (ENVIRONMENTS, "sokoban", {"warm_start", "rollout", "evaluate"}),
-        (DEMONSTRATORS, "sokoban", {"warm_start"}),
         (AGENT, "prompt", {"warm_start", "rollout", "evaluate"}),
         (AGENT, "parser", {"warm_start", "rollout", "evaluate"}),
         (REWARDS, "format", {"reward"}),
@@ -69,12 +69,23 @@ def test_other_code_under_a_name_changes_the_keys_of_the_stages_that_use_it(
     stages: set[str],
 ) -> None:
     before = keys()
-    mine("def other():\n    return 1\n")
+    other = (
+        f"{BASE}class other(Sokoban):\n    seen = 1\n" if registry is ENVIRONMENTS else "def other():\n    return 1\n"
+    )
+    mine(other)
     monkeypatch.setitem(registry, name, "mine_code:other")
     after = keys()
     assert {stage for stage in before if before[stage] != after[stage]} == stages
-    mine("# a comment\ndef other():\n    '''It tells.'''\n    return 1\n")
+    mine(other.replace(":\n", ":\n    '''It tells.'''\n").replace("def", "# a comment\ndef"))
     assert keys() == after
+
+
+def test_another_demonstrator_changes_the_warm_start_alone(mine: Callable[[str], None]) -> None:
+    mine("from starpo.ragen.envs.sokoban.demonstrations import demonstrate\n\nother = demonstrate\n")
+    mine_too = {"policy.demonstrator": "mine_code:other"}
+    before, after = warm_start(CONFIG), warm_start(apply_overrides(CONFIG, mine_too))
+    assert before.key != after.key
+    assert before.identities["environment"] == after.identities["environment"]
 
 
 def put_turns(store: Store) -> None:

@@ -12,19 +12,18 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cache
-from itertools import product
 from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from starpo.ragen.config.agent import ACTION_SEPARATOR
-from starpo.ragen.core.registry import DEMONSTRATORS, load
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS, resolve
 from starpo.ragen.core.seeding import derive_seed, python_random
 from starpo.ragen.envs import make
-from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
-from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.envs.make import environment_type
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -49,21 +48,43 @@ takes the declared class after all: the generic one, which does what tokenizer.j
 _PIECE = r"[#_O]{2,}\n?| ?\|\|| ?\p{L}+| ?\d|\n| ?[^\s\p{L}\d]|\s"
 """Text is cut into these: a map row with its line end, the separator, a word, a digit, a line end, a mark, a blank."""
 
-_SPOKEN_OF: tuple[EnvironmentSettings, ...] = (
-    SokobanSettings(observation="compact", generator="distance"),
-    FrozenLakeSettings(observation="compact"),
-    BanditSettings(names="train"),
-    BanditSettings(names="held_out"),
-    BanditSettings(names="phoenix_dragon"),
-)
-"""Settings of the environments whose words are tokens."""
+Speech = tuple[EnvironmentSettings, str]
+"""An environment's settings, and `module:attribute` of who demonstrates it."""
 
 _EPISODES_EACH, _DECISIONS = 200, 4
 """Enough for every word of theirs to be said; map rows are listed instead, as some are rare."""
 
 
-def make_tokenizer() -> "PreTrainedTokenizerFast":
+def demonstrator(policy: TinyPolicy, environment: EnvironmentSettings) -> str:
+    """`module:attribute` of who is imitated before this policy learns to play this environment.
+
+    Raises:
+        ConfigError: If there is nobody.
+    """
+    if policy.demonstrator is not None:
+        return DEMONSTRATORS[policy.demonstrator]
+    own = environment_type(environment.type).demonstrator
+    if not own:
+        raise ConfigError(
+            f"environment '{environment.type}' has no demonstrator, and the embedded policy (policy.type = 'tiny') "
+            "begins by imitating one. Give its class one (demonstrator = 'module:function', docs/extend.md), name one "
+            "in policy.demonstrator, or train a model that knows the format: policy.type = 'pretrained', "
+            "policy.name_or_path = a folder"
+        )
+    return own
+
+
+def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings) -> Speech | None:
+    """An environment that is not built in and who demonstrates it: their words are tokens of this policy alone."""
+    is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
+    return None if is_built_in else (environment, demonstrator(policy, environment))
+
+
+def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
     """Make the tokenizer; the same bytes in every process.
+
+    Args:
+        speech: Whose words are tokens beside those of the built-in environments, from `unknown_speech`.
 
     Returns:
         A tokenizer with ChatML as its chat template, `<|im_end|>` as end token and `<|endoftext|>` as padding.
@@ -71,7 +92,7 @@ def make_tokenizer() -> "PreTrainedTokenizerFast":
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=_make_bpe(),
+        tokenizer_object=_make_bpe(speech),
         eos_token=TURN_END,
         pad_token=END_OF_TEXT,
         additional_special_tokens=[TURN_START],
@@ -83,18 +104,18 @@ def make_tokenizer() -> "PreTrainedTokenizerFast":
 
 
 @cache
-def vocabulary_digest() -> str:
+def vocabulary_digest(speech: Speech | None = None) -> str:
     """All that decides which ids a text becomes, and which text a conversation: 16 hexadecimal digits.
 
     Of the tokens in the order of their ids, the rule that cuts text, and the chat template; not of the libraries that
     carry them out.
     """
-    vocabulary = _make_bpe().get_vocab()
+    vocabulary = _make_bpe(speech).get_vocab()
     meaning = [sorted(vocabulary, key=vocabulary.__getitem__), _PIECE, CHAT_TEMPLATE]
     return hashlib.sha256(json.dumps(meaning).encode()).hexdigest()[:16]
 
 
-def _make_bpe() -> Tokenizer:
+def _make_bpe(speech: Speech | None) -> Tokenizer:
     """A BPE without merges whose vocabulary holds whole pieces (`ignore_merges`).
 
     Learned merges would add a hundred fragments of words that never occur by themselves, and every token costs a row of
@@ -106,7 +127,7 @@ def _make_bpe() -> Tokenizer:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    pieces = dict.fromkeys(piece for text in _spoken() for piece, _ in pre_tokenizer.pre_tokenize_str(text))
+    pieces = dict.fromkeys(piece for text in _spoken(speech) for piece, _ in pre_tokenizer.pre_tokenize_str(text))
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*alphabet, *pieces]))}
     bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=[], ignore_merges=True))
@@ -117,29 +138,39 @@ def _make_bpe() -> Tokenizer:
     return bpe
 
 
-def _spoken() -> Iterator[str]:
+def _spoken(speech: Speech | None) -> Iterator[str]:
     """What stands between special tokens and tags in the contexts of the embedded policy."""
     yield "user\nassistant\nsystem\n"
     yield "".join(f" {digit}" for digit in range(10))
-    for row in ("".join(cells) for cells in product("#_", repeat=4)):
-        yield from (f"#{row}#\n", f"#{row}#")
-    for row in ("".join(cells) for cells in product("_O", repeat=4)):
-        yield from (f"{row}\n", row)
-    for number, settings in enumerate(_SPOKEN_OF):
-        environment = make(settings)
-        demonstrate = load(DEMONSTRATORS, settings.type)
-        for episode in range(_EPISODES_EACH):
-            rng = python_random("tokenizer", number, episode)
-            observation, _ = environment.reset(seed=derive_seed("tokenizer", number, episode))
-            yield observation
-            for action in environment.actions:
-                yield f"{action} {ACTION_SEPARATOR} {action}"
-            is_over = False
-            for _ in range(_DECISIONS):  # a later position may call for words that the first one never does
-                if not is_over:
-                    decision = demonstrate(environment, 0.0, rng)
-                    yield decision.think
-                    is_over = _carry_out(environment, decision.actions)
+    built_in = [environment_type(name) for name in ENVIRONMENTS if name not in ENVIRONMENTS.packages]
+    for environment in built_in:
+        yield from environment.words
+    played = [
+        (environment.settings_type(**changed), environment.demonstrator)
+        for environment in built_in
+        for changed in environment.spoken
+    ]
+    for number, (settings, player) in enumerate([*played, speech] if speech else played):
+        yield from _said(settings, player, number)
+    if speech:
+        yield from environment_type(speech[0].type).words
+
+
+def _said(settings: EnvironmentSettings, player: str, number: int) -> Iterator[str]:
+    """What is said in some episodes of an environment."""
+    environment, demonstrate = make(settings), resolve(player)
+    for episode in range(_EPISODES_EACH):
+        rng = python_random("tokenizer", number, episode)
+        observation, _ = environment.reset(seed=derive_seed("tokenizer", number, episode))
+        yield observation
+        for action in environment.actions:
+            yield f"{action} {ACTION_SEPARATOR} {action}"
+        is_over = False
+        for _ in range(_DECISIONS):  # a later position may call for words that the first one never does
+            if not is_over:
+                decision = demonstrate(environment, 0.0, rng)
+                yield decision.think
+                is_over = _carry_out(environment, decision.actions)
 
 
 def _carry_out(environment: Environment, actions: tuple[str, ...]) -> bool:

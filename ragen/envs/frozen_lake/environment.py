@@ -6,9 +6,10 @@ Transitions and rewards are those of Gymnasium's FrozenLake-v1, on random solvab
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Literal
+from itertools import product
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -48,6 +49,11 @@ class FrozenLake(Environment[FrozenLakeSettings]):
     """One episode is one walk, to the goal or into a hole."""
 
     settings_type = FrozenLakeSettings
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.frozen_lake.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.frozen_lake.claims:claims"
+    spoken = ({"observation": "compact"},)
+    words = tuple(f"{''.join(cells)}{end}" for cells in product("_O", repeat=4) for end in ("\n", ""))
+    drawn_as: ClassVar[Mapping[str, Any]] = {"observation": "grid"}
 
     def __init__(self, settings: FrozenLakeSettings) -> None:
         super().__init__(settings)

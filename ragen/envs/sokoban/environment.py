@@ -7,9 +7,10 @@ which walk where there is nothing to push.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import ClassVar, Literal
+from itertools import product
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -101,6 +102,13 @@ class Sokoban(Environment[SokobanSettings]):
 
     settings_type: ClassVar[type[EnvironmentSettings]] = SokobanSettings
     action_cost: ClassVar[float] = ACTION_REWARD
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.sokoban.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.sokoban.claims:claims"
+    spoken = ({"observation": "compact", "generator": "distance"},)
+    words = tuple(
+        text for cells in product("#_", repeat=4) for text in (f"#{''.join(cells)}#\n", f"#{''.join(cells)}#")
+    )
+    drawn_as: ClassVar[Mapping[str, Any]] = {"observation": "grid", "vocabulary": "default"}
 
     def __init__(self, settings: SokobanSettings) -> None:
         super().__init__(settings)

@@ -1,12 +1,16 @@
 """Audit of what the model says about the board, held against the board that it was shown."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import pyarrow as pa
 
-from starpo.ragen.core.registry import CLAIMS, load
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.registry import resolve
 from starpo.ragen.envs.claim import Claim
+from starpo.ragen.envs.make import environment_type
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
 
@@ -20,6 +24,9 @@ where finish_reason <> 'none' and not is_reused
 group by all
 order by run, iteration, example
 """
+Reader = Callable[[str, str], list[Claim]]
+"""(observation, reasoning) -> the statements in it that can be judged."""
+
 _SCHEMA = pa.schema(
     {
         "run": pa.string(),
@@ -46,6 +53,16 @@ class _Tally:
     examples: dict[str, tuple[str, Claim]] = field(default_factory=dict)
 
 
+@cache
+def _reader(env: str) -> Reader | None:
+    """What reads claims about this environment; None: nothing does, or it is not installed here."""
+    try:
+        claims = environment_type(env).claims
+        return resolve(claims) if claims else None
+    except StarPOError:
+        return None
+
+
 def reasoning_against_board(database: Database) -> Finding:
     """Statements about the board that are false on the observation that they answer, over time."""
     tallies: dict[tuple[str, int], _Tally] = {}
@@ -56,12 +73,13 @@ def reasoning_against_board(database: Database) -> Finding:
         ):
             tally = tallies.setdefault((run, iteration), _Tally())
             tally.num_turns += times
-            if think is None or env not in CLAIMS:
+            read = _reader(env)
+            if think is None or read is None:
                 continue
             thought = (env, observation, think)
             claims = known.get(thought)
             if claims is None:
-                claims = known[thought] = load(CLAIMS, env)(observation, think)
+                claims = known[thought] = read(observation, think)
             tally.num_judged += times if claims else 0
             for claim in claims:
                 tally.claims[claim.about] += times

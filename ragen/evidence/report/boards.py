@@ -13,19 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from starpo.ragen.core.errors import EnvironmentFault
-from starpo.ragen.core.registry import ENVIRONMENTS, load
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
+from starpo.ragen.envs.make import environment_type, settings_type
 
 Frame = dict[str, Any]
 """`{"kind": environment type, "text": rows}` in that type's default symbols, `{"kind": "arms", ...}` for the bandit, or
 `{"kind": "text", "text": observation}` for an environment that the page cannot draw."""
-
-_DRAWN_AS: dict[str, dict[str, str]] = {
-    "sokoban": {"observation": "grid", "vocabulary": "default"},
-    "frozen_lake": {"observation": "grid"},
-}
-"""Settings that change how a state is written and nothing else, set to what the page can draw."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +124,15 @@ def replay_episode(
 
 
 def _as_stored(environment: Mapping[str, Any]) -> EnvironmentSettings:
-    return load(ENVIRONMENTS, environment["type"]).settings_type.model_validate(dict(environment))
+    return settings_type(environment["type"]).model_validate(dict(environment))
 
 
 def _as_drawn(settings: EnvironmentSettings) -> EnvironmentSettings:
-    return settings.model_copy(update=_DRAWN_AS.get(settings.type, {}))
+    return settings.model_copy(update=environment_type(settings.type).drawn_as)
 
 
 def _frame(environment: Environment[Any], seen: str, action: str | None, reward: float | None) -> Frame:
     kind = environment.settings.type
     if kind == "bandit":
         return {"kind": "arms", "arms": list(environment.actions), "pulled": action, "paid": reward}
-    return {"kind": kind if kind in _DRAWN_AS else "text", "text": seen}
+    return {"kind": kind if environment.drawn_as else "text", "text": seen}

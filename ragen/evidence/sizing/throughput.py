@@ -220,8 +220,8 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     )  # fmt: skip
     opening = introduction(environment.rules(), environment.actions, agent) if agent.prompt == "full" else ""
     if config.policy.type == "tiny":
-        from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+        from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 
-        tokenizer = make_tokenizer()
+        tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment))
         return float(len(tokenizer.encode(opening))), float(len(tokenizer.encode(message)) + _TEMPLATE_TOKENS)
     return len(opening) / CHARACTERS_A_TOKEN, len(message) / CHARACTERS_A_TOKEN + _TEMPLATE_TOKENS

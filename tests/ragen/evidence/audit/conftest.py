@@ -10,9 +10,9 @@ import pytest
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import DEMONSTRATORS, load
+from starpo.ragen.core.registry import resolve
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.envs.make import make
+from starpo.ragen.envs.make import environment_type, make
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
@@ -46,7 +46,7 @@ def _played(
     observation, _ = environment.reset(seed=seed, dynamics_seed=member)
     first, actions_left = environment.state_digest(), 15
     for turn in range(MAX_TURNS):
-        demonstration = load(DEMONSTRATORS, settings.type)(environment, skill, rng)
+        demonstration = resolve(environment_type(settings.type).demonstrator)(environment, skill, rng)
         answer = " || ".join(demonstration.actions)
         done: list[tuple[str, float, bool]] = []
         is_over = False

@@ -1,18 +1,19 @@
 """Readers of claims: what demonstrations say is always true, the opposite is noticed, and nothing is guessed."""
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.core.registry import CLAIMS, DEMONSTRATORS, load
+from starpo.ragen.core.registry import resolve
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.claim import direction, sentences
 from starpo.ragen.envs.frozen_lake.claims import read_lake
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
-from starpo.ragen.envs.make import make
+from starpo.ragen.envs.make import environment_type, make
 from starpo.ragen.envs.sokoban.claims import read_board
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 
@@ -28,6 +29,10 @@ BANDITS = [BanditSettings(), BanditSettings(names="held_out"), BanditSettings(is
 _OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left", "safe": "risky", "risky": "safe"}
 
 
+def claims_of(name: str) -> Any:
+    return resolve(environment_type(name).claims)
+
+
 @given(st.sampled_from([*SOKOBAN, *LAKES, *BANDITS]), st.integers(0, 300), st.integers(0, 5), st.floats(0, 1))
 def test_demonstrations_never_contradict_the_board(
     settings: EnvironmentSettings, seed: int, num_steps: int, skill: float
@@ -38,8 +43,8 @@ def test_demonstrations_never_contradict_the_board(
         environment.step(rng.choice(environment.actions))
         if environment.is_success or getattr(environment, "is_over", False):
             return
-    demonstration = load(DEMONSTRATORS, settings.type)(environment, skill, rng)
-    claims = load(CLAIMS, settings.type)(environment.render(), demonstration.think)
+    demonstration = resolve(environment_type(settings.type).demonstrator)(environment, skill, rng)
+    claims = claims_of(settings.type)(environment.render(), demonstration.think)
     assert claims
     assert [claim for claim in claims if not claim.is_true] == []
 
@@ -48,17 +53,17 @@ def test_demonstrations_never_contradict_the_board(
 def test_the_opposite_of_a_demonstration_contradicts_it(settings: EnvironmentSettings, seed: int) -> None:
     environment = make(settings)
     environment.reset(seed=seed)
-    think = load(DEMONSTRATORS, settings.type)(environment, 0.5, random.Random(seed)).think
+    think = resolve(environment_type(settings.type).demonstrator)(environment, 0.5, random.Random(seed)).think
     words = [_OPPOSITE.get(word, word) for word in think.partition(" push")[0].split()]
     opposite = " ".join(words[: words.index("go")] if "go" in words else words)
-    claims = load(CLAIMS, settings.type)(environment.render(), opposite)
+    claims = claims_of(settings.type)(environment.render(), opposite)
     assert claims
     assert any(not claim.is_true for claim in claims)
 
 
-@given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(sorted(CLAIMS)))
+@given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(["bandit", "frozen_lake", "sokoban"]))
 def test_any_text_is_read_without_an_error(observation: str, reasoning: str, env: str) -> None:
-    assert isinstance(load(CLAIMS, env)(observation, reasoning), list)
+    assert isinstance(claims_of(env)(observation, reasoning), list)
 
 
 @given(st.sampled_from(SOKOBAN), st.integers(0, 100))
@@ -109,17 +114,17 @@ EDGE = "#####\n#PX_#\n#___#\n#__O#\n#####"
     ],
 )
 def test_sentences_about_a_room(reasoning: str, verdicts: list[bool]) -> None:
-    assert [claim.is_true for claim in load(CLAIMS, "sokoban")(ROOM, reasoning)] == verdicts
+    assert [claim.is_true for claim in claims_of("sokoban")(ROOM, reasoning)] == verdicts
 
 
 def test_a_push_into_a_wall_cannot_be_made() -> None:
-    claims = load(CLAIMS, "sokoban")(EDGE, "X right O down right push up")
+    claims = claims_of("sokoban")(EDGE, "X right O down right push up")
     assert [(claim.is_true, claim.truth) for claim in claims][2] == (False, "left or right")
 
 
 def test_places_are_judged_where_coordinates_are_shown() -> None:
     shown = f"{ROOM}\nPlayer: (1, 1)\nBoxes: (2, 2)\nTargets: (3, 3)"
-    claims = load(CLAIMS, "sokoban")(shown, "The player is at (1, 1) and the box is located at (2, 3).")
+    claims = claims_of("sokoban")(shown, "The player is at (1, 1) and the box is located at (2, 3).")
     assert [(claim.about, claim.is_true, claim.truth) for claim in claims] == [
         ("place of player", True, "(1, 1)"),
         ("place of box", False, "(2, 2)"),
@@ -128,7 +133,7 @@ def test_places_are_judged_where_coordinates_are_shown() -> None:
 
 def test_with_several_boxes_a_claim_holds_if_it_does_for_one() -> None:
     room = "######\n#PX__#\n#_O__#\n#X___#\n#__O_#\n######"
-    claims = load(CLAIMS, "sokoban")(room, "X down O right push up")
+    claims = claims_of("sokoban")(room, "X down O right push up")
     assert [claim.is_true for claim in claims] == [True, False, True]
     assert claims[1].truth == "down right or up right"
 
@@ -137,14 +142,14 @@ def test_frozen_lake() -> None:
     seen = read_lake("P___\n_O__\n___G\n____")
     assert seen is not None
     assert (seen.player, seen.goal) == ((0, 0), (2, 3))
-    judge = load(CLAIMS, "frozen_lake")
+    judge = claims_of("frozen_lake")
     assert [c.is_true for c in judge("P 0 0 G 2 3\n____\n_O__\n____\n____", "G down right go down")] == [True]
     assert [c.truth for c in judge("P 0 0 G 2 3\n____\n_O__\n____\n____", "G up go up")] == ["down right"]
     assert [c.is_true for c in judge("P___\n_O__\n___G\n____", "the goal is below me")] == [True]
 
 
 def test_the_bandit_knows_names_and_meanings() -> None:
-    claims = load(CLAIMS, "bandit")("Arms: Trader Teacher", "Trader safe Pirate risky")
+    claims = claims_of("bandit")("Arms: Trader Teacher", "Trader safe Pirate risky")
     assert [(c.about, c.is_true, c.truth) for c in claims] == [
         ("arm shown", True, "Trader and Teacher"),
         ("meaning of name", False, "risky"),
