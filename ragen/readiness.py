@@ -9,7 +9,7 @@ from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, REWARDS, resolve
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, resolve
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -53,7 +53,7 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
 def _of_names(config: StarPOConfig) -> list[str]:
     """Built-in names that an installed package declares too."""
     used = [(REWARDS, name) for name in config.reward.components]
-    used += [(FILTERS, config.filter.strategy), (ADVANTAGES, config.update.advantage)]
+    used += [(PROMPTS, config.agent.prompt), (FILTERS, config.filter.strategy), (ADVANTAGES, config.update.advantage)]
     used += [(ENVIRONMENTS, settings.type) for settings in config.panels.values()]
     return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
 

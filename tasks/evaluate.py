@@ -8,7 +8,7 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
-from starpo.ragen.core.registry import AGENT, ENVIRONMENTS
+from starpo.ragen.core.registry import ENVIRONMENTS, agent_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
@@ -61,7 +61,7 @@ def evaluate(
         "panel": panel.digest,
         **({"seed": seed} if seed else {}),
     }
-    code = {"environment": ENVIRONMENTS[environment.type], **AGENT}
+    code = {"environment": ENVIRONMENTS[environment.type], **agent_code(agent.prompt)}
     inputs, outputs = {"checkpoint": checkpoint}, ("episodes", "metrics")
     do = partial(_play, panel, environment, agent, rollout, evaluation, lineage)
     return Work(STAGE, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from starpo.ragen.agents.evaluation.panel import Panel, excluded_states, make_panel
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import AGENT, ENVIRONMENTS
+from starpo.ragen.core.registry import ENVIRONMENTS, agent_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
@@ -41,7 +41,7 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str) -> Work:
         "iteration": iteration,
         "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
     }
-    code = {"environment": ENVIRONMENTS[config.environment.type], **AGENT}
+    code = {"environment": ENVIRONMENTS[config.environment.type], **agent_code(config.agent.prompt)}
     do = partial(_play, config, iteration)
     return Work(STAGE, ("turns",), do, settings, {"checkpoint": checkpoint}, config.seed, code)
 

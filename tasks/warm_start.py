@@ -9,7 +9,7 @@ from starpo.ragen.agents.evaluation.training_states import read_states, write_st
 from starpo.ragen.agents.policy.place import named_folder
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.registry import AGENT, ENVIRONMENTS
+from starpo.ragen.core.registry import ENVIRONMENTS, agent_code
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
@@ -38,7 +38,11 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
             "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
         }
         name = config.environment.type
-        code = {"environment": ENVIRONMENTS[name], "demonstrator": demonstrator(policy, config.environment), **AGENT}
+        code = {
+            "environment": ENVIRONMENTS[name],
+            "demonstrator": demonstrator(policy, config.environment),
+            **agent_code(config.agent.prompt),
+        }
         if lessons := environment_type(name).lessons:
             code["lessons"] = lessons
     seed = policy.seed if isinstance(policy, TinyPolicy) else None

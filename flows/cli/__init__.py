@@ -20,6 +20,7 @@ for _module in (
     "training",
     "plan",
     "catalogue",
+    "new",
     "inspection",
     "audit",
     "online_k",

@@ -1,9 +1,10 @@
 """How observations become prompts, and responses become actions."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from starpo.ragen.core.registry import PROMPTS, registered
 from starpo.ragen.core.settings import Settings
 
 ACTION_SEPARATOR = "||"
@@ -22,7 +23,7 @@ class AgentConfig(Settings):
     should_malformed_use_actions: bool = True
     """Does a malformed response of which nothing can be executed use up as many actions as a turn may have? False: it
     uses up its turn alone, as in the paper, and forfeits nothing that the reward's component 'forfeit' could price."""
-    prompt: Literal["full", "state"] = "full"
+    prompt: Annotated[str, *registered(PROMPTS)] = "full"
     """'full': rules, symbols, actions, actions left, format, response length, as in the paper. 'state': the observation
     alone, for a policy whose warm start has taught it everything else."""
     should_think: bool = True

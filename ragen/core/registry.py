@@ -120,12 +120,24 @@ ADVANTAGES = Registry(
 """Pure functions `ragen.learning.objectives.advantages.AdvantageInputs -> AdvantageEstimate`."""
 
 
-AGENT: dict[str, str] = {
-    "prompt": "starpo.ragen.agents.prompting.prompt",
-    "parser": "starpo.ragen.agents.prompting.parser",
-}
-"""What turns observations into prompts and responses into actions: whole modules, since settings choose among the texts
-in them. Part of the key of whatever an agent plays or imitates."""
+PROMPTS = Registry(
+    "starpo.prompts",
+    {
+        "full": "starpo.ragen.agents.prompting.prompt:FullPrompt",
+        "state": "starpo.ragen.agents.prompting.prompt:StatePrompt",
+    },
+    takes_targets=True,
+)
+"""Classes of the form of `ragen.agents.prompting.prompt.Prompt`: what the agent is told."""
+
+PARSER = "starpo.ragen.agents.prompting.parser"
+"""What turns responses into actions: a whole module, since settings choose among what it does."""
+
+
+def agent_code(prompt: str) -> dict[str, str]:
+    """What the key of whatever an agent plays or imitates holds of its code, by role."""
+    return {"prompt": PROMPTS[prompt], "parser": PARSER}
+
 
 LOSSES: dict[str, str] = {
     "loss": "starpo.ragen.learning.objectives.losses",
@@ -161,7 +173,7 @@ AUDITS = Registry(
 )
 """Functions `Database -> Finding`, both of `ragen.evidence.audit`: questions to what a run has stored."""
 
-PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, REWARDS, FILTERS, ADVANTAGES, AUDITS)
+PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, AUDITS)
 """Registries to which installed packages may add names."""
 
 
@@ -250,7 +262,12 @@ def _resolve(name: str, target: str) -> Any:
         raise
     except Exception as error:
         place = "named as module:attribute" if name == target else f"registered as {target}"
+        is_absent = isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name))
+        advice = (
+            "Put its folder into PYTHONPATH where stages run, or install its package"
+            if is_absent
+            else ("Mend that file" if name == target else "Mend that file, or uninstall its package")
+        )
         raise RegistryError(
-            f"'{name}' ({place}) cannot be loaded: {describe_fault(error, module)}. Mend that file, or "
-            + ("name another" if name == target else "take it out of ragen/core/registry.py, or uninstall its package")
+            f"'{name}' ({place}) cannot be loaded: {describe_fault(error, module)}. {advice}"
         ) from error

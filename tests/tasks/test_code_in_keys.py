@@ -13,7 +13,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import code_identity
-from starpo.ragen.core.registry import ADVANTAGES, AGENT, ENVIRONMENTS, FILTERS, REWARDS
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.store import Store
 from starpo.ragen.work import Work
@@ -54,8 +54,7 @@ def keys() -> dict[str, str]:
     ("registry", "name", "stages"),
     [
         (ENVIRONMENTS, "sokoban", {"warm_start", "rollout", "evaluate"}),
-        (AGENT, "prompt", {"warm_start", "rollout", "evaluate"}),
-        (AGENT, "parser", {"warm_start", "rollout", "evaluate"}),
+        (PROMPTS, "full", {"warm_start", "rollout", "evaluate"}),
         (REWARDS, "format", {"reward"}),
         (FILTERS, "top_fraction", {"variance_filter"}),
         (ADVANTAGES, "gae", {"update"}),

@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.parser import prefilled_tag
-from starpo.ragen.agents.prompting.prompt import introduction, turn_message
+from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.agents.prompting.template import derive_pieces
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.base import Environment
@@ -61,6 +61,7 @@ class ContextBuilder:
             TemplateError: If turns cannot be appended to the tokenizer's chat template.
         """
         self.agent = agent
+        self.prompt = prompt_of(agent)
         self.max_response_tokens = max_response_tokens
         self.pieces = derive_pieces(tokenizer)
         self.stop_token_ids = self.pieces.stop_token_ids
@@ -72,7 +73,7 @@ class ContextBuilder:
 
     def start(self, environment: Environment) -> "Context":
         """Begin the context of an episode; call after the environment's reset."""
-        return Context(self, introduction(environment.rules(), environment.actions, self.agent))
+        return Context(self, self.prompt.introduction(environment.rules(), environment.actions, self.agent))
 
     def message_ids(self, text: str) -> list[int]:
         """Token ids of a user message and of what follows it up to the response."""
@@ -150,7 +151,7 @@ class Context:
     def _turn(self, observation: str, actions_left: int, reward: float | None, had_invalid_action: bool) -> _Turn:
         agent = self._builder.agent
         message, message_with_reward = (
-            turn_message(
+            self._builder.prompt.turn_message(
                 observation,
                 turn=self._num_turns,
                 actions_left=actions_left,
@@ -161,6 +162,5 @@ class Context:
             )
             for shown in (None, reward if agent.should_show_reward else None)
         )
-        is_introduced = agent.prompt == "full"
-        first_text = f"{self._introduction}\n\n{message}" if is_introduced else message
+        first_text = f"{self._introduction}\n\n{message}" if self._introduction else message
         return _Turn(first_text, message_with_reward)

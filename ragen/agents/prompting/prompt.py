@@ -7,65 +7,117 @@ sampling and training cannot see different prompts.
 """
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 from starpo.ragen.config.agent import ACTION_SEPARATOR, AgentConfig
+from starpo.ragen.core.errors import RegistryError
+from starpo.ragen.core.registry import PROMPTS, load
 
 _INVALID_ACTION_WARNING = (
     "Your last response was invalid: it broke the output form or named an unknown action. Please follow the form."
 )
 
 
-def introduction(rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
-    """What opens every context when prompt = 'full': the rules, the actions, and how to name several of them.
+class Prompt(Protocol):
+    """What a name in `ragen.core.registry.PROMPTS` stands for: a class of this form, without state."""
 
-    Args:
-        rules: The environment's rules and the meaning of its symbols.
-        actions: Names of the actions.
-        agent: Gives the number of actions a turn.
+    def introduction(self, rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
+        """What opens every context; "": nothing does."""
+
+    def turn_message(
+        self,
+        observation: str,
+        *,
+        turn: int,
+        actions_left: int,
+        reward: float | None,
+        had_invalid_action: bool,
+        agent: AgentConfig,
+        max_response_tokens: int,
+    ) -> str:
+        """What a turn tells."""
+
+
+def prompt_of(agent: AgentConfig) -> Prompt:
+    """The prompt that the settings name.
+
+    Raises:
+        RegistryError: If it cannot be loaded, or is no prompt.
     """
-    if agent.max_actions_per_turn == 1:
-        allowance = "Take one action a turn."
-    else:
-        allowance = (
-            f"Take up to {agent.max_actions_per_turn} actions a turn, separated by {ACTION_SEPARATOR}, "
-            f"as in: first action {ACTION_SEPARATOR} second action"
-        )
-    return f"{rules.strip()}\n\nYour available actions are: {', '.join(actions)}\n{allowance}"
+    made = load(PROMPTS, agent.prompt)
+    if isinstance(made, type) and all(callable(getattr(made, name, None)) for name in ("introduction", "turn_message")):
+        prompt: Prompt = made()
+        return prompt
+    raise RegistryError(
+        f"prompt '{agent.prompt}' ({PROMPTS[agent.prompt]}) is {made!r}; expected a class with the methods of "
+        "starpo.ragen.agents.prompting.prompt.Prompt"
+    )
 
 
-def turn_message(
-    observation: str,
-    *,
-    turn: int,
-    actions_left: int,
-    reward: float | None,
-    had_invalid_action: bool,
-    agent: AgentConfig,
-    max_response_tokens: int,
-) -> str:
-    """What a turn tells: the state and, when prompt = 'full', everything else that RAGEN lists for it.
+class FullPrompt:
+    """Rules, symbols, actions, actions left, format, response length, as in the paper (RAGEN, environments)."""
 
-    Args:
-        observation: What the environment shows.
-        turn: Index in the trajectory, from 0; shown from 1.
-        actions_left: Actions that may still be taken.
-        reward: The environment's reward of the turn before; None: do not show it.
-        had_invalid_action: Was the response before this one malformed?
-        agent: Which prompt, and the output form.
-        max_response_tokens: Longest response.
-    """
-    if agent.prompt == "state":
+    def introduction(self, rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
+        """What opens every context: the rules, the actions, and how to name several of them.
+
+        Args:
+            rules: The environment's rules and the meaning of its symbols.
+            actions: Names of the actions.
+            agent: Gives the number of actions a turn.
+        """
+        if agent.max_actions_per_turn == 1:
+            allowance = "Take one action a turn."
+        else:
+            allowance = (
+                f"Take up to {agent.max_actions_per_turn} actions a turn, separated by {ACTION_SEPARATOR}, "
+                f"as in: first action {ACTION_SEPARATOR} second action"
+            )
+        return f"{rules.strip()}\n\nYour available actions are: {', '.join(actions)}\n{allowance}"
+
+    def turn_message(
+        self,
+        observation: str,
+        *,
+        turn: int,
+        actions_left: int,
+        reward: float | None,
+        had_invalid_action: bool,
+        agent: AgentConfig,
+        max_response_tokens: int,
+    ) -> str:
+        """What a turn tells: the state and, everything else that RAGEN lists for it.
+
+        Args:
+            observation: What the environment shows.
+            turn: Index in the trajectory, from 0; shown from 1.
+            actions_left: Actions that may still be taken.
+            reward: The environment's reward of the turn before; None: do not show it.
+            had_invalid_action: Was the response before this one malformed?
+            agent: Which prompt, and the output form.
+            max_response_tokens: Longest response.
+        """
+        lines = []
+        if reward is not None:
+            lines += [f"Reward: {reward + 0.0:g}", ""]  # + 0.0 turns -0.0 into 0.0
+        lines += [f"Turn {turn + 1}:", "State:", observation]
+        if had_invalid_action:
+            lines.append(_INVALID_ACTION_WARNING)
+        lines.append(f"You have {actions_left} action{'' if actions_left == 1 else 's'} left.")
+        lines.append(f"Always output: {_output_form(agent)} with nothing outside the tags.")
+        lines.append(f"Max response length: {max_response_tokens} tokens.")
+        return "\n".join(lines)
+
+
+class StatePrompt:
+    """The observation alone, for a policy whose warm start has taught it everything else."""
+
+    def introduction(self, rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
+        """Nothing."""
+        return ""
+
+    def turn_message(self, observation: str, **_: Any) -> str:
+        """The observation."""
         return observation
-    lines = []
-    if reward is not None:
-        lines += [f"Reward: {reward + 0.0:g}", ""]  # + 0.0 turns -0.0 into 0.0
-    lines += [f"Turn {turn + 1}:", "State:", observation]
-    if had_invalid_action:
-        lines.append(_INVALID_ACTION_WARNING)
-    lines.append(f"You have {actions_left} action{'' if actions_left == 1 else 's'} left.")
-    lines.append(f"Always output: {_output_form(agent)} with nothing outside the tags.")
-    lines.append(f"Max response length: {max_response_tokens} tokens.")
-    return "\n".join(lines)
 
 
 def _output_form(agent: AgentConfig) -> str:

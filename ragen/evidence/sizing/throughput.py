@@ -6,7 +6,7 @@ settings --count_tokens--> IterationTokens --seconds--> rollout, update
 import math
 from dataclasses import dataclass
 
-from starpo.ragen.agents.prompting.prompt import introduction, turn_message
+from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs import make
 from starpo.ragen.evidence.sizing.architecture import Architecture
@@ -214,11 +214,12 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     """Tokens of what opens a context, and of a turn's message, of the run's own environment."""
     environment, agent = make(config.environment), config.agent
     observation, _ = environment.reset(seed=0)
-    message = turn_message(
+    prompt = prompt_of(agent)
+    message = prompt.turn_message(
         observation, turn=1, actions_left=agent.max_actions, reward=0.0 if agent.should_show_reward else None,
         had_invalid_action=False, agent=agent, max_response_tokens=config.rollout.max_response_tokens,
     )  # fmt: skip
-    opening = introduction(environment.rules(), environment.actions, agent) if agent.prompt == "full" else ""
+    opening = prompt.introduction(environment.rules(), environment.actions, agent)
     if config.policy.type == "tiny":
         from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 

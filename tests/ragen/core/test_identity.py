@@ -185,7 +185,7 @@ def test_source_in_an_archive_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "names",
-    ["ENVIRONMENTS", "REWARDS", "FILTERS", "ADVANTAGES", "AGENT", "LOSSES"],
+    ["ENVIRONMENTS", "REWARDS", "FILTERS", "ADVANTAGES", "PROMPTS", "LOSSES"],
 )
 def test_all_that_is_registered_here_has_a_source(names: str) -> None:
     entries: dict[str, str] = getattr(registry, names)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from starpo.ragen.agents.prompting.prompt import introduction, turn_message
+from starpo.ragen.agents.prompting.prompt import FullPrompt, prompt_of
 from starpo.ragen.config.agent import AgentConfig
 
 RULES = "Push every box onto a target.\nP = player, X = box, O = target.\n"
@@ -10,11 +10,11 @@ RULES = "Push every box onto a target.\nP = player, X = box, O = target.\n"
 
 def message(agent: AgentConfig, **changes) -> str:
     facts = {"turn": 0, "actions_left": 10, "reward": None, "had_invalid_action": False, "max_response_tokens": 400}
-    return turn_message("P X O\n_ _ _", agent=agent, **(facts | changes))
+    return prompt_of(agent).turn_message("P X O\n_ _ _", agent=agent, **(facts | changes))
 
 
 def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
-    assert introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=3)) == (
+    assert FullPrompt().introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=3)) == (
         "Push every box onto a target.\n"
         "P = player, X = box, O = target.\n"
         "\n"
@@ -24,8 +24,10 @@ def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
 
 
 def test_introduction_with_one_action_a_turn():
-    assert introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=1)).endswith(
-        "Your available actions are: Up, Down\nTake one action a turn."
+    assert (
+        FullPrompt()
+        .introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=1))
+        .endswith("Your available actions are: Up, Down\nTake one action a turn.")
     )
 
 

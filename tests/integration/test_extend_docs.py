@@ -1,0 +1,86 @@
+"""docs/extend.md, word by word: the built wheel in an environment of its own, an empty folder, every block in order."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "extend.md"
+BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment in which the wheel is installed, and nothing of this checkout; it borrows the libraries."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(ROOT)], check=True)
+    environment = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    purelib = sysconfig.get_path("purelib", vars={"base": str(environment)})
+    Path(purelib, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # whose own .pth are not read
+    (wheel,) = folder.glob("*.whl")
+    into = ["install", "--no-deps", "--prefix", str(environment), "--ignore-installed", str(wheel)]
+    subprocess.run([*pip, *into], check=True)
+    for script in (environment / "bin").glob("ragen"):
+        lines = script.read_text().splitlines(keepends=True)
+        script.write_text(f"#!{environment}/bin/python\n" + "".join(lines[1:]))
+    return environment
+
+
+@pytest.fixture
+def shell(installed: Path, tmp_path: Path, free_port: int) -> Iterator[dict[str, str]]:
+    """The environment variables of a user in an empty folder; the server that they start is stopped."""
+    kept = {name: os.environ[name] for name in ("LANG", "OMP_NUM_THREADS", "TMPDIR") if name in os.environ}
+    env = kept | {
+        "PATH": f"{installed}/bin:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(tmp_path / "home"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{free_port}/api",
+    }
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work").mkdir()
+    yield env
+    subprocess.run(["ragen", "down"], cwd=tmp_path / "work", env=env, check=False)
+
+
+def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    commands = ["set -euo pipefail"]
+    for language, text in BLOCK.findall(PAGE.read_text()):
+        named = FILE.match(text)
+        if language == "bash":
+            commands.append(text)
+        elif named and "of your package" not in text.partition("\n")[0]:
+            (work / named[1]).write_text(text)
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(commands)], cwd=work, env=shell, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "3 passed" in done.stdout
+    assert "reward/component/my_rewards:brevity_mean" in done.stdout
+    assert "mine: verified" in done.stdout or "verified" in done.stdout.splitlines()[-1]
+    assert (work / "var" / "reports" / "mine.html").is_file()
+    where = subprocess.run(
+        ["python", "-c", "import starpo; print(starpo.__file__)"], cwd=work, env=shell, capture_output=True, text=True
+    )
+    assert where.stdout.startswith(str(Path(shell["PATH"].partition(":")[0]).parent)), "not the wheel"
+
+    without = {name: value for name, value in shell.items() if name != "PYTHONPATH"}
+    for command in ("runs", "show mine", "audit mine", "report mine -o again.html", "sql mine 'select 1 as one'"):
+        looked = subprocess.run(
+            ["bash", "-c", f"ragen {command}"], cwd=work, env=without, capture_output=True, text=True, check=False
+        )
+        assert (looked.returncode, looked.stderr) == (0, ""), f"{command}, where the code is not installed"
+    refused = subprocess.run(["ragen", "verify", "mine"], cwd=work, env=without, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "'stairs:Stairs' (named as module:attribute) cannot be loaded" in refused.stderr
+    assert "Put its folder into PYTHONPATH" in refused.stderr
