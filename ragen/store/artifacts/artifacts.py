@@ -12,22 +12,20 @@ what it was and proves what is made in its place.
     Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.local_folder -> verified files
 """
 
-import errno
 import hashlib
 import logging
-import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.store.artifacts.committing import DROPPED_NAME, commit_locally, commit_remotely, text_of
 from starpo.ragen.store.artifacts.files import differences, digests_of, entry_of, states_of
-from starpo.ragen.store.artifacts.folders import digest_of
+from starpo.ragen.store.artifacts.looking import contradictions, faults
 from starpo.ragen.store.artifacts.manifests import ManifestFault, parse_manifest
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.remote import local_cache
@@ -36,15 +34,9 @@ from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location, sync
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
 
-DROPPED_NAME = "dropped.json"
-"""The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
-
 _VERIFIED: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
 """(manifest digest, `states_of` its files) of what this process has written or verified: files are hashed once
 a process, and again when they were touched since."""
-
-_ATTEMPT = re.compile(r"[0-9a-f]{12}/")
-"""What the names of an attempt's files begin with on object storage; see `Artifacts.sealed`."""
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +109,7 @@ class Artifacts:
         manifest = self.dropped(kind, key)
         if manifest is None:
             manifest = self.manifest(kind, key)
-            self._location.replace(_path(kind, key, DROPPED_NAME), _text(manifest).encode())
+            self._location.replace(_path(kind, key, DROPPED_NAME), text_of(manifest).encode())
             if self._location.local is not None:
                 folder = self._location.local / kind / key
                 sync(folder / DROPPED_NAME)
@@ -186,9 +178,12 @@ class Artifacts:
         Returns:
             The manifest that is in the store now: ours, or that of a writer who was earlier.
         """
+        stored = self._commit(folder, manifest)
         if self._location.local is not None:
-            return self._commit_local(folder, self._location.local, manifest)
-        stored = self._commit_remote(folder, manifest)
+            if stored is manifest:
+                final = self._location.local / manifest.kind / manifest.key
+                _VERIFIED.add((manifest.manifest_digest, states_of(final, manifest.files)))
+            return stored
         if digests_of(stored.files) == digests_of(manifest.files):  # else it has another content
             self._keep(folder, stored)
         return stored
@@ -200,40 +195,12 @@ class Artifacts:
         return copy
 
     def faults(self, manifest: Manifest) -> list[str]:
-        """What differs from what was written: every file is read and hashed where it lies, whatever was read before.
-
-        Returns:
-            A sentence for each file that is missing or whose bytes are others, and what `contradictions` finds; empty
-            for a sound artifact.
-        """
-        found = self.contradictions(manifest)
-        for entry in manifest.files:
-            try:
-                digest = self._location.digest(f"{manifest.kind}/{manifest.key}/{entry.path}")
-            except FileNotFoundError:
-                found.append(f"the file {entry.name} is missing")
-            else:
-                found += differences(entry, *digest)
-        return found
+        """What differs from what was written, after reading all of it; see `looking.faults`."""
+        return faults(self._location, manifest)
 
     def contradictions(self, manifest: Manifest) -> list[str]:
-        """What of an artifact contradicts its manifest, as far as that shows without reading a file.
-
-        Returns:
-            A sentence for each file in its folder that the manifest does not name, and one if the content digest of a
-            folder of files is not that of its files. On object storage, where readers fetch what the manifest names
-            and nothing else, what a killed writer left under a name of its own is passed over.
-        """
-        found = []
-        if manifest.dataset_version is None and digest_of(manifest.files) != manifest.content_digest:
-            found.append("the content digest in its manifest is not that of its files")
-        folder = f"{manifest.kind}/{manifest.key}/"
-        named = {MANIFEST_NAME, DROPPED_NAME, *(entry.path for entry in manifest.files)}
-        for path in (file.path.removeprefix(folder) for file in self._location.files(folder.rstrip("/"))):
-            is_left_over = self._location.local is None and _ATTEMPT.match(path)
-            if path not in named and not is_left_over:
-                found.append(f"the file {path!r} is in its folder, and its manifest names no such file")
-        return found
+        """What contradicts the manifest without reading a file; see `looking.contradictions`."""
+        return contradictions(self._location, manifest)
 
     def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:
         """Make an artifact of another store one of this store too; what is there already stays.
@@ -252,12 +219,10 @@ class Artifacts:
         if self._location.local is None and source._location.local is not None:
             folder = source._location.local / manifest.kind / manifest.key
             source._verify(folder, manifest)
-            return self._commit_remote(folder, copied, should_check=True)
+            return self._commit(folder, copied, should_check=True)
         with self.stage() as folder:
             source._download(manifest, folder)
-            if self._location.local is None:
-                return self._commit_remote(folder, copied, should_check=True)
-            return self._commit_local(folder, self._location.local, copied)
+            return self._commit(folder, copied, should_check=True)
 
     def parts(self, manifest: Manifest) -> list[Path | RangeFile]:
         """The artifact's files where they lie, to be read in part; nothing is hashed.
@@ -336,59 +301,15 @@ class Artifacts:
         error.what = what
         return error
 
-    def _commit_local(self, folder: Path, root: Path, manifest: Manifest) -> Manifest:
-        (folder / MANIFEST_NAME).write_text(_text(manifest), encoding="utf-8")
-        written = [folder / MANIFEST_NAME, *(folder / entry.path for entry in manifest.files)]
-        list(_syncing_threads().map(sync, written))  # at once: a file system writes its journal once for all
-        sync(folder)
-        final = root / manifest.kind / manifest.key
-        final.parent.mkdir(parents=True, exist_ok=True)
-        aside = None
-        for _ in range(2):
-            try:
-                os.rename(folder, final)  # noqa: PTH104 (refuses a folder that is not empty, which is the point)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                if (final / MANIFEST_NAME).exists():
-                    return self._take_winner(manifest)
-                aside = self._set_aside(final, root)
-            else:
-                if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
-                    sync(final.parent)
-                    shutil.rmtree(aside, ignore_errors=True)
-                _VERIFIED.add((manifest.manifest_digest, states_of(final, manifest.files)))
-                return manifest
-        raise StoreError(f"{final} cannot be written: something else keeps making it; see what else uses this store")
-
-    def _set_aside(self, final: Path, root: Path) -> Path:
-        """A folder without a manifest is no artifact: put it out of the way, without losing it."""
-        aside = root / "tmp" / f"incomplete-{final.parent.name}-{final.name}-{uuid.uuid4().hex}"
-        if not (final / DROPPED_NAME).exists():
-            _log.warning("%s has no %s and so is no artifact; moved to %s", final, MANIFEST_NAME, aside)
-        os.rename(final, aside)  # noqa: PTH104
-        return aside
-
-    def _commit_remote(self, folder: Path, manifest: Manifest, *, should_check: bool = False) -> Manifest:
-        entries = manifest.files
-        prefix = f"{manifest.kind}/{manifest.key}"
-        with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
-            sent = [pool.submit(self._location.upload, folder / e.name, f"{prefix}/{e.path}") for e in entries]
-            for upload in sent:
-                upload.result()
-        if should_check and (faults := self.faults(manifest)):
-            self._location.delete(f"{prefix}/{entry.path}" for entry in entries)
-            raise StoreError(
-                f"{self._location.name.rstrip('/')}/{prefix} was not kept as it was sent: {faults[0]}; it was removed "
-                "again. Run the same command again: what has arrived is not sent twice"
-            )
-        if self._location.create_lasting(f"{prefix}/{MANIFEST_NAME}", _text(manifest).encode()):
-            if DROPPED_NAME in self._seen.pop((manifest.kind, manifest.key), (DROPPED_NAME,)):
-                self._location.delete([f"{prefix}/{DROPPED_NAME}"])
-            return manifest
-        winner = self._take_winner(manifest)
-        self._location.delete(f"{prefix}/{entry.path}" for entry in entries)
-        return winner
+    def _commit(self, folder: Path, manifest: Manifest, *, should_check: bool = False) -> Manifest:
+        """The manifest that is in the store then; `should_check`: read back what was sent to a remote store first."""
+        if self._location.local is not None:
+            is_ours = commit_locally(self._location.local, folder, manifest)
+        else:
+            was_dropped = DROPPED_NAME in self._seen.pop((manifest.kind, manifest.key), (DROPPED_NAME,))
+            look = self.faults if should_check else lambda _: []
+            is_ours = commit_remotely(self._location, folder, manifest, look, was_dropped=was_dropped)
+        return manifest if is_ours else self._take_winner(manifest)
 
     def _take_winner(self, ours: Manifest) -> Manifest:
         self._location.forget(_manifest_path(ours.kind, ours.key))
@@ -469,16 +390,3 @@ def _manifest_path(kind: str, key: str) -> str:
 
 def _path(kind: str, key: str, name: str) -> str:
     return f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}/{name}"
-
-
-@cache
-def _syncing_threads() -> ThreadPoolExecutor:
-    """Kept: to start them takes as long as what they do."""
-    return ThreadPoolExecutor(NUM_TRANSFERS, thread_name_prefix="sync")
-
-
-os.register_at_fork(after_in_child=_syncing_threads.cache_clear)  # which has none of these threads
-
-
-def _text(manifest: Manifest) -> str:
-    return manifest.model_dump_json(indent=2) + "\n"

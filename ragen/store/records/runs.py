@@ -13,17 +13,17 @@ read it meanwhile.
 
 import difflib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
-from starpo.ragen.core.visible import quoted
-from starpo.ragen.store.artifacts.keys import as_json, canonical_json
+from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.leases import Lease, holder_of, is_held
+from starpo.ragen.store.records.run import Run, RunState, RunStatus, other_code, other_settings
 from starpo.ragen.store.records.seals import (
     IterationRecord,
     RecordChain,
@@ -36,66 +36,11 @@ from starpo.ragen.store.records.seals import (
 )
 from starpo.ragen.store.remote.location import Location
 
-RunStatus = Literal["running", "completed", "failed"]
-
-_MAX_SHOWN = 5
 _WRITING = threading.Lock()  # of the process: every task opens a Store of its own
 _CHAINS: dict[tuple[str, str], RecordChain] = {}
 """(store, run) -> its records, as this process writes them."""
 
 M = TypeVar("M", bound=BaseModel)
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Run(_Record):
-    """A run, as it was begun."""
-
-    name: str
-    """Unique in the store."""
-    flow: str
-    """Which flow it is a run of."""
-    preset: str | None
-    """The preset its settings came from; None: none."""
-    created: datetime
-    """When, in UTC."""
-    config: dict[str, Any]
-    """The resolved configuration, as JSON."""
-    parameters: dict[str, Any] = {}
-    """What else the flow was given, such as a replay's base run and range; as JSON."""
-    code: dict[str, str] = {}
-    """Stage -> version, `stage.role` -> identity of the code that settings name. Empty: not told, as by 0.1.0."""
-
-    @property
-    def environment(self) -> str:
-        """Type of the environment that it trains on.
-
-        Raises:
-            ArtifactDamagedError: If its configuration names none.
-        """
-        settings = self.config.get("environment")
-        if not isinstance(settings, dict) or not isinstance(settings.get("type"), str):
-            raise ArtifactDamagedError(
-                f"run.json of {self.name} is damaged: its config names no environment.type; restore it from a copy"
-            )
-        return str(settings["type"])
-
-
-class RunState(_Record):
-    """How a run stands."""
-
-    status: RunStatus = "running"
-    """A run whose process was killed stays 'running', with an old heartbeat."""
-    heartbeat: datetime
-    """When this was last written, in UTC."""
-    message: str = ""
-    """One line for people: what is being done, or why it failed."""
-    metrics: dict[str, float] = {}
-    """A few numbers for people."""
-    head: str = ""
-    """Of a completed run: digest of its last record. Empty: the run goes on, or version 0.1.0 wrote this."""
 
 
 STALE_AFTER = timedelta(minutes=2)
@@ -163,16 +108,14 @@ class Runs:
         run, earlier = record.name, self.find(record.name)
         if earlier is None:
             return None
-        differences = _differences(_identity(earlier), _identity(record))
-        if differences:
+        if differences := other_settings(earlier, record):
             raise StoreError(
-                f"a run named '{run}' exists in {self._location.name} with other settings:\n{_listed(differences)}\n"
+                f"a run named '{run}' exists in {self._location.name} with other settings:\n{differences}\n"
                 "Give this run another name, or use the settings of the earlier one to continue it."
             )
-        if earlier.code != record.code:
+        if differences := other_code(earlier, record):
             raise StoreError(
-                f"a run named '{run}' exists in {self._location.name}, made with other code:\n"
-                f"{_listed(_code_differences(earlier.code, record.code))}\n"
+                f"a run named '{run}' exists in {self._location.name}, made with other code:\n{differences}\n"
                 "Its record would mix the results of both. Give this run another name: it is told what of the earlier "
                 "one it can reuse. Or use the code of the earlier one to continue it."
             )
@@ -405,29 +348,3 @@ class Runs:
             f"{self._location.name.rstrip('/')}/{path} cannot be read ({fault}). Artifacts are untouched: restore the "
             "file from a copy, or delete it and start the run again, which reuses every artifact."
         )
-
-
-def _identity(run: Run) -> dict[str, Any]:
-    """What a run of the same name must agree on."""
-    return {"flow": run.flow, "parameters": run.parameters, **run.config}
-
-
-def _listed(lines: Sequence[str]) -> str:
-    more = [f"and {len(lines) - _MAX_SHOWN} more"] if len(lines) > _MAX_SHOWN else []
-    return "\n".join(f"  {line}" for line in [*lines[:_MAX_SHOWN], *more])
-
-
-def _code_differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    if not old:
-        return ["it does not say with which, as runs that version 0.1.0 began do not"]
-    return _differences(dict(old), dict(new))
-
-
-def _differences(old: Any, new: Any, place: str = "") -> list[str]:
-    """Settings that differ, by dotted path, with both values."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        lines: list[str] = []
-        for name in sorted({*old, *new}):
-            lines += _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
-        return lines
-    return [] if canonical_json(old) == canonical_json(new) else [f"{place}: was {quoted(old)}, is {quoted(new)}"]

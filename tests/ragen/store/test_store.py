@@ -14,7 +14,7 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, DataError, StoreError
 from starpo.ragen.store import Store
-from starpo.ragen.store.artifacts import artifacts
+from starpo.ragen.store.artifacts import artifacts, committing
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.examples import example, example_turns
@@ -357,7 +357,7 @@ class TestPlaces:
         def full(path: Path) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(artifacts, "sync", full)
+        monkeypatch.setattr(committing, "sync", full)
         with pytest.raises(StoreError, match=r"The disk is full, .* free: free some space"):
             local.put_table("turns", example("turns"), **work)
         assert not local.has("turns", KEY)

@@ -1,0 +1,127 @@
+"""How a staged folder becomes an artifact: in one step, and of several writers one wins.
+
+local    files and manifest, on disk -> one rename of the folder, refused where there is an artifact
+remote   files, under names of this attempt's own -> the manifest, put last and only if there is none
+"""
+
+import errno
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location, sync
+from starpo.schemas.manifest import MANIFEST_NAME, Manifest
+
+DROPPED_NAME = "dropped.json"
+"""The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
+
+_log = logging.getLogger(__name__)
+
+
+def text_of(manifest: Manifest) -> str:
+    """A manifest as its file."""
+    return manifest.model_dump_json(indent=2) + "\n"
+
+
+def commit_locally(root: Path, folder: Path, manifest: Manifest) -> bool:
+    """Make a folder an artifact of a store on this machine.
+
+    Args:
+        root: Of the store.
+        folder: With the artifact's files; it is moved.
+        manifest: From `Artifacts.sealed`.
+
+    Returns:
+        False: somebody was earlier, and the folder is where it was.
+
+    Raises:
+        StoreError: If something keeps being in the way.
+    """
+    (folder / MANIFEST_NAME).write_text(text_of(manifest), encoding="utf-8")
+    written = [folder / MANIFEST_NAME, *(folder / entry.path for entry in manifest.files)]
+    list(_syncing_threads().map(sync, written))  # at once: a file system writes its journal once for all
+    sync(folder)
+    final = root / manifest.kind / manifest.key
+    final.parent.mkdir(parents=True, exist_ok=True)
+    aside = None
+    for _ in range(2):
+        try:
+            os.rename(folder, final)  # noqa: PTH104 (refuses a folder that is not empty, which is the point)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if (final / MANIFEST_NAME).exists():
+                return False
+            aside = _set_aside(final, root)
+        else:
+            if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
+                sync(final.parent)
+                shutil.rmtree(aside, ignore_errors=True)
+            return True
+    raise StoreError(f"{final} cannot be written: something else keeps making it; see what else uses this store")
+
+
+def commit_remotely(
+    location: Location,
+    folder: Path,
+    manifest: Manifest,
+    faults: Callable[[Manifest], list[str]],
+    *,
+    was_dropped: bool,
+) -> bool:
+    """Make a folder an artifact of a remote store.
+
+    Args:
+        location: Of the store.
+        folder: With the artifact's files; it stays.
+        manifest: From `Artifacts.sealed`.
+        faults: Looks at what has arrived, before it counts.
+        was_dropped: May there be a manifest of an artifact that was dropped? It goes.
+
+    Returns:
+        False: somebody was earlier, and the files are gone again.
+
+    Raises:
+        StoreError: If the store did not keep what it was given.
+    """
+    entries, prefix = manifest.files, f"{manifest.kind}/{manifest.key}"
+    with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
+        sent = [pool.submit(location.upload, folder / e.name, f"{prefix}/{e.path}") for e in entries]
+        for upload in sent:
+            upload.result()
+    if found := faults(manifest):
+        location.delete(f"{prefix}/{entry.path}" for entry in entries)
+        raise StoreError(
+            f"{location.name.rstrip('/')}/{prefix} was not kept as it was sent: {found[0]}; it was removed "
+            "again. Run the same command again: what has arrived is not sent twice"
+        )
+    if location.create_lasting(f"{prefix}/{MANIFEST_NAME}", text_of(manifest).encode()):
+        if was_dropped:
+            location.delete([f"{prefix}/{DROPPED_NAME}"])
+        return True
+    location.delete(f"{prefix}/{entry.path}" for entry in entries)
+    return False
+
+
+def _set_aside(final: Path, root: Path) -> Path:
+    """A folder without a manifest is no artifact: put it out of the way, without losing it."""
+    aside = root / "tmp" / f"incomplete-{final.parent.name}-{final.name}-{uuid.uuid4().hex}"
+    if not (final / DROPPED_NAME).exists():
+        _log.warning("%s has no %s and so is no artifact; moved to %s", final, MANIFEST_NAME, aside)
+    os.rename(final, aside)  # noqa: PTH104
+    return aside
+
+
+@cache
+def _syncing_threads() -> ThreadPoolExecutor:
+    """Kept: to start them takes as long as what they do."""
+    return ThreadPoolExecutor(NUM_TRANSFERS, thread_name_prefix="sync")
+
+
+os.register_at_fork(after_in_child=_syncing_threads.cache_clear)  # which has none of these threads
