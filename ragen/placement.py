@@ -5,11 +5,12 @@ at the checkpoint asked for.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -35,7 +36,47 @@ from starpo.ragen.store.keeping.recipe import find_recipe
 if TYPE_CHECKING:
     from starpo.ragen.agents.rollout.ray_pool import RayPool
 
-_pools: list[Pool] = []
+T = TypeVar("T")
+
+
+@dataclass
+class _Shelf:
+    """What stays loaded: all that was made for one purpose, let go when another is asked for.
+
+    Whoever is still at work with it keeps it meanwhile; worker processes and actors end when nobody does.
+    """
+
+    purpose: object = None
+    made: dict[object, Any] = field(default_factory=dict)
+    num_lost: int = 0
+    _lock: RLock = field(default_factory=RLock)
+
+    def get(self, purpose: object, kind: object, make: Callable[[], T]) -> T:
+        """The thing of this kind for this purpose, made if need be."""
+        with self._lock:
+            if purpose != self.purpose:
+                self.clear()
+                self.purpose = purpose
+            if kind not in self.made:
+                self.made[kind] = make()
+            found: T = self.made[kind]
+            return found
+
+    def clear(self) -> None:
+        """Let all of it go."""
+        with self._lock:
+            for old in self.made.values():
+                self.num_lost += getattr(old, "num_lost", 0)
+                getattr(old, "close", bool)()
+            self.made.clear()
+
+    @property
+    def pools(self) -> list[Pool]:
+        """The pools among it."""
+        return [one for one in self.made.values() if isinstance(one, Pool)]
+
+
+_PLAYERS, _LEARNERS = _Shelf(), _Shelf()
 _IS_APART: ContextVar[bool] = ContextVar("is_apart", default=False)
 _IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
 
@@ -92,12 +133,12 @@ def is_deterministic(rollout: RolloutConfig) -> bool:
 
 def num_lost_workers() -> int:
     """Worker processes and actors that died or hung so far, and were replaced."""
-    return sum(pool.num_lost for pool in _pools)
+    return _PLAYERS.num_lost + sum(pool.num_lost for pool in _PLAYERS.pools)
 
 
 def stop_playing() -> None:
     """Make what is in play fail soon: what it was for has failed."""
-    for pool in _pools:
+    for pool in _PLAYERS.pools:
         pool.stop()
 
 
@@ -126,18 +167,19 @@ def checkpoint_folder(store: Store, checkpoint: str) -> str:
     return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
 
 
-@cache
 def learner_for(config: UpdateConfig) -> Learner:
-    """The process's learner for this configuration, wherever it is."""
-    learner: Learner = load(LEARNERS, config.learner)(config, num_threads=Runtime.current().threads)
-    return learner
+    """The process's learner for this configuration, wherever it is; one of another configuration is let go."""
+    name = config.model_dump_json()
+    return _LEARNERS.get(name, name, lambda: load(LEARNERS, config.learner)(config, Runtime.current().threads))
 
 
-@cache
+def forget_learner() -> None:
+    """What the learner holds is not what the store does: the next update loads that."""
+    _LEARNERS.clear()
+
+
 def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
-    pool = WorkerPool(spec, num_workers, python)
-    _pools.append(pool)
-    return pool
+    return _PLAYERS.get(spec, (num_workers, python), lambda: WorkerPool(spec, num_workers, python))
 
 
 def _is_on_ray(rollout: RolloutConfig) -> bool:
@@ -146,17 +188,16 @@ def _is_on_ray(rollout: RolloutConfig) -> bool:
     return Runtime.current().pool == "ray"
 
 
-@cache
 def _actors(spec: EngineSpec) -> "RayPool":
-    from starpo.ragen.agents.rollout.ray_pool import RayPool
+    def make() -> "RayPool":
+        from starpo.ragen.agents.rollout.ray_pool import RayPool
 
-    python = vllm_python() if spec.name == "vllm" else sys.executable
-    pool = RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
-    _pools.append(pool)
-    return pool
+        python = vllm_python() if spec.name == "vllm" else sys.executable
+        return RayPool(spec, RayRuntime(), Runtime.current().threads, None if python == sys.executable else python)
+
+    return _PLAYERS.get(spec, "actors", make)
 
 
-@cache
 def _engine(spec: EngineSpec) -> RolloutEngine:
     # One thread: shards are the unit of parallel work, and their rows must not depend on who plays them.
-    return spec.make(num_threads=1)
+    return _PLAYERS.get(spec, "engine", lambda: spec.make(num_threads=1))

@@ -67,9 +67,9 @@ def store(finished: Path, tmp_path: Path) -> Iterator[Store]:
 
 def forget() -> None:
     """Learners stay loaded from test to test; one that was tampered with must not."""
-    from starpo.ragen.placement import learner_for
+    from starpo.ragen.placement import forget_learner
 
-    learner_for.cache_clear()
+    forget_learner()
 
 
 def facts(capsys: pytest.CaptureFixture[str], store: Store, number: int, output: Path | None = None) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""Who plays a rollout follows from settings and machine."""
+"""Who plays a rollout follows from settings and machine; what no stage needs any more is let go."""
 
+import gc
 import sys
+import weakref
 
 import pytest
 import torch
@@ -30,3 +32,32 @@ def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest
         assert placement.shard_player(RolloutConfig(), 2) is not actors
         assert placement.is_deterministic(RolloutConfig())
     assert placement.shard_player(RolloutConfig(), 2) is actors
+
+
+def test_what_was_loaded_for_other_settings_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGEN_THREADS", "2")
+    rollout, other = RolloutConfig(), RolloutConfig(engine="openai", openai={"base_url": "http://127.0.0.1:9/v1", "model": "m"})
+    first = weakref.ref(placement.shard_player(rollout, 2))
+    assert first() is placement.shard_player(rollout, 2), "kept between stages"
+    assert placement.is_deterministic(rollout)
+    assert first() is placement.shard_player(rollout, 2)
+    placement.shard_player(other, 1)
+    gc.collect()
+    assert first() is None
+
+
+def test_a_learner_is_closed_when_another_is_asked_for() -> None:
+    closed: list[str] = []
+
+    class Ranks:
+        """Stands for processes that hold a GPU."""
+
+        def close(self) -> None:
+            closed.append("ranks")
+
+    shelf = placement._Shelf()
+    ranks = shelf.get("zero 3", "learner", Ranks)
+    assert shelf.get("zero 3", "learner", Ranks) is ranks
+    assert closed == []
+    shelf.get("one process", "learner", dict)
+    assert closed == ["ranks"]

@@ -342,6 +342,6 @@ def _manifest_difference(stored: Manifest, computed: Manifest) -> str:
 
 def _forget_learner() -> None:
     """What the learner holds now is not what the store does: the next update loads that."""
-    from starpo.ragen.placement import learner_for
+    from starpo.ragen.placement import forget_learner
 
-    learner_for.cache_clear()
+    forget_learner()
