@@ -1,11 +1,19 @@
 """Which groups are trained on (RAGEN, objectives; RAGEN-2)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from starpo.ragen.core.registry import FILTERS, registered
-from starpo.ragen.core.settings import Settings
+from starpo.ragen.core.registry import FILTERS, checked_options, registered
+from starpo.ragen.core.settings import Settings, without_empty
 
 
 class FilterConfig(Settings):
@@ -28,9 +36,20 @@ class FilterConfig(Settings):
     """True: the best groups are those with the largest score. False: the smallest."""
     should_drop_zero_variance: bool = True
     """Drop groups whose returns are all equal (std <= 1e-6) before anything else, whatever the metric."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings of the strategy's own, where it is not a built-in one: it gets them as `config.options`."""
     max_empty_iterations: int = Field(5, ge=1)
     """Iterations in a row in which nothing is kept before the run stops. Until then an empty iteration makes no update:
     the checkpoint is passed on unchanged, and the metric `filter/num_empty` counts it."""
+
+    @field_validator("options")
+    @classmethod
+    def _are_the_strategys(cls, options: dict[str, JsonValue], info: ValidationInfo) -> dict[str, Any]:
+        return checked_options(FILTERS, info.data["strategy"], options) if "strategy" in info.data else options
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_empty(serialise(self), "options")
 
     @model_validator(mode="after")
     def _shares_need_positive_scores(self) -> "FilterConfig":

@@ -1,11 +1,19 @@
 """The components of the reward, and how returns are normalised."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from starpo.ragen.core.registry import REWARDS, registered
-from starpo.ragen.core.settings import Settings
+from starpo.ragen.core.registry import REWARDS, checked_options, registered
+from starpo.ragen.core.settings import Settings, without_empty
 
 
 class RewardConfig(Settings):
@@ -17,6 +25,9 @@ class RewardConfig(Settings):
     and a context that is full for all that were left, at the environment's price of an action, so that neither ever
     pays better than acting and failing."""
 
+    options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+    """Component -> settings of its own, where it is not a built-in one: it finds them in `config.options`."""
+
     format_penalty: float = Field(-0.1, le=0.0, ge=-1000.0)
     """Added to a turn whose response is malformed (RAGEN, objectives), by the component 'format'. 0: none."""
     normalisation: Literal["none", "mean", "mean_std"] = "none"
@@ -26,6 +37,21 @@ class RewardConfig(Settings):
     """Of that standard deviation: the sum of squares is divided by the number n, or by n - 1 (the public code)."""
     normalisation_scope: Literal["group", "batch"] = "group"
     """Over the group's trajectories, or over all of the iteration's."""
+
+    @field_validator("options")
+    @classmethod
+    def _are_the_components(
+        cls, options: dict[str, dict[str, JsonValue]], info: ValidationInfo
+    ) -> dict[str, dict[str, Any]]:
+        components = info.data.get("components", list(options))
+        if strangers := sorted(set(options) - set(components)):
+            raise ValueError(f"'{strangers[0]}' is not one of components = {', '.join(components)}")
+        checked = {name: checked_options(REWARDS, name, options.get(name, {})) for name in components}
+        return {name: values for name, values in checked.items() if values}
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_empty(serialise(self), "options")
 
     @model_validator(mode="after")
     def _each_component_once(self) -> "RewardConfig":

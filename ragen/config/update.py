@@ -2,10 +2,18 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from starpo.ragen.core.registry import ADVANTAGES, LEARNERS, advantage_needs, registered
-from starpo.ragen.core.settings import Settings
+from starpo.ragen.core.registry import ADVANTAGES, LEARNERS, advantage_needs, checked_options, registered
+from starpo.ragen.core.settings import Settings, without_empty
 
 
 class OptimiserConfig(Settings):
@@ -77,6 +85,8 @@ class UpdateConfig(Settings):
 
     advantage: Annotated[str, *registered(ADVANTAGES)] = "gae"
     """Advantage estimator. Those that need a critic ('gae', 'bi_level_gae') train one; the others do not."""
+    advantage_options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Settings of the estimator's own, where it is not a built-in one: it gets them as `inputs.options`."""
     advantage_scale: Literal["none", "group", "batch"] = "none"
     """What advantages are divided by: nothing, the standard deviation of the group's returns (GRPO), or that of all
     kept trajectories' centred returns. 'group' needs an estimator that works on groups."""
@@ -187,7 +197,12 @@ class UpdateConfig(Settings):
         for name in ("std_ddof", "reward_placement", "ratio_to", "minibatch_trajectories"):
             if getattr(self, name) == UpdateConfig.model_fields[name].default:
                 values.pop(name, None)
-        return values
+        return without_empty(values, "advantage_options")
+
+    @field_validator("advantage_options")
+    @classmethod
+    def _are_the_estimators(cls, options: dict[str, JsonValue], info: ValidationInfo) -> dict[str, Any]:
+        return checked_options(ADVANTAGES, info.data["advantage"], options) if "advantage" in info.data else options
 
     def effective(self) -> dict[str, Any]:
         """The settings that decide what an update computes, as JSON; those that others make idle are not among them."""

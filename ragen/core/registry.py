@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib import import_module, metadata
 from typing import Any
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, ValidationError, WithJsonSchema
 
 from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
 from starpo.ragen.core.faults import describe_fault
@@ -22,6 +22,18 @@ TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 _INSTALLED = metadata.entry_points()
+
+
+class Entry(str):
+    """`module:attribute` of something built in, and what it cannot do without."""
+
+    needs: str
+
+    def __new__(cls, target: str, needs: str = "") -> "Entry":
+        """See `advantage_needs`."""
+        entry = super().__new__(cls, target)
+        entry.needs = needs
+        return entry
 
 
 class Registry(dict[str, str]):
@@ -108,12 +120,12 @@ FILTERS = Registry(
 ADVANTAGES = Registry(
     "starpo.advantages",
     {
-        "gae": "starpo.ragen.learning.objectives.advantages:gae",
-        "bi_level_gae": "starpo.ragen.learning.objectives.advantages:bi_level_gae",
-        "grpo": "starpo.ragen.learning.objectives.advantages:group_relative",
-        "grpo_batch": "starpo.ragen.learning.objectives.advantages:batch_relative",
-        "rloo": "starpo.ragen.learning.objectives.advantages:leave_one_out",
-        "reinforce": "starpo.ragen.learning.objectives.advantages:raw_return",
+        "gae": Entry("starpo.ragen.learning.objectives.advantages:gae", needs="critic"),
+        "bi_level_gae": Entry("starpo.ragen.learning.objectives.advantages:bi_level_gae", needs="critic"),
+        "grpo": Entry("starpo.ragen.learning.objectives.advantages:group_relative", needs="groups"),
+        "grpo_batch": Entry("starpo.ragen.learning.objectives.advantages:batch_relative"),
+        "rloo": Entry("starpo.ragen.learning.objectives.advantages:leave_one_out", needs="groups"),
+        "reinforce": Entry("starpo.ragen.learning.objectives.advantages:raw_return"),
     },
     takes_targets=True,
 )
@@ -196,32 +208,47 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     return _resolve(name, registry[known(registry, name)])
 
 
-_ADVANTAGE_NEEDS = {
-    "gae": "critic",
-    "bi_level_gae": "critic",
-    "grpo": "groups",
-    "rloo": "groups",
-    "grpo_batch": "",
-    "reinforce": "",
-}
-"""Of the built-in estimators, so that nobody has to import them to check settings."""
 _NEEDS = ("", "groups", "critic")
 
 
 def advantage_needs(name: str) -> str:
     """What an estimator cannot do without: 'critic', 'groups' of at least two, or '' for nothing.
 
-    One of another package says so by an attribute of the function, `mine.needs = "critic"`.
+    A built-in entry says so, so that nobody has to import it to check settings; any other by an attribute of the
+    function, `mine.needs = "critic"`.
 
     Raises:
         RegistryError: If it cannot be loaded, or says something else.
     """
-    if name in _ADVANTAGE_NEEDS:
-        return _ADVANTAGE_NEEDS[name]
-    needs = getattr(load(ADVANTAGES, name), "needs", "")
+    target = ADVANTAGES[name]
+    needs = target.needs if isinstance(target, Entry) else getattr(load(ADVANTAGES, name), "needs", "")
     if needs not in _NEEDS:
         raise RegistryError(f"estimator '{name}' has needs = {needs!r}; expected one of {', '.join(map(repr, _NEEDS))}")
     return str(needs)
+
+
+def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a thing's own, with defaults filled in.
+
+    It says what they are by an attribute, a settings model: `mine.options = MyOptions`.
+
+    Raises:
+        ValueError: If they are wrong, or it has none.
+        RegistryError: If it cannot be loaded.
+    """
+    if not options and name in registry and name not in registry.packages:
+        return {}  # built-in ones have settings in the models themselves
+    model = getattr(load(registry, name), "options", None)
+    if model is None:
+        if options:
+            raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")
+        return {}
+    try:
+        checked: dict[str, Any] = model.model_validate(dict(options)).model_dump(mode="json")
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
+    return checked
 
 
 def known(registry: Mapping[str, str], name: str) -> str:

@@ -36,7 +36,10 @@ def test_with_a_store_of_this_machine_alone_ray_is_not_asked(monkeypatch: pytest
 
 def test_what_was_loaded_for_other_settings_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGEN_THREADS", "2")
-    rollout, other = RolloutConfig(), RolloutConfig(engine="openai", openai={"base_url": "http://127.0.0.1:9/v1", "model": "m"})
+    rollout, other = (
+        RolloutConfig(),
+        RolloutConfig(engine="openai", openai={"base_url": "http://127.0.0.1:9/v1", "model": "m"}),
+    )
     first = weakref.ref(placement.shard_player(rollout, 2))
     assert first() is placement.shard_player(rollout, 2), "kept between stages"
     assert placement.is_deterministic(rollout)

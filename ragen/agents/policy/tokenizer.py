@@ -23,7 +23,7 @@ from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS, resolve
 from starpo.ragen.core.seeding import derive_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
-from starpo.ragen.envs.make import environment_type
+from starpo.ragen.envs.make import environment_type, settings_type
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -48,8 +48,8 @@ takes the declared class after all: the generic one, which does what tokenizer.j
 _PIECE = r"[#_O]{2,}\n?| ?\|\|| ?\p{L}+| ?\d|\n| ?[^\s\p{L}\d]|\s"
 """Text is cut into these: a map row with its line end, the separator, a word, a digit, a line end, a mark, a blank."""
 
-Speech = tuple[EnvironmentSettings, str]
-"""An environment's settings, and `module:attribute` of who demonstrates it."""
+Speech = tuple[str, str]
+"""An environment's settings as JSON, and `module:attribute` of who demonstrates it."""
 
 _EPISODES_EACH, _DECISIONS = 200, 4
 """Enough for every word of theirs to be said; map rows are listed instead, as some are rare."""
@@ -77,7 +77,7 @@ def demonstrator(policy: TinyPolicy, environment: EnvironmentSettings) -> str:
 def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings) -> Speech | None:
     """An environment that is not built in and who demonstrates it: their words are tokens of this policy alone."""
     is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
-    return None if is_built_in else (environment, demonstrator(policy, environment))
+    return None if is_built_in else (environment.model_dump_json(), demonstrator(policy, environment))
 
 
 def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
@@ -150,10 +150,13 @@ def _spoken(speech: Speech | None) -> Iterator[str]:
         for environment in built_in
         for changed in environment.spoken
     ]
-    for number, (settings, player) in enumerate([*played, speech] if speech else played):
+    if speech:
+        own = settings_type(json.loads(speech[0])["type"]).model_validate_json(speech[0])
+        played.append((own, speech[1]))
+    for number, (settings, player) in enumerate(played):
         yield from _said(settings, player, number)
     if speech:
-        yield from environment_type(speech[0].type).words
+        yield from environment_type(own.type).words
 
 
 def _said(settings: EnvironmentSettings, player: str, number: int) -> Iterator[str]:

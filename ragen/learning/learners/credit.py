@@ -71,6 +71,7 @@ def assign_credit(
         gae_lambda=config.gae_lambda,
         gamma_turn=config.gamma_turn,
         lambda_turn=config.lambda_turn,
+        options=config.advantage_options,
     )
     estimate: AdvantageEstimate = load(ADVANTAGES, config.advantage)(inputs)
     advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale, config.std_ddof)

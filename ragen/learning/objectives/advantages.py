@@ -8,8 +8,9 @@ reads what it needs; those with a critic read rewards and values token by token,
 Legend: B trajectories, T tokens (all response tokens of a trajectory in time order, over all its segments), G groups.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -34,6 +35,7 @@ class AdvantageInputs:
         gae_lambda: GAE's lambda from token to token.
         gamma_turn: Discount from turn to turn.
         lambda_turn: GAE's lambda from turn to turn.
+        options: Settings of an estimator's own (`update.advantage_options`), checked by its model.
     """
 
     returns_B: Tensor
@@ -46,6 +48,7 @@ class AdvantageInputs:
     gae_lambda: float = 1.0
     gamma_turn: float = 1.0
     lambda_turn: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.returns_B.shape == self.group_B.shape == self.mask_BT.shape[:1]
