@@ -37,7 +37,7 @@ def sql(
         bool, typer.Option("--views", callback=_print_views, help="List the views and their columns.")
     ] = False,
 ) -> None:
-    """Ask runs a question in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
+    """Query runs in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
     from starpo.flows.console.audit import answer
 
     answer(open_store(store), runs, query, as_json=as_json, csv=csv, parquet=parquet, should_verify=verify)
@@ -53,7 +53,7 @@ def audit(
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
     _list: Annotated[bool, typer.Option("--list", callback=_print_audits, help="List the audits.")] = False,
 ) -> None:
-    """Look a run through: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
+    """Audit a run: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
     from starpo.flows.console.audit import audit_run
 
     if audit_run(open_store(store), run, names or [], rows=rows, as_json=as_json, should_verify=verify):

@@ -13,7 +13,7 @@ def validate(
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings and what a run by them needs here, and say what they resolve to."""
+    """Check settings, and that a run with them has what it needs here; say what they resolve to."""
     from starpo.flows.console.terminal import print_json, write
     from starpo.flows.presets import preset
     from starpo.ragen.readiness import check_ready

@@ -12,10 +12,10 @@ from starpo.flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption,
 def checkpoint(
     run: RunArgument,
     iteration: Annotated[
-        int | None, typer.Option(help="Have the checkpoint after so many iterations; 0 is the first.")
+        int | None, typer.Option(help="The checkpoint after this many iterations; 0 is the first.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to put it into. Default: into the store again.")
+        Path | None, typer.Option("--output", "-o", help="Write it to this folder. Default: back into the store.")
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -28,6 +28,6 @@ def checkpoint(
     if iteration is not None:
         checkpoints.print_checkpoint(opened, run, iteration, output, as_json)
     elif output is not None:
-        raise ConfigError("--output needs --iteration N: which checkpoint shall be put there?")
+        raise ConfigError("--output needs --iteration N: of which checkpoint?")
     else:
         checkpoints.print_checkpoints(opened, run, as_json)

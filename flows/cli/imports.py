@@ -19,7 +19,7 @@ def import_(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Store trajectories made elsewhere as a run, to be asked, audited and shown; wrong rows go to quarantine."""
+    """Store trajectories made elsewhere as a run, to query, audit and show; invalid rows go to quarantine."""
     from starpo.flows.console.imports import import_trajectories
 
     import_trajectories(open_store(store), run, files, preset, parse_overrides(set_), as_json=as_json)

@@ -50,7 +50,9 @@ def report(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: var/reports/RUN.html")] = None,
     embed: Annotated[
         list[int] | None,
-        typer.Option("--embed", metavar="ITERATION", help="Its trajectories must be in the page; may be repeated."),
+        typer.Option(
+            "--embed", metavar="ITERATION", help="Embed its trajectories, whatever the size; may be repeated."
+        ),
     ] = None,
     store: StoreOption = None,
 ) -> None:

@@ -15,7 +15,7 @@ def online_k(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How valid each reuse of a rollout was: ratios, effective sample size, clip share, KL to the behaviour policy."""
+    """Show how off-policy each reuse of a rollout was: ratios, effective sample size, clip share, KL."""
     from starpo.flows.console.online_k import print_online
 
     print_online(open_store(store), runs, as_json)

@@ -17,7 +17,7 @@ def replay(
         bool, typer.Option("--update/--no-update", help="Replay the updates, or reward and filter only.")
     ] = True,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Meet the panel with both ends, the run's and the replay's.")
+        bool, typer.Option("--evaluate", help="Evaluate both ends on the panel, the run's and the replay's.")
     ] = False,
     name: Annotated[
         str | None, typer.Option("--as", help="Name of the replay. Default: run, range and what was changed.")

@@ -13,7 +13,7 @@ def up() -> None:
 
 @app.command(rich_help_panel=SERVE)
 def down() -> None:
-    """Stop what `up` started, and with it the runs that are at work; what they stored is kept."""
+    """Stop what `up` started, running runs included; what they stored is kept."""
     from starpo.flows.console.up_and_down import stop_here
 
     stop_here()

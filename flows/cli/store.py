@@ -23,7 +23,7 @@ def gc(
         str | None, typer.Option(metavar="AGE", help="Delete quarantined datasets that are older. Default: none.")
     ] = None,
     ignore_missing: Annotated[
-        bool, typer.Option("--ignore-missing", help="Delete although runs need what is missing or damaged.")
+        bool, typer.Option("--ignore-missing", help="Delete even if runs need artifacts that are missing or damaged.")
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -74,7 +74,7 @@ def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 @store_app.command()
 def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Hash every file of every artifact again, and look for what runs need and is not there. Exit code 1: a fault."""
+    """Re-hash every file of every artifact, and look for artifacts that runs need and lack. Exit code 1: a fault."""
     from starpo.flows.console.store import print_verification, progress_bar
     from starpo.ragen.store.keeping.integrity import verify_store
     from starpo.ragen.store.remote.location import Location

@@ -15,7 +15,7 @@ def train(
     iterations: Annotated[int | None, typer.Option(help="Updates.")] = None,
     store: StoreOption = None,
     run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed, settings and code.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do everything anew: reuse nothing that is stored.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Reuse nothing from the store.")] = False,
 ) -> None:
     """Start the local server if need be, run the deployment starpo/PRESET (of a file starpo/custom), and follow it."""
     from starpo.flows.console.train import train_and_follow
@@ -45,7 +45,7 @@ def follow(run: RunArgument, store: StoreOption = None) -> None:
 
 @app.command(rich_help_panel=TRAIN)
 def cancel(run: RunArgument, store: StoreOption = None) -> None:
-    """Stop a run that is at work or waits; what it stored is kept. Ablations and sweeps too, by their names."""
+    """Stop a running or waiting run, ablation or sweep; what it stored is kept."""
     from starpo.flows.console.cancel import cancel_run
     from starpo.flows.console.terminal import Console
 

@@ -14,11 +14,11 @@ def verify(
     last: Annotated[int | None, typer.Option("--to", help="Last iteration. Default: the run's last.")] = None,
     stage: Annotated[list[str] | None, typer.Option(help="Only this stage; may be repeated.")] = None,
     sample: Annotated[str, typer.Option(help="Share of the iterations, evenly spread, such as 10%.")] = "100%",
-    warm_start: Annotated[bool, typer.Option("--warm-start", help="Do a long warm start again too.")] = False,
+    warm_start: Annotated[bool, typer.Option("--warm-start", help="Recompute a long warm start too.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute a run's stages again and compare; execute its actions, decode its tokens.
+    """Recompute a run's stages and compare; re-execute its actions, decode its tokens.
 
     The store is only read. Exit code 0: all is the same; 1: something is different or damaged; 3: nothing is, and not
     everything is shown, for reasons that are printed.

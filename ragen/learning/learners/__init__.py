@@ -3,11 +3,11 @@
 learner        the protocol
 trajectories   stored rows -> the trajectories and segments a learner trains on
 tokens         all response tokens of an update in one order, and as a rectangle
-batches        deals trajectories to mini-batches, packs segments into micro-batches
+batches        splits trajectories into mini-batches, packs segments into micro-batches
 scoring        log-probabilities and entropies of response tokens under a model
 critic         the value function
 credit         rewards -> advantages and value targets
-team           the processes that compute an update together
+data_parallel  the processes that compute an update together; micro_batches: how a pass over many is run
 trained_model  a model and its optimiser, as the steps see it
 training       the optimiser steps of one update
 update         one update, from scores to metrics, whatever holds the models

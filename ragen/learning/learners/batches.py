@@ -1,6 +1,6 @@
-"""Batches: trajectories dealt to optimiser steps, segments packed into forward passes.
+"""Batches: trajectories split over optimiser steps, segments packed into forward passes.
 
-    trajectories -> deal -> mini-batches (an optimiser step each; a trajectory is never split)
+    trajectories -> split_minibatches -> mini-batches (an optimiser step each; a trajectory is never split)
     segments     -> pack -> micro-batches (a forward and backward pass each), by a budget of tokens
 
 Packing is a matter of memory and speed alone: gradients are sums over micro-batches.
@@ -43,22 +43,22 @@ class MicroBatch:
         return MicroBatch(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
 
 
-def deal(num_trajectories: int, num_minibatches: int, seed: int, epoch: int) -> list[np.ndarray]:
+def split_minibatches(num_trajectories: int, num_minibatches: int, seed: int, epoch: int) -> list[np.ndarray]:
     """Deal trajectories to mini-batches at random.
 
     Args:
         num_trajectories: How many there are.
         num_minibatches: How many optimiser steps are asked for.
         seed: The update's.
-        epoch: Each pass over the data is dealt anew.
+        epoch: Each pass over the data is split anew.
 
     Returns:
         Indices of trajectories, rising within a mini-batch, each exactly once. Sizes differ by at most one; where there
         are fewer trajectories than mini-batches, there are as many mini-batches as trajectories.
     """
     generator = np.random.Generator(np.random.PCG64(derive_seed(seed, "deal", epoch)))
-    hands = np.array_split(generator.permutation(num_trajectories), max(1, min(num_minibatches, num_trajectories)))
-    return [np.sort(hand) for hand in hands]
+    parts = np.array_split(generator.permutation(num_trajectories), max(1, min(num_minibatches, num_trajectories)))
+    return [np.sort(part) for part in parts]
 
 
 def num_steps(num_trajectories: int, config: UpdateConfig) -> int:
@@ -112,9 +112,9 @@ def shared_micro_batches(
 ) -> list[MicroBatch]:
     """Pack one rank's share of some segments; all ranks get equally many micro-batches.
 
-    Segments are dealt by length, longest first, so shares differ little in tokens. Passes over a model that is cut up
-    over ranks must be made by all of them at once: where a rank has fewer micro-batches than another it gets empty
-    ones, of one token and no response, whose losses and gradients are 0.
+    Segments are shared out by length, longest first, so shares differ little in tokens. Passes over a model that is
+    sharded over ranks must be made by all of them at once: where a rank has fewer micro-batches than another it gets
+    empty ones, of one token and no response, whose losses and gradients are 0.
 
     Args:
         tokens: The update's response tokens.

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import hidden_states
-from starpo.ragen.learning.learners.team import Alone, Team
 
 
 class Critic(nn.Module):
@@ -48,22 +48,22 @@ def evaluate(
     values: Callable[[MicroBatch], Tensor],
     batches: Sequence[MicroBatch],
     num_tokens: int,
-    passes: Passes,
-    team: Team | None = None,
+    runner: MicroBatchRunner,
+    dp_group: DataParallelGroup | None = None,
 ) -> Tensor:
     """Values before all response tokens of an update.
 
     Args:
         values: Of a micro-batch, [M]; a `Critic`, or what stands for it.
-        batches: Those of all members of the team hold every token once.
+        batches: Those of all ranks of the group hold every token once.
         num_tokens: N.
-        passes: How the forward passes are run.
-        team: Who has the other micro-batches. None: nobody, all are here.
+        runner: How the forward passes are run.
+        dp_group: Who has the other micro-batches. None: nobody, all are here.
 
     Returns:
         float32 [N] on the CPU.
     """
     values_N = torch.zeros(num_tokens)
-    for batch, values_M in zip(batches, passes.run(torch.no_grad()(values), batches), strict=True):
+    for batch, values_M in zip(batches, runner.run(torch.no_grad()(values), batches), strict=True):
         values_N[batch.token_M.cpu()] = values_M.cpu()
-    return (team or Alone()).sum(values_N)
+    return (dp_group or SingleProcess()).sum(values_N)

@@ -1,4 +1,4 @@
-"""`DeepSpeedModel`: a model and its AdamW, cut up over ranks by ZeRO; and `Ranks`, the team of them.
+"""`DeepSpeedModel`: a model and its AdamW, cut up over ranks by ZeRO; and `Ranks`, the group of them.
 
 Weights, moments and gradients come and go whole, under the names that the torch learner gives them.
 
@@ -17,14 +17,14 @@ from torch import Tensor, nn
 
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.trained_model import LossOf
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Ranks:
-    """Implements `ragen.learning.learners.team.Team` over torch's default process group."""
+    """Implements `ragen.learning.learners.data_parallel.DataParallelGroup` over torch's default process group."""
 
     def __init__(self, device: torch.device) -> None:
         """Join; the process group must be there.
@@ -36,11 +36,11 @@ class Ranks:
         self._device = device
 
     def sum(self, values: Tensor) -> Tensor:
-        """See `Team.sum`."""
+        """See `DataParallelGroup.sum`."""
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: Tensor) -> Tensor:
-        """See `Team.largest`."""
+        """See `DataParallelGroup.largest`."""
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def _reduced(self, values: Tensor, operation: Any) -> Tensor:
@@ -89,12 +89,12 @@ class DeepSpeedModel:
         output: Tensor = self._engine(batch)
         return output
 
-    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], passes: Passes) -> float:
+    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
         """See `TrainedModel.accumulate`; all ranks must have equally many micro-batches."""
         total = 0.0
         for index, batch in enumerate(batches):
             self._engine.set_gradient_accumulation_boundary(index == len(batches) - 1)
-            ((of_batch, reported),) = passes.run(loss, [batch])
+            ((of_batch, reported),) = runner.run(loss, [batch])
             self._engine.backward(of_batch * self._world_size, scale_wrt_gas=False)
             total += reported
         return total

@@ -28,7 +28,7 @@ from starpo.ragen.core.frames import read_frame, write_frame
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.learner import UpdateContext
-from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer
 from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
@@ -60,9 +60,9 @@ class RankLearner:
     def __init__(self, device: torch.device) -> None:
         """Join the others; the process group must be there."""
         self.device = device
-        self.team = Ranks(device)
+        self.dp_group = Ranks(device)
         # bfloat16 is DeepSpeed's business here: it keeps the weights themselves in it
-        self._passes = Passes(device, 1, "float32")
+        self._runner = MicroBatchRunner(device, 1, "float32")
         self._config: UpdateConfig | None = None
         self._reference: Reference | None = None
         self._held: _Held | None = None
@@ -95,7 +95,7 @@ class RankLearner:
         held = self._loaded()
         weights = {name: model.weights() for name, model in held.models.items()}
         states = {name: model.state_tensors() for name, model in held.models.items()}
-        if self.team.rank == 0:
+        if self.dp_group.rank == 0:
             types = {name: model.config.type for name, model in held.models.items()}
             trainer = held.checkpoint.trainer.model_copy(update={"optimisers": types})
             stored = dataclasses.replace(held.checkpoint, optimiser_states=states, trainer=trainer)
@@ -132,8 +132,8 @@ class RankLearner:
             open_reference=self._reference.opener(held.checkpoint.policy, held.models["policy"]),
             trajectories=given,
             tokens=trainable_tokens(given),
-            passes=self._passes,
-            team=self.team,
+            runner=self._runner,
+            dp_group=self.dp_group,
             num_restarted=held.num_restarted,
         )
 
@@ -163,7 +163,7 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
             write_frame(answers, FAILURE, json.dumps(failure).encode())
         else:
             write_frame(answers, ANSWER, json.dumps(header).encode())
-            write_frame(answers, DATA, payload if learner.team.rank == 0 else b"")
+            write_frame(answers, DATA, payload if learner.dp_group.rank == 0 else b"")
 
 
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:

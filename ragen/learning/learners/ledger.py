@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from starpo.ragen.learning.learners.team import Team
+from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.schemas.datasets import SAMPLES
@@ -48,11 +48,11 @@ class Ledger:
         self._visits_N[token_M] += 1
         self._largest_ratio_N[token_M] = torch.maximum(self._largest_ratio_N[token_M], ratio_M.float())
 
-    def gather(self, team: Team) -> None:
-        """Take in what the other members of the team noted of their tokens; once, when all steps are done."""
+    def gather(self, dp_group: DataParallelGroup) -> None:
+        """Take in what the other ranks noted of their tokens; once, when all steps are done."""
         sums = (self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N)
-        self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N = team.sum(torch.stack(sums))
-        self._largest_ratio_N = team.largest(self._largest_ratio_N)
+        self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N = dp_group.sum(torch.stack(sums))
+        self._largest_ratio_N = dp_group.largest(self._largest_ratio_N)
 
     def note_step(self, name: str, value: float) -> None:
         """Note a number of an optimiser step."""

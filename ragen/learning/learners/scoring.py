@@ -16,8 +16,8 @@ from transformers import PreTrainedModel
 
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners.batches import MicroBatch
-from starpo.ragen.learning.learners.passes import Passes
-from starpo.ragen.learning.learners.team import Alone, Team
+from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.objectives.losses import entropy
 
 Logits = Callable[[MicroBatch], Tensor]
@@ -84,20 +84,20 @@ def score(
     batches: Sequence[MicroBatch],
     num_tokens: int,
     temperature: float,
-    passes: Passes,
-    team: Team | None = None,
+    runner: MicroBatchRunner,
+    dp_group: DataParallelGroup | None = None,
 ) -> Scores:
     """Score all response tokens of an update.
 
     Args:
         logits: Of the policy, or of a reference.
-        batches: Those of all members of the team hold every token once.
+        batches: Those of all ranks of the group hold every token once.
         num_tokens: N.
         temperature: The rollout's.
-        passes: How the forward passes are run.
-        team: Who has the other micro-batches. None: nobody, all are here.
+        runner: How the forward passes are run.
+        dp_group: Who has the other micro-batches. None: nobody, all are here.
     """
-    team = team or Alone()
+    dp_group = dp_group or SingleProcess()
 
     @torch.no_grad()
     def of_batch(batch: MicroBatch) -> tuple[Tensor, Tensor]:
@@ -105,11 +105,11 @@ def score(
         return chosen(logprobs_MV, batch), entropy(logprobs_MV)
 
     logprobs_N, entropy_N = torch.zeros(num_tokens), torch.zeros(num_tokens)
-    for batch, (logprobs_M, entropy_M) in zip(batches, passes.run(of_batch, batches), strict=True):
+    for batch, (logprobs_M, entropy_M) in zip(batches, runner.run(of_batch, batches), strict=True):
         index_M = batch.token_M.cpu()
         logprobs_N[index_M] = logprobs_M.cpu()
         entropy_N[index_M] = entropy_M.cpu()
-    return Scores(team.sum(logprobs_N), team.sum(entropy_N))
+    return Scores(dp_group.sum(logprobs_N), dp_group.sum(entropy_N))
 
 
 @torch.no_grad()

@@ -7,12 +7,12 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
+from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
-from starpo.ragen.learning.learners.passes import Passes
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer
-from starpo.ragen.learning.learners.team import Alone
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.update import Update, trainable_tokens
@@ -32,7 +32,7 @@ class TorchLearner:
         self.config = config
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.is_deterministic = self.device.type == "cpu"
-        self._passes = Passes(self.device, num_threads, config.dtype)
+        self._runner = MicroBatchRunner(self.device, num_threads, config.dtype)
         self._checkpoint: Checkpoint | None = None
         self._checkpoint_key: str | None = None
         self._models: dict[str, TorchModel] = {}
@@ -59,7 +59,7 @@ class TorchLearner:
         """Train on these trajectories (see `Learner.update`)."""
         checkpoint, work = self._loaded(), self._work(trajectories, context)
         self._checkpoint = self._checkpoint_key = None  # weights that a failed update has half changed are never saved
-        with self._passes.alone():
+        with self._runner.alone():
             result = work.run()
         checkpoint.trainer = checkpoint.trainer.after(result.metrics)
         self._num_restarted = 0
@@ -68,7 +68,7 @@ class TorchLearner:
 
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """The policy's gradient before any step (see `Learner.gradient`)."""
-        with self._passes.alone():
+        with self._runner.alone():
             return self._work(trajectories, context).gradient()
 
     def save(self, folder: str, checkpoint_key: str) -> None:
@@ -89,8 +89,8 @@ class TorchLearner:
             open_reference=self._reference.opener(policy, self._models["policy"]),
             trajectories=trajectories,
             tokens=trainable_tokens(trajectories),
-            passes=self._passes,
-            team=Alone(),
+            runner=self._runner,
+            dp_group=SingleProcess(),
             num_restarted=self._num_restarted,
         )
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from starpo.ragen.config.update import OptimiserConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
-from starpo.ragen.learning.learners.passes import Passes
 
 LossOf = Callable[[MicroBatch], tuple[Tensor, float]]
 """Of a micro-batch: what to take the gradient of, a scalar, and the number to report."""
@@ -25,7 +25,7 @@ class TrainedModel(Protocol):
     def __call__(self, batch: MicroBatch) -> Tensor:
         """Logits of a policy, [M, V], or values of a critic, [M]. float32"""
 
-    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], passes: Passes) -> float:
+    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
         """Add the gradients of the losses of all micro-batches, in their order, to those that the next step takes.
 
         Returns:
@@ -66,7 +66,7 @@ class TorchModel:
         """See `ModelOptimiser.load_state_tensors`."""
         self.optimiser.load_state_tensors(tensors)
 
-    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], passes: Passes) -> float:
+    def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
         """See `TrainedModel.accumulate`."""
 
         def gradients(batch: MicroBatch) -> tuple[Sequence[Tensor | None], float]:
@@ -75,7 +75,7 @@ class TorchModel:
 
         total = 0.0
         try:
-            for of_batch, reported in passes.run(gradients, batches):
+            for of_batch, reported in runner.run(gradients, batches):
                 self.optimiser.add(of_batch)
                 total += reported
         except BaseException:

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.batches import MicroBatch, deal, num_steps, shared_micro_batches
+from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, shared_micro_batches, split_minibatches
+from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
-from starpo.ragen.learning.learners.passes import Passes
 from starpo.ragen.learning.learners.scoring import chosen, response_logprobs
-from starpo.ragen.learning.learners.team import Team
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
@@ -58,11 +58,15 @@ class Targets:
 
 
 def share(
-    tokens: ResponseTokens, segments: np.ndarray, config: UpdateConfig, passes: Passes, team: Team
+    tokens: ResponseTokens,
+    segments: np.ndarray,
+    config: UpdateConfig,
+    runner: MicroBatchRunner,
+    dp_group: DataParallelGroup,
 ) -> list[MicroBatch]:
     """This process's micro-batches of some segments of an update, on its device."""
-    batches = shared_micro_batches(tokens, segments, config.micro_batch_tokens, team.rank, team.size)
-    return [batch.to(passes.device) for batch in batches]
+    batches = shared_micro_batches(tokens, segments, config.micro_batch_tokens, dp_group.rank, dp_group.size)
+    return [batch.to(runner.device) for batch in batches]
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,8 @@ class Training:
         tokens: Their response tokens.
         targets: What the losses are made of.
         ledger: Where what happens is noted.
-        passes: How micro-batches are run, and where.
-        team: Who takes the steps together.
+        runner: How micro-batches are run, and where.
+        dp_group: Who takes the steps together.
     """
 
     config: UpdateConfig
@@ -88,8 +92,8 @@ class Training:
     tokens: ResponseTokens
     targets: Targets
     ledger: Ledger
-    passes: Passes
-    team: Team
+    runner: MicroBatchRunner
+    dp_group: DataParallelGroup
 
     def run(self) -> int:
         """Take all steps.
@@ -103,10 +107,10 @@ class Training:
         lengths_B = self.tokens.lengths_B
         trainable = torch.nonzero(lengths_B)[:, 0].numpy()
         critic_first = self.config.needs_critic and self.context.iteration < self.config.critic.warmup_updates
-        num_hands, num_taken = num_steps(len(trainable), self.config), 0
+        num_minibatches, num_taken = num_steps(len(trainable), self.config), 0
         for epoch in range(self.config.num_epochs):
-            for hand in deal(len(trainable), num_hands, self.context.seed, epoch):
-                members = trainable[hand]
+            for minibatch in split_minibatches(len(trainable), num_minibatches, self.context.seed, epoch):
+                members = trainable[minibatch]
                 segments = np.flatnonzero(np.isin(self.tokens.segment_trajectory, members))
                 batches = self._share(segments)
                 own_lengths_B = torch.zeros_like(lengths_B)
@@ -133,7 +137,7 @@ class Training:
         return self.models["policy"].pop_gradient()
 
     def _share(self, segments: np.ndarray) -> list[MicroBatch]:
-        return share(self.tokens, segments, self.config, self.passes, self.team)
+        return share(self.tokens, segments, self.config, self.runner, self.dp_group)
 
     def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
         self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, lengths_B))
@@ -196,7 +200,7 @@ class Training:
             batches: This process's, of the mini-batch.
 
         Returns:
-            Sum of the reported terms over the whole team.
+            Sum of the reported terms over the data-parallel group.
         """
 
         def loss(batch: MicroBatch) -> tuple[Tensor, float]:
@@ -204,8 +208,8 @@ class Training:
             self._check_finite(terms_M.detach(), batch, model)
             return terms_M.sum(), float(reported_M.detach().sum())
 
-        total = self.models[model].accumulate(loss, batches, self.passes)
-        return float(self.team.sum(torch.tensor(total, dtype=torch.float64)))
+        total = self.models[model].accumulate(loss, batches, self.runner)
+        return float(self.dp_group.sum(torch.tensor(total, dtype=torch.float64)))
 
     def _check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
         is_bad_M = ~torch.isfinite(terms_M)

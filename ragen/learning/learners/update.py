@@ -2,7 +2,7 @@
 
     score (old, reference, values) -> credit -> training steps -> score again -> samples, metrics
 
-Every learner is this over its own models and team. Policies are always in evaluation mode: with dropout the ratio to
+Every learner is this over its own models and ranks. Policies are always in evaluation mode: with dropout the ratio to
 its own old self would not be 1.
 Legend: N response tokens of the update.
 """
@@ -21,12 +21,12 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.critic import evaluate
+from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
-from starpo.ragen.learning.learners.passes import Passes
 from starpo.ragen.learning.learners.scoring import Logits, Scores, score
-from starpo.ragen.learning.learners.team import Team
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.learners.training import Targets, Training, share
@@ -49,8 +49,8 @@ class Update:
         open_reference: None: no KL divergence is asked for.
         trajectories: What to train on.
         tokens: Their response tokens; at least one.
-        passes: How micro-batches are run, and where.
-        team: Who computes it together.
+        runner: How micro-batches are run, and where.
+        dp_group: Who computes it together.
         num_restarted: Optimisers that began anew when the models were loaded.
     """
 
@@ -60,8 +60,8 @@ class Update:
     open_reference: OpenReference | None
     trajectories: Sequence[Trajectory]
     tokens: ResponseTokens
-    passes: Passes
-    team: Team
+    runner: MicroBatchRunner
+    dp_group: DataParallelGroup
     num_restarted: int = 0
 
     def run(self) -> UpdateResult:
@@ -71,14 +71,14 @@ class Update:
             LearnerError: If a loss, a gradient or a log-probability is not finite; the models may be half changed.
         """
         config, tokens, clock = self.config, self.tokens, _Clock()
-        ledger = Ledger(tokens, self.passes.device)
+        ledger = Ledger(tokens, self.runner.device)
         batches = self._all_batches()
         prepared = self._prepare(batches)
         old, ref_N, credit = prepared.old, prepared.ref_logprobs_N, prepared.credit
         clock.lap("score_s")
 
         num_steps = self._training(prepared.targets, ledger).run()
-        ledger.gather(self.team)
+        ledger.gather(self.dp_group)
         clock.lap("train_s")
 
         after_N = old.logprobs_N
@@ -120,7 +120,7 @@ class Update:
             LearnerError: If a loss or a log-probability is not finite.
         """
         prepared = self._prepare(self._all_batches())
-        return self._training(prepared.targets, Ledger(self.tokens, self.passes.device)).gradient()
+        return self._training(prepared.targets, Ledger(self.tokens, self.runner.device)).gradient()
 
     def _training(self, targets: Targets, ledger: Ledger) -> Training:
         return Training(
@@ -131,16 +131,16 @@ class Update:
             tokens=self.tokens,
             targets=targets,
             ledger=ledger,
-            passes=self.passes,
-            team=self.team,
+            runner=self.runner,
+            dp_group=self.dp_group,
         )
 
     def _all_batches(self) -> list[MicroBatch]:
-        return share(self.tokens, np.arange(len(self.tokens.segments)), self.config, self.passes, self.team)
+        return share(self.tokens, np.arange(len(self.tokens.segments)), self.config, self.runner, self.dp_group)
 
     def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
         """Score the tokens and assign credit."""
-        tokens, device = self.tokens, self.passes.device
+        tokens, device = self.tokens, self.runner.device
         old = self._score(self.models["policy"], batches)
         ref_N = None
         if self.open_reference is not None:
@@ -148,7 +148,7 @@ class Update:
                 ref_N = self._score(reference, batches).logprobs_N
         values_N = None
         if "critic" in self.models:
-            values_N = evaluate(self.models["critic"], batches, len(tokens), self.passes, self.team)
+            values_N = evaluate(self.models["critic"], batches, len(tokens), self.runner, self.dp_group)
         credit = assign_credit(self.trajectories, tokens, self.config, old.logprobs_N, ref_N, values_N)
         targets = Targets(
             behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(device),
@@ -162,7 +162,7 @@ class Update:
 
     def _score(self, logits: Logits, batches: Sequence[MicroBatch]) -> Scores:
         tokens = self.tokens
-        scores = score(logits, batches, len(tokens), self.context.temperature, self.passes, self.team)
+        scores = score(logits, batches, len(tokens), self.context.temperature, self.runner, self.dp_group)
         is_bad_N = ~torch.isfinite(scores.logprobs_N)
         if is_bad_N.any():
             culprit = self.trajectories[int(tokens.trajectory_N[is_bad_N][0])]

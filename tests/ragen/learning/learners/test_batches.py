@@ -7,16 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.learners.batches import deal, micro_batches, num_steps, pack, shared_micro_batches
+from starpo.ragen.learning.learners.batches import (
+    micro_batches,
+    num_steps,
+    pack,
+    shared_micro_batches,
+    split_minibatches,
+)
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 
 
 @given(st.integers(1, 50), st.integers(1, 60), st.integers(0, 2**62), st.integers(0, 3))
-def test_deal_gives_each_trajectory_to_one_minibatch(count, num_minibatches, seed, epoch):
-    hands = deal(count, num_minibatches, seed, epoch)
-    assert sorted(np.concatenate(hands).tolist()) == list(range(count))
-    assert len(hands) == min(count, num_minibatches)
-    assert max(map(len, hands)) - min(map(len, hands)) <= 1
+def test_a_split_gives_each_trajectory_to_one_minibatch(count, num_minibatches, seed, epoch):
+    parts = split_minibatches(count, num_minibatches, seed, epoch)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(count))
+    assert len(parts) == min(count, num_minibatches)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 @pytest.mark.parametrize(
@@ -33,18 +39,18 @@ def test_no_other_number_of_equal_parts_is_nearer_to_the_size_asked_for(count, s
     config = UpdateConfig(minibatch_trajectories=size)
     steps = num_steps(count, config)
     assert abs(count - steps * size) <= min(abs(count - other * size) for other in range(1, 302))
-    hands = deal(count, steps, 0, 0)
-    assert len(hands) == steps
-    assert sum(map(len, hands)) == count
+    parts = split_minibatches(count, steps, 0, 0)
+    assert len(parts) == steps
+    assert sum(map(len, parts)) == count
 
 
-def test_deal_is_a_function_of_seed_and_epoch():
-    def dealt(seed, epoch):
-        return [hand.tolist() for hand in deal(40, 4, seed, epoch)]
+def test_a_split_is_a_function_of_seed_and_epoch():
+    def split(seed, epoch):
+        return [part.tolist() for part in split_minibatches(40, 4, seed, epoch)]
 
-    assert dealt(1, 0) == dealt(1, 0)
-    assert dealt(1, 0) != dealt(2, 0)
-    assert dealt(1, 0) != dealt(1, 1)
+    assert split(1, 0) == split(1, 0)
+    assert split(1, 0) != split(2, 0)
+    assert split(1, 0) != split(1, 1)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(16, 100))

@@ -18,7 +18,7 @@ from starpo.ragen.core.errors import LearnerError, PolicyError
 from starpo.ragen.learning.learners.adapters import adapters_off
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.checkpoint import load_checkpoint
-from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import ResponseLogits, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
@@ -52,7 +52,9 @@ def trained(config: UpdateConfig, folder: str, trajectories, context, output: Pa
 def logprobs(model, trajectories) -> torch.Tensor:
     tokens = ResponseTokens(trajectories)
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
-    return score(ResponseLogits(model), batches, len(tokens), 1.0, Passes(torch.device("cpu"), 1, "float32")).logprobs_N
+    return score(
+        ResponseLogits(model), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "float32")
+    ).logprobs_N
 
 
 @pytest.mark.parametrize("base", [GRPO, PPO], ids=["grpo", "ppo"])

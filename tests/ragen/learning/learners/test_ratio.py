@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
-from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import ResponseLogits, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
@@ -22,10 +22,10 @@ BEHAVIOUR = UpdateConfig(**{**START.model_dump(), "ratio_to": "behaviour"})
 
 def sampled_by(log_ratio: float, folder: str, trajectories: list) -> list:
     """The same tokens, as if a policy had sampled them that gave each e^-log_ratio times the probability."""
-    tokens, passes = ResponseTokens(trajectories), Passes(torch.device("cpu"), 1, "float32")
+    tokens, runner = ResponseTokens(trajectories), MicroBatchRunner(torch.device("cpu"), 1, "float32")
     model, _ = load_policy(folder, torch.float32)
-    batches = share(tokens, np.arange(len(tokens.segments)), START, passes, _Alone)
-    logprobs_N = score(ResponseLogits(model), batches, len(tokens), 1.0, passes).logprobs_N.numpy() - log_ratio
+    batches = share(tokens, np.arange(len(tokens.segments)), START, runner, _Alone)
+    logprobs_N = score(ResponseLogits(model), batches, len(tokens), 1.0, runner).logprobs_N.numpy() - log_ratio
     segments = []
     for segment, start in zip(tokens.segments, tokens.segment_start.tolist(), strict=True):
         behaviour = np.zeros(len(segment.token_ids), dtype=np.float32)

@@ -11,11 +11,11 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.critic import Critic, evaluate
-from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 
-PLAIN = Passes(torch.device("cpu"), 1, "float32")
+PLAIN = MicroBatchRunner(torch.device("cpu"), 1, "float32")
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_bfloat16_is_close(policy, make_trajectories):
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
     exact = score(ResponseLogits(policy), batches, len(tokens), 1.0, PLAIN).logprobs_N
     coarse = score(
-        ResponseLogits(policy), batches, len(tokens), 1.0, Passes(torch.device("cpu"), 1, "bfloat16")
+        ResponseLogits(policy), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "bfloat16")
     ).logprobs_N
     assert not torch.equal(coarse, exact)
     torch.testing.assert_close(coarse, exact, atol=0.05, rtol=0)

@@ -1,4 +1,4 @@
-"""`Passes`: how passes over micro-batches are run. In which arithmetic, on how many threads, and in what order.
+"""`MicroBatchRunner`: how micro-batches are run: in which arithmetic, on how many threads, in what order.
 
 On a CPU, micro-batches are run side by side on threads that each compute alone. Results are taken up in the order of
 the micro-batches, so they are the same, bit for bit, whatever the number of threads. Torch's own threads would split
@@ -19,7 +19,7 @@ from starpo.ragen.learning.learners.batches import MicroBatch
 Result = TypeVar("Result")
 
 
-class Passes:
+class MicroBatchRunner:
     """Runs functions of one micro-batch over many."""
 
     def __init__(self, device: torch.device, num_threads: int | None, dtype: str) -> None:

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from starpo.ragen.learning.learners.passes import Passes
+from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 
 CPU = torch.device("cpu")
 
@@ -17,12 +17,12 @@ def test_results_come_in_the_order_of_the_batches(num_threads):
         time.sleep(0.02 if number == 0 else 0)
         return number * 10
 
-    assert list(Passes(CPU, num_threads, "float32").run(slow_first, range(7))) == [0, 10, 20, 30, 40, 50, 60]
+    assert list(MicroBatchRunner(CPU, num_threads, "float32").run(slow_first, range(7))) == [0, 10, 20, 30, 40, 50, 60]
 
 
 def test_no_more_than_the_threads_are_computed_ahead():
     started: list[int] = []
-    results = Passes(CPU, 2, "float32").run(lambda number: started.append(number) or number, range(10))
+    results = MicroBatchRunner(CPU, 2, "float32").run(lambda number: started.append(number) or number, range(10))
     assert next(results) == 0
     time.sleep(0.05)
     assert len(started) <= 3  # the one taken, and two ahead
@@ -37,14 +37,14 @@ def test_every_thread_computes_alone_in_the_arithmetic_asked_for():
         seen.add((threading.get_ident(), torch.get_num_threads()))
         return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
 
-    assert set(Passes(CPU, 2, "bfloat16").run(look, range(6))) == {torch.bfloat16}
+    assert set(MicroBatchRunner(CPU, 2, "bfloat16").run(look, range(6))) == {torch.bfloat16}
     assert {count for _, count in seen} == {1}
     assert len(seen) == 2
 
 
 def test_threads_of_torch_are_put_back_also_after_an_error():
     def fail_alone():
-        with Passes(CPU, 2, "float32").alone():
+        with MicroBatchRunner(CPU, 2, "float32").alone():
             assert torch.get_num_threads() == 1
             raise KeyError
 
@@ -61,4 +61,4 @@ def test_an_error_of_a_batch_reaches_the_caller():
         return number
 
     with pytest.raises(ValueError, match="batch 3"):
-        list(Passes(CPU, 2, "float32").run(fail, range(6)))
+        list(MicroBatchRunner(CPU, 2, "float32").run(fail, range(6)))
