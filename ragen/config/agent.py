@@ -1,8 +1,8 @@
 """How observations become prompts, and responses become actions."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from starpo.ragen.core.registry import PROMPTS, registered
 from starpo.ragen.core.settings import Settings
@@ -37,14 +37,6 @@ class AgentConfig(Settings):
     with prompt = 'state'."""
     should_prefill_think: bool = False
     """Does the prompt end with an already opened `<think>` (or `<answer>`)? The tag is then prompt, not response."""
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_as_ever(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Stage keys are made of this: where malformed responses use up actions, rollouts keep the keys they had."""
-        values: dict[str, Any] = serialise(self)
-        if self.should_malformed_use_actions:
-            values.pop("should_malformed_use_actions", None)
-        return values
 
     @model_validator(mode="after")
     def _window_only_in_window(self) -> "AgentConfig":

@@ -5,15 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     Field,
     JsonValue,
-    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from starpo.ragen.core.registry import FILTERS, checked_options, registered
-from starpo.ragen.core.settings import Settings, without_empty
+from starpo.ragen.core.settings import Settings
 
 
 class FilterConfig(Settings):
@@ -46,10 +44,6 @@ class FilterConfig(Settings):
     @classmethod
     def _are_the_strategys(cls, options: dict[str, JsonValue], info: ValidationInfo) -> dict[str, Any]:
         return checked_options(FILTERS, info.data["strategy"], options) if "strategy" in info.data else options
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_empty(serialise(self), "options")
 
     @model_validator(mode="after")
     def _shares_need_positive_scores(self) -> "FilterConfig":

@@ -85,7 +85,7 @@ def recorded_config(run: str, settings: Mapping[str, Any], advice: str) -> StarP
         ConfigError: If they are not settings of this release.
     """
     try:
-        return StarPOConfig.model_validate_json(json.dumps(_of_this_release(settings)))
+        return StarPOConfig.model_validate_json(json.dumps(settings))
     except ValidationError as error:
         raise ConfigError(
             f"the settings of run '{run}' are not those of this release: {explain(error, StarPOConfig, {})}. {advice}"
@@ -113,15 +113,6 @@ def parse_override(text: str) -> tuple[str, Any]:
     except tomllib.TOMLDecodeError:
         return path, value
     return path, parsed["value"] if set(parsed) == {"value"} else value
-
-
-def _of_this_release(settings: Mapping[str, Any]) -> Table:
-    """Recorded settings with what version 0.1.0 called otherwise by its name of today."""
-    reward = dict(settings.get("reward", {}))
-    has_forfeit = reward.pop("should_forfeit_actions", True)
-    if not has_forfeit:
-        reward["components"] = ["environment", "format"]
-    return {**settings, "reward": reward}
 
 
 def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:

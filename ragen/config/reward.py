@@ -5,15 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     Field,
     JsonValue,
-    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from starpo.ragen.core.registry import REWARDS, checked_options, registered
-from starpo.ragen.core.settings import Settings, without_empty
+from starpo.ragen.core.settings import Settings
 
 
 class RewardConfig(Settings):
@@ -48,10 +46,6 @@ class RewardConfig(Settings):
             raise ValueError(f"'{strangers[0]}' is not one of components = {', '.join(components)}")
         checked = {name: checked_options(REWARDS, name, options.get(name, {})) for name in components}
         return {name: values for name, values in checked.items() if values}
-
-    @model_serializer(mode="wrap")
-    def _leave_out_what_is_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_empty(serialise(self), "options")
 
     @model_validator(mode="after")
     def _each_component_once(self) -> "RewardConfig":

@@ -5,15 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     Field,
     JsonValue,
-    SerializerFunctionWrapHandler,
     ValidationInfo,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
 from starpo.ragen.core.registry import ADVANTAGES, LEARNERS, advantage_needs, checked_options, registered
-from starpo.ragen.core.settings import Settings, without_empty
+from starpo.ragen.core.settings import Settings
 
 
 class OptimiserConfig(Settings):
@@ -184,21 +182,6 @@ class UpdateConfig(Settings):
                     )
         return self
 
-    @model_serializer(mode="wrap")
-    def _leave_out_what_has_no_effect(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Stage keys are made of this: what is off is not in them, so that updates without it keep their keys."""
-        values: dict[str, Any] = serialise(self)
-        if self.learner != "deepspeed":
-            values.pop("deepspeed", None)
-        if self.lora is None:
-            values.pop("lora", None)
-        if not self.activation_checkpointing:
-            values.pop("activation_checkpointing", None)
-        for name in ("std_ddof", "reward_placement", "ratio_to", "minibatch_trajectories"):
-            if getattr(self, name) == UpdateConfig.model_fields[name].default:
-                values.pop(name, None)
-        return without_empty(values, "advantage_options")
-
     @field_validator("advantage_options")
     @classmethod
     def _are_the_estimators(cls, options: dict[str, JsonValue], info: ValidationInfo) -> dict[str, Any]:
@@ -213,6 +196,7 @@ class UpdateConfig(Settings):
             "std_ddof": self.advantage_scale == "none" and not self.should_whiten,
             "kl_estimator": self.kl_coefficient == 0,
             "kl_placement": self.kl_coefficient == 0,
+            "deepspeed": self.learner != "deepspeed",
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}
 

@@ -1,7 +1,5 @@
 """`Settings`: the base of every configuration model. Frozen, strict, unknown keys rejected, fields documented."""
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict
 
 
@@ -16,8 +14,3 @@ class Settings(BaseModel):
         validate_default=True,
         use_attribute_docstrings=True,
     )
-
-
-def without_empty(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Serialised settings less those of these that are empty: most keys need not tell that something is not used."""
-    return {name: value for name, value in values.items() if value or name not in names}

@@ -8,7 +8,7 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.run_code import code_of, default_run_name, replay_code
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.core.registry import ADVANTAGES
+from starpo.ragen.core.registry import ADVANTAGES, Entry
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import update
@@ -62,7 +62,7 @@ def test_a_replay_is_made_with_the_code_of_the_stages_that_it_does() -> None:
 def test_code_of_which_nothing_is_known_has_one_name_in_every_process(
     mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, "nowhere_to_be_found:mine")
+    monkeypatch.setitem(ADVANTAGES, CONFIG.update.advantage, Entry("nowhere_to_be_found:mine", needs="groups"))
     names = set()
     for process in ("one", "another"):
         mine("")  # what was known is forgotten

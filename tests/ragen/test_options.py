@@ -8,9 +8,7 @@ import pytest
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.load import apply_overrides
-from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import FILTERS, load
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
@@ -56,11 +54,6 @@ def test_they_are_filled_in_and_given_to_it() -> None:
     other = apply_overrides(CONFIG, {"filter.strategy": "mine_optional:odd", "filter.options.remainder": 0}).filter
     kept = [load(FILTERS, one.strategy)(np.zeros(4), one).tolist() for one in (config, other)]
     assert kept == [[False, True, False, True], [True, False, True, False]]
-
-
-def test_where_there_are_none_nothing_is_stored() -> None:
-    for config in (RewardConfig(), FilterConfig(), UpdateConfig()):
-        assert "options" not in " ".join(config.model_dump(mode="json"))
 
 
 @pytest.mark.parametrize(

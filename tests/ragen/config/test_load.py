@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from starpo.ragen.config.load import apply_overrides, load_config, parse_override, recorded_config
+from starpo.ragen.config.load import apply_overrides, load_config, parse_override
 from starpo.ragen.core.errors import ConfigError
 
 BASE = """
@@ -280,15 +280,6 @@ def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:
     assert "staleness" not in preset("smoke").model_dump(mode="json")["rollout"]
     ahead = preset("smoke", {"rollout.staleness": 1, "update.importance_cap": 2.0})
     assert ahead.model_dump(mode="json")["rollout"]["staleness"] == 1
-
-
-def test_settings_that_version_0_1_0_recorded_mean_what_they_meant(presets):
-    recorded = load_config(presets({}) / "base.toml", presets({}), {}).model_dump(mode="json")
-    del recorded["reward"]["components"], recorded["fresh"]
-    as_it_was = {**recorded, "reward": {**recorded["reward"], "should_forfeit_actions": True}}
-    assert recorded_config("old", as_it_was, "").reward.components == ["environment", "format", "forfeit"]
-    as_it_was["reward"]["should_forfeit_actions"] = False
-    assert recorded_config("old", as_it_was, "").reward.components == ["environment", "format"]
 
 
 def test_a_component_that_is_named_twice_is_refused(presets):

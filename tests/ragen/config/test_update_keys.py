@@ -3,32 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.update import DeepSpeedConfig, LoraConfig, UpdateConfig
-
-
-def test_what_is_off_is_left_out_and_what_is_on_comes_back():
-    plain = UpdateConfig()
-    dumped = plain.model_dump(mode="json")
-    assert not {"lora", "deepspeed", "activation_checkpointing"} & dumped.keys()
-    idle = UpdateConfig(deepspeed=DeepSpeedConfig(num_ranks=4))  # of a learner that is not asked
-    assert idle.model_dump(mode="json") == dumped
-    full = UpdateConfig(
-        learner="deepspeed", deepspeed=DeepSpeedConfig(num_ranks=2), lora=LoraConfig(), activation_checkpointing=True
-    )
-    assert UpdateConfig.model_validate_json(full.model_dump_json()) == full
-
-
-def test_settings_of_version_0_1_0_are_dumped_as_they_were():
-    """Keys and records of updates that use nothing new know nothing of it."""
-    new = {"std_ddof", "reward_placement", "ratio_to", "minibatch_trajectories"}
-    assert not new & UpdateConfig().model_dump(mode="json").keys()
-    used = UpdateConfig(std_ddof=1, reward_placement="trajectory_end", ratio_to="behaviour", minibatch_trajectories=32)
-    assert new <= used.model_dump(mode="json").keys()
-    assert UpdateConfig.model_validate_json(used.model_dump_json()) == used
-    assert "should_malformed_use_actions" not in AgentConfig().model_dump(mode="json")
-    kind = AgentConfig(should_malformed_use_actions=False)
-    assert AgentConfig.model_validate_json(kind.model_dump_json()) == kind
+from starpo.ragen.config.update import DeepSpeedConfig, UpdateConfig
 
 
 @pytest.mark.parametrize(
@@ -46,6 +21,12 @@ def test_what_others_make_idle_is_not_in_the_key(settings, idle):
     (name,) = idle
     acting = {"advantage_scale": "batch", "advantage": "gae", "minibatch_trajectories": 0, "kl_coefficient": 0.1}
     assert UpdateConfig(**{**acting, **idle}).effective()[name] == idle[name]
+
+
+def test_the_table_of_another_learner_is_not_in_the_key():
+    ranks = DeepSpeedConfig(num_ranks=4)
+    assert UpdateConfig(deepspeed=ranks).effective() == UpdateConfig().effective()
+    assert UpdateConfig(learner="deepspeed", deepspeed=ranks).effective()["deepspeed"]["num_ranks"] == 4
 
 
 @pytest.mark.parametrize("advantage", ["gae", "bi_level_gae", "grpo_batch", "reinforce"])
