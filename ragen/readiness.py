@@ -13,6 +13,7 @@ from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPT
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.check import check
 from starpo.ragen.envs.initial_states import fresh_env_seed
 
 
@@ -107,4 +108,9 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
     except Exception as error:  # an environment of somebody else's may raise anything
         module = ENVIRONMENTS[settings.type].partition(":")[0]
         return [f"{place}: '{settings.type}' failed at an initial state: {describe_fault(error, module)}"]
-    return []
+    if settings.type in ENVIRONMENTS and settings.type not in ENVIRONMENTS.packages:
+        return []  # built-in ones are checked by our tests
+    return [
+        f"{place}: '{settings.type}' breaks its contract: {found}"
+        for found in check(settings, should_start_process=False)
+    ]

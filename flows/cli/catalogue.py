@@ -36,18 +36,20 @@ def presets(as_json: JsonOption = False) -> None:
 
 @app.command(rich_help_panel=BEFORE)
 def envs(
-    check: Annotated[bool, typer.Option("--check", help="Run the environment checker over all of them.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(help="Variants, or module:attribute. Default: all.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Run the environment checker over them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the environments and their variants."""
+    """List the environments and their variants. Exit code 1 if the checker finds a fault."""
     from starpo.flows.console import listing
 
-    listing.print_environments(check, as_json)
+    if listing.print_environments(names or [], check, as_json):
+        raise typer.Exit(1)
 
 
 @app.command(rich_help_panel=BEFORE)
 def play(
-    env: Annotated[str, typer.Argument(help="A variant of `ragen envs`.")],
+    env: Annotated[str, typer.Argument(help="A variant of `ragen envs`, or module:attribute.")],
     seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
 ) -> None:
     """Play an environment yourself, boards drawn."""

@@ -1,5 +1,6 @@
 """Tables of runs, iterations, presets and environments; the same facts as JSON for machines."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from starpo.flows.console.reasons import merged_reasons
@@ -89,22 +90,23 @@ def print_presets(as_json: bool) -> None:
     print_rows(rows, as_json, "presets", "")
 
 
-def print_environments(check: bool, as_json: bool) -> None:
-    """Environment variants; with `check`, what the environment checker finds."""
+def print_environments(names: Sequence[str], check: bool, as_json: bool) -> bool:
+    """Environment variants, all or those named; with `check`, what the environment checker finds. Is any unsound?"""
     from starpo.ragen.envs.check import check as check_environment
-    from starpo.ragen.envs.variants import VARIANTS
+    from starpo.ragen.envs.variants import VARIANTS, variant
 
     rows = []
-    for name, variant in VARIANTS.items():
-        row: dict[str, Any] = {"name": name, "type": variant.type, "about": variant.description}
+    for name, one in {name: variant(name) for name in names or VARIANTS}.items():
+        row: dict[str, Any] = {"name": name, "type": one.type, "about": one.description}
         try:
-            settings = variant.settings
+            settings = one.settings
         except RegistryError as error:
             row["about"], findings = f"Cannot be loaded; `ragen play {name}` says why.", [str(error)]
         else:
             findings = [str(finding) for finding in check_environment(settings)] if check else []
         rows.append({**row, "findings": findings} if check else row)
     print_rows(rows, as_json, "environments", "")
+    return any(row.get("findings") for row in rows)
 
 
 def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:

@@ -4,17 +4,16 @@ from rich.panel import Panel
 
 from starpo.flows.console.terminal import Console
 from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs import make
-from starpo.ragen.envs.variants import VARIANTS
+from starpo.ragen.envs.variants import variant as find_variant
 
 
 def play_in_terminal(variant: str, seed: int, console: Console | None = None) -> bool:
     """Play one episode under the paper's limits.
 
     Args:
-        variant: Name of a variant.
+        variant: Name of a variant, or `module:attribute`.
         seed: Seed of the initial state.
         console: Where to draw and from where to read.
 
@@ -25,9 +24,7 @@ def play_in_terminal(variant: str, seed: int, console: Console | None = None) ->
         ConfigError: If there is no such variant.
     """
     console = console or Console()
-    if variant not in VARIANTS:
-        raise ConfigError(f"no environment '{variant}'; there are: {', '.join(VARIANTS)}")
-    environment = make(VARIANTS[variant].settings)
+    environment = make(find_variant(variant).settings)
     environment.reset(seed=seed, dynamics_seed=dynamics_seed(seed, 0))
     console.print(environment.rules(), highlight=False, markup=False)
     keys = _keys(environment.actions)

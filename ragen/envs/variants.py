@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import ENVIRONMENTS, TARGET
+from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import settings_type
 
@@ -31,6 +33,22 @@ class Variant:
             RegistryError: If the environment cannot be imported.
         """
         return settings_type(self.type)(**self.changed)
+
+
+def variant(name: str) -> Variant:
+    """The variant of a name, or an environment named by `module:attribute` as it is by default.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    if TARGET.fullmatch(name):
+        return Variant("named by module:attribute", name)
+    if name not in VARIANTS:
+        raise ConfigError(
+            f"{quoted(name)} is no environment; `ragen envs` lists them: {', '.join(VARIANTS)}; one of your own is "
+            "named as module:attribute, such as stairs:Stairs"
+        )
+    return VARIANTS[name]
 
 
 VARIANTS: dict[str, Variant] = {

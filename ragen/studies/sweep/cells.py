@@ -13,8 +13,9 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import TARGET
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.envs.variants import VARIANTS
+from starpo.ragen.envs.variants import VARIANTS, variant
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.ragen.studies.sweep.sweep import Sweep
@@ -131,12 +132,12 @@ def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -
         return {name: own[name] for name in common}
     known = [*VARIANTS, *own]
     for name in sweep.environments:
-        if name not in known:
+        if name not in known and not TARGET.fullmatch(name):
             raise ConfigError(
                 f"sweep {sweep.name}: environments: '{name}' is neither a panel of run {run} nor an environment"
                 f"{near(name, known)}; panels: {', '.join(own)}; `ragen envs` lists the environments"
             )
-    return {name: own[name] if name in own else VARIANTS[name].settings for name in sweep.environments}
+    return {name: own[name] if name in own else variant(name).settings for name in sweep.environments}
 
 
 def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:

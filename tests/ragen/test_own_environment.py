@@ -1,0 +1,111 @@
+"""An environment named by `module:attribute`: its settings, its words, its faults, and commands that take its name."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from starpo.flows.console.listing import print_environments
+from starpo.flows.console.new import write_environment
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech, vocabulary_digest
+from starpo.ragen.config.load import apply_overrides, load_config
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs import make
+from starpo.ragen.envs.variants import variant
+from starpo.ragen.readiness import obstacles
+from starpo.tasks.rollout import rollout
+from starpo.tasks.warm_start import warm_start
+
+NAME = "stairs_of_tests"
+TARGET = f"{NAME}:StairsOfTests"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    write_environment(NAME, tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop(NAME, None)
+
+
+@pytest.fixture
+def config(folder: Path) -> StarPOConfig:
+    return preset(str(folder / f"{NAME}.toml"))
+
+
+def test_its_settings_are_its_own_and_survive_the_record(config: StarPOConfig) -> None:
+    assert (config.environment.type, config.environment.size) == (TARGET, 12)  # type: ignore[attr-defined]
+    assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
+    assert config.model_dump(mode="json")["environment"] == {"type": TARGET, "size": 12}
+    assert make(config.environment).settings.size == 12
+    with pytest.raises(ConfigError, match=r"environment.size = 1 .*: should be greater than or equal to 3"):
+        apply_overrides(config, {"environment.size": 1})
+    with pytest.raises(ConfigError, match=r"environment.sise = 4 .*no such setting|Extra inputs"):
+        apply_overrides(config, {"environment.sise": 4})
+
+
+def test_its_words_are_tokens_of_the_policies_that_play_it_alone(config: StarPOConfig) -> None:
+    plain, own = make_tokenizer(), make_tokenizer(unknown_speech(config.policy, config.environment))  # type: ignore[arg-type]
+    text = "goal left 3"
+    assert len(own.encode(text)) == 3 < len(plain.encode(text))
+    assert own.decode(own.encode(text)) == text
+    assert own.encode("P 1 2")[0] == plain.encode("P 1 2")[0]
+    assert vocabulary_digest() != vocabulary_digest(unknown_speech(config.policy, config.environment))  # type: ignore[arg-type]
+
+
+def test_its_code_is_part_of_the_keys(config: StarPOConfig) -> None:
+    assert warm_start(config).code["demonstrator"] == f"{NAME}:demonstrate"
+    assert rollout(0, config, "c" * 32).code["environment"] == TARGET
+
+
+def test_what_breaks_the_contract_is_told_before_the_run(
+    folder: Path, config: StarPOConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert obstacles(config) == []
+    file = folder / f"{NAME}.py"
+    file.write_text(file.read_text().replace("random.Random(seed)", "random.Random()"))
+    sys.modules.pop(NAME, None)
+    from starpo.ragen.envs.make import settings_type
+
+    settings_type.cache_clear()
+    found = obstacles(load_config(folder / f"{NAME}.toml", Path(preset.__code__.co_filename).parent, {}))
+    assert found
+    assert all(TARGET in line for line in found)
+    assert print_environments([TARGET], True, True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["findings"]
+
+
+def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixture[str]) -> None:
+    assert make(variant(TARGET).settings).actions == ("Left", "Right")
+    assert not print_environments([TARGET], True, True)
+    assert json.loads(capsys.readouterr().out)[0]["type"] == TARGET
+    with pytest.raises(ConfigError, match=r"'Sokobann' is no environment; .*stairs:Stairs"):
+        variant("Sokobann")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sokoban", "is a built-in environment already"),
+        ("json", "is a module that can be imported here already"),
+        ("../x", "cannot be a module"),
+        ("class", "cannot be a module"),
+        ("Stairs", "cannot be a module"),
+    ],
+)
+def test_names_that_cannot_be(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        write_environment(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / f"test_{NAME}.py").write_text("mine")
+    with pytest.raises(ConfigError, match="exists already, and nothing was written"):
+        write_environment(NAME, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [f"test_{NAME}.py"]
