@@ -40,8 +40,8 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.ablation.plot import draw_ablation
-from starpo.ragen.studies.ablation.records import Ablations
 from starpo.ragen.studies.ablation.summary import AblationResult
+from starpo.ragen.studies.records import Ablations
 from starpo.tasks.stage import stage_task
 from starpo.tasks.warm_start import STAGE as WARM_START
 

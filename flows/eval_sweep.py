@@ -27,8 +27,8 @@ from starpo.flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
+from starpo.ragen.studies.records import Sweeps
 from starpo.ragen.studies.sweep.heat_map import draw_sweep
-from starpo.ragen.studies.sweep.records import Sweeps
 from starpo.ragen.studies.sweep.result import SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep
 from starpo.tasks.stage import stage_task

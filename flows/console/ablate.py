@@ -21,8 +21,8 @@ from starpo.flows.study import Study, is_finished, resolve
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import load_grid
-from starpo.ragen.studies.ablation.records import Ablations
 from starpo.ragen.studies.ablation.summary import AblationResult
+from starpo.ragen.studies.records import Ablations
 from starpo.ragen.work import Work
 
 _DIFFERENCE = "difference [95%], and by seed"

@@ -20,7 +20,7 @@ from starpo.flows.sweep_plan import SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.records import Sweeps
 from starpo.ragen.studies.sweep.result import SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep, load_sweep, make_sweep
 

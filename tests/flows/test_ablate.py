@@ -15,8 +15,8 @@ from starpo.flows.study import resolve
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import load_grid
-from starpo.ragen.studies.ablation.records import Ablations
 from starpo.ragen.studies.ablation.summary import AblationResult, CellResult, Difference, PanelResult
+from starpo.ragen.studies.records import Ablations
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
 

@@ -15,8 +15,8 @@ from starpo.flows.presets import preset, sweeps
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
+from starpo.ragen.studies.records import Sweeps
 from starpo.ragen.studies.sweep.heat_map import draw_sweep
-from starpo.ragen.studies.sweep.records import Sweeps
 from starpo.ragen.studies.sweep.result import SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep
 

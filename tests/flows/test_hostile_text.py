@@ -21,8 +21,7 @@ from starpo.flows.markdown import cell, code, dict_table, link, text
 from starpo.ragen.core.visible import quoted, shortened, visible
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.ablation.records import Ablations
-from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.records import Ablations, Sweeps
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from tests.flows.hostile import (

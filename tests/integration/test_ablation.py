@@ -8,7 +8,7 @@ from starpo.flows.ablation import CellsFailedError, ablation
 from starpo.flows.study import Study, resolve
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.records import Ablations
+from starpo.ragen.studies.records import Ablations
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 

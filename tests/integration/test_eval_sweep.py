@@ -17,7 +17,7 @@ from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.remote.location import Location
-from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.records import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]

@@ -19,7 +19,7 @@ from starpo.flows.study import resolve
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.sweep.records import Sweeps
+from starpo.ragen.studies.records import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [

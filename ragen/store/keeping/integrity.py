@@ -14,8 +14,7 @@ from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.keeping.inventory import ArtifactId
 from starpo.ragen.store.keeping.reachability import Reachability, Roots, run_names
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Runs
-from starpo.ragen.store.records.sweeps import FOLDER as SWEEPS
-from starpo.ragen.store.records.sweeps import named_cells, sweep_names
+from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
 from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location
 
 

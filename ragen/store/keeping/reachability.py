@@ -18,8 +18,7 @@ from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.keeping.inventory import ArtifactId, Inventory, take_inventory
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.runs import Runs, StageKeys
-from starpo.ragen.store.records.sweeps import FOLDER as SWEEPS
-from starpo.ragen.store.records.sweeps import named_cells, sweep_names
+from starpo.ragen.store.records.studies import SWEEPS, named_cells, sweep_names
 from starpo.ragen.store.remote.location import NUM_REQUESTS, Location
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import Manifest

@@ -1,22 +1,28 @@
-"""Results over runs, those of sweeps and ablations, as far as the store must know them: which runs they name.
+"""Results over runs, those of sweeps and ablations, as far as the store must know them.
 
 <store>/sweeps/<name>/result.json, <store>/ablations/<name>/result.json -> Study -> copied with the last of its runs
+<store>/sweeps/<name>/cells.json    cell -> {kind: key}: measured by the sweep, and needed like artifacts of runs
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starpo.ragen.core.errors import StoreError
+from pydantic import TypeAdapter, ValidationError
+
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.runs import StageKeys
-from starpo.ragen.store.records.sweeps import FOLDER as SWEEPS
-from starpo.ragen.store.records.sweeps import named_cells
 from starpo.ragen.store.remote.location import Location
 
+SWEEPS = "sweeps"
+"""Folder of sweeps."""
 _ASKED = {"ablations": "grid.json", SWEEPS: "sweep.json"}
 """Folder -> the file that says what was asked for."""
-_RESULT = "result.json"
+RESULT = "result.json"
+_CELLS_FILE = "cells.json"
+_CELLS = TypeAdapter(StageKeys)
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def studies_of(location: Location, run: str) -> tuple[list[Study], dict[str, str
     for folder in _ASKED:
         for place in (f"{folder}/{name}" for name in location.names(folder)):
             try:
-                runs = _named_runs(json.loads(location.read(f"{place}/{_RESULT}")))
+                runs = _named_runs(json.loads(location.read(f"{place}/{RESULT}")))
                 if run in runs:
                     cells = named_cells(location, place.partition("/")[2]) if folder == SWEEPS else {}
                     found.append(Study(place, runs, cells))
@@ -71,10 +77,43 @@ def obstacle(study: Study, source: Location, target: Location, runs: Collection[
 
 def copy_study(study: Study, source: Location, target: Location) -> None:
     """Copy a study's files; the artifacts that it names are there. Its result comes last."""
-    for name in sorted(source.names(study.place), key=lambda name: (name == _RESULT, name)):
+    for name in sorted(source.names(study.place), key=lambda name: (name == RESULT, name)):
         target.replace(f"{study.place}/{name}", source.read(f"{study.place}/{name}"))
 
 
 def _named_runs(result: dict[str, Any]) -> tuple[str, ...]:
     named = result["runs"] if "runs" in result else [run for cell in result["cells"] for run in cell["runs"].values()]
     return tuple(dict.fromkeys(map(str, named)))
+
+
+def sweep_names(location: Location) -> list[str]:
+    """Names of the sweeps that have begun."""
+    return [name for name in location.names(SWEEPS) if _CELLS_FILE in location.names(f"{SWEEPS}/{name}")]
+
+
+def named_cells(location: Location, name: str) -> StageKeys:
+    """Cell -> {kind: key} of what a sweep has measured; empty where there is no such sweep.
+
+    Raises:
+        ArtifactDamagedError: If the record cannot be read.
+    """
+    path = _cells_path(name)
+    try:
+        return _CELLS.validate_json(location.read(path), strict=True)
+    except FileNotFoundError:
+        return {}
+    except ValidationError as error:
+        raise ArtifactDamagedError(
+            f"{location.name.rstrip('/')}/{path} cannot be read ({error.errors()[0]['msg']}). Artifacts are untouched: "
+            "run the sweep again, which writes it anew, or delete the file"
+        ) from error
+
+
+def write_cells(location: Location, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
+    """Replace what a sweep says it has measured."""
+    kept = {cell: dict(keys) for cell, keys in cells.items()}
+    location.replace(_cells_path(name), (json.dumps(kept, indent=2, sort_keys=True) + "\n").encode())
+
+
+def _cells_path(name: str) -> str:
+    return f"{SWEEPS}/{checked_name(name, 'name of a sweep')}/{_CELLS_FILE}"

@@ -10,5 +10,4 @@ bootstrap    paired intervals of a difference of success
 peak         the best of several checkpoints, and how much of that is luck
 summary      evaluations of all cells -> the result
 plot         the result as one SVG
-records      results in the store, by name
 """

@@ -7,5 +7,4 @@ cells     what that comes to for the runs as they are now
 outcomes  what a stored cell says, prompt by prompt
 result    outcomes of all cells -> scores and the leaderboard
 heat_map  the scores as one SVG
-records   results in the store, by name
 """

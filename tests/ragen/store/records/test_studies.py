@@ -13,7 +13,7 @@ from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.keeping.usage import measure
-from starpo.ragen.store.records.sweeps import named_cells, sweep_names, write_cells
+from starpo.ragen.store.records.studies import named_cells, sweep_names, write_cells
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage

@@ -2,8 +2,8 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.records import Ablations
 from starpo.ragen.studies.ablation.summary import AblationResult
+from starpo.ragen.studies.records import Ablations
 
 GRID = Grid(name="keep", preset="bandit", axes={"filter.keep": [0.5, 1.0]}, seeds=[0, 1, 2])
 RESULT = AblationResult(name="keep", grid=GRID, panel="bandit", cells=[])
@@ -32,7 +32,7 @@ def test_a_damaged_result_says_how_to_mend_it(tmp_path):
     records = Ablations(str(tmp_path))
     records.save(RESULT, "<svg/>")
     (tmp_path / "ablations" / "keep" / "result.json").write_text("{}")
-    with pytest.raises(ArtifactDamagedError, match=r"result\.json cannot be read .*run the grid again"):
+    with pytest.raises(ArtifactDamagedError, match=r"result\.json cannot be read .*run it again"):
         records.get("keep")
 
 
