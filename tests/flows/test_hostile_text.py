@@ -117,6 +117,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "import": [["new", "{evil_file}"], ["new", EVIL]],
     "validate": [[EVIL], ["smoke", "--set", f"iterations={EVIL}"], ["smoke", "--json"]],
     "presets": [[], ["--json"]],
+    "new environment": [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]],
     "envs": [[], ["--json"]],
     "play": [[EVIL]],
     "store gc": [["--dry-run"], ["--dry-run", "--json"], ["--min-age", EVIL]],

@@ -9,7 +9,7 @@ from starpo.flows.console import train
 from starpo.flows.console.train import train_and_follow
 from starpo.flows.presets import preset
 from starpo.flows.run_code import default_run_name
-from starpo.flows.serve import deployments
+from starpo.flows.deployments import deployments
 from starpo.ragen.core.errors import ConfigError, StoreError
 
 SETTINGS = """
@@ -84,8 +84,8 @@ def test_a_preset_has_its_own_deployment(tmp_path, started):
 
 
 def test_the_deployment_is_served_and_has_no_settings_of_its_own():
-    (made,) = [made for made in deployments() if (made.flow_name, made.name) == ("starpo", "custom")]
-    assert made.parameters == {}
+    (made,) = [made for made in deployments() if (made.flow.name, made.name) == ("starpo", "custom")]
+    assert made.to_runner().parameters == {}
 
 
 @pytest.mark.parametrize("name", ["nowhere.toml", "smokee"])

@@ -9,7 +9,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
 
-import starpo.flows.training
+from starpo.flows import training
 from starpo.flows.eval_sweep import CellsFailedError, eval_sweep
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
@@ -35,7 +35,7 @@ class InterruptedRunError(RuntimeError):
 def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
     """A run that was interrupted after two of three iterations, and a sweep over what it had."""
     store = Store(str(tmp_path_factory.mktemp("store")))
-    update = starpo.flows.training.update
+    update = training.update
 
     def interrupted(config, iteration, *keys, **data):
         if iteration == 2:
@@ -43,7 +43,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Sto
         return update(config, iteration, *keys, **data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(starpo.flows.training, "update", interrupted)
+        patch.setattr(training, "update", interrupted)
         with pytest.raises(InterruptedRunError):
             starpo(CONFIG, preset="smoke", store=store.url, run=RUN)
     assert eval_sweep(SWEEP, store=store.url) == "late"
@@ -136,9 +136,9 @@ def test_garbage_collection_keeps_what_a_sweep_names(swept: Store) -> None:
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    import starpo.tasks.evaluate
+    from starpo.tasks import evaluate as evaluation
 
-    play = starpo.tasks.evaluate._play
+    play = evaluation._play
 
     def failing(*args):
         if args[-2].settings["iteration"] == 2:
@@ -147,7 +147,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
 
     sweep = Sweep(name="failing", runs=[RUN], iterations=[0, 2, 3], temperatures=[0.75])
     with monkeypatch.context() as patch:
-        patch.setattr(starpo.tasks.evaluate, "_play", failing)
+        patch.setattr(evaluation, "_play", failing)
         with pytest.raises(CellsFailedError) as caught:
             eval_sweep(sweep, store=swept.url)
     assert str(caught.value).startswith(

@@ -73,7 +73,7 @@ def test_the_page_leads_from_nothing_to_a_trained_run(shell: dict[str, str], tmp
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert "3 passed" in done.stdout
     assert "reward/component/my_rewards:brevity_mean" in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith("verified"), done.stdout[-2000:]
+    assert done.stdout.rstrip().splitlines()[-1].endswith(": verified"), done.stdout[-2000:]
     assert (work / "var" / "reports" / "mine.html").is_file()
     where = subprocess.run(
         ["python", "-c", "import starpo; print(starpo.__file__)"], cwd=work, env=shell, capture_output=True, text=True

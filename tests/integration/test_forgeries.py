@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-import starpo.tasks.update
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
@@ -22,6 +21,7 @@ from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
+from starpo.tasks import update as update_stage
 from tests.integration.forging import (
     RUN,
     Records,
@@ -426,14 +426,14 @@ def test_a_run_that_failed_is_shown_as_far_as_it_went_and_verified_when_it_has_e
     """With Online-k, whose second update uses the rollout and the rewards of the first."""
     settings = preset("smoke", {**SETTINGS, "online_k": 2})
     with monkeypatch.context() as patch:
-        train = starpo.tasks.update._train
+        train = update_stage._train
 
         def fail(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
             if work.settings["iteration"] == 1:
                 raise EngineError("the machine was switched off")
             return train(config, work, store)
 
-        patch.setattr(starpo.tasks.update, "_train", fail)
+        patch.setattr(update_stage, "_train", fail)
         with pytest.raises(EngineError):
             starpo(settings, preset="smoke", store=str(folder), run="twice")
     found, details = outcome(folder, "twice")

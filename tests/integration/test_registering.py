@@ -4,7 +4,8 @@ import pytest
 from prefect.client.orchestration import get_client
 
 from starpo.flows.console.flow_run import FlowRun, unfinished
-from starpo.flows.serve import deployments, register
+from starpo.flows.deployments import deployments
+from starpo.flows.serve import register
 from starpo.flows.server import ServerError
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -13,7 +14,7 @@ NAME = "starpo/smoke"
 
 @pytest.mark.usefixtures("prefect_server")
 def test_a_deployment_of_other_settings_is_registered_anew_and_its_runs_can_be_cancelled() -> None:
-    (made,) = [deployment for deployment in deployments() if deployment.full_name == NAME]
+    (made,) = [deployed.to_runner() for deployed in deployments() if deployed.full_name == NAME]
     schema = made._parameter_openapi_schema
     old = schema.model_copy(update={"properties": {**schema.properties, "iterations": {"type": "string"}}})
     made._parameter_openapi_schema = old

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-import starpo.flows.cli
-import starpo.flows.verify
-import starpo.ragen.recompute.verify.verifier
-import starpo.tasks.reward
+from starpo.flows import cli
+from starpo.flows import verify as verify_flow
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import Verification, verify_run
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.recompute.verify import verifier
 from starpo.ragen.recompute.verify.finding import Finding, Verdict
 from starpo.ragen.recompute.verify.plan import Visit
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
+from starpo.tasks import reward as reward_stage
 from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -94,23 +94,23 @@ def test_episodes_are_played_on_this_machine_wherever_the_run_played(
 def in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Verification:
     """Verified with nothing looked at ahead."""
     with monkeypatch.context() as patch:
-        patch.setattr(starpo.flows.verify._Ahead, "begin", lambda *_: None)
+        patch.setattr(verify_flow._Ahead, "begin", lambda *_: None)
         return verify(folder)
 
 
 @pytest.fixture
 def looked_at_ahead(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, bool]]:
     """Iteration and stage of what was looked at ahead, and whether its result was taken."""
-    seen, found = [], starpo.flows.verify._Ahead.found
+    seen, found = [], verify_flow._Ahead.found
 
-    def noted(self: starpo.flows.verify._Ahead, visit: Visit) -> list[Finding]:
+    def noted(self: verify_flow._Ahead, visit: Visit) -> list[Finding]:
         was_begun = bool(self._begun) and self._begun[0][0] is visit
         findings = found(self, visit)
         if was_begun:
             seen.append((visit.iteration, visit.name, bool(findings)))
         return findings
 
-    monkeypatch.setattr(starpo.flows.verify._Ahead, "found", noted)
+    monkeypatch.setattr(verify_flow._Ahead, "found", noted)
     return seen
 
 
@@ -279,7 +279,7 @@ def test_what_says_that_it_is_not_deterministic_is_not_repeated(folder: Path) ->
 def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starpo.tasks.reward, "STAGE", Stage(name="reward", version=99))
+    monkeypatch.setattr(reward_stage, "STAGE", Stage(name="reward", version=99))
     assert faults(verify(folder, last=0, stages=["reward"])) == {}
     forge(artifact(folder, 0, "reward", "rewards"), lambda rows: [row.update(normalised_return=9.0) for row in rows])
     [finding] = faults(verify(folder, last=0, stages=["reward"])).values()
@@ -288,7 +288,7 @@ def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
 
 
 def test_a_long_warm_start_is_left_out_unless_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starpo.ragen.recompute.verify.verifier, "LONG_WARM_START_S", 0.0)
+    monkeypatch.setattr(verifier, "LONG_WARM_START_S", 0.0)
     verification = verify(folder, stages=["warm_start"])
     assert [finding.verdict for finding in faults(verification).values()] == [Verdict.LEFT_OUT]
     assert (verification.outcome, verification.exit_code) == ("verified", 0)
@@ -326,7 +326,7 @@ def command(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """Exit code of the `ragen` command, run in this process."""
     monkeypatch.setattr("sys.argv", ["ragen", "verify", *arguments])
     with pytest.raises(SystemExit) as stop:
-        starpo.flows.cli.main()
+        cli.main()
     return int(stop.value.code or 0)
 
 
@@ -375,7 +375,7 @@ def test_the_command_names_what_is_not_shown_and_ends_with_3(
 def test_the_command_names_what_it_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(starpo.ragen.recompute.verify.verifier, "LONG_WARM_START_S", 0.0)
+    monkeypatch.setattr(verifier, "LONG_WARM_START_S", 0.0)
     assert command(RUN, "--store", str(folder), "--stage", "warm_start", monkeypatch=monkeypatch) == 0
     out = capsys.readouterr().out.rstrip()
     assert out.endswith(" s: verified, but for warm_start (left out; --warm-start includes it)")
