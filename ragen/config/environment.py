@@ -4,9 +4,19 @@ An environment that cannot be imported is an error for whoever asks for it, and 
 place of its settings, which refuses all of them with the reason.
 """
 
+import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import Discriminator, Field, SerializeAsAny, Tag, WrapValidator, create_model, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    Tag,
+    ValidationInfo,
+    WrapValidator,
+    create_model,
+    model_validator,
+)
 
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.registry import ENVIRONMENTS, TARGET
@@ -36,12 +46,12 @@ class OtherEnvironment(EnvironmentSettings, extra="allow"):
     """`module:attribute` of a class derived from `Environment`."""
 
 
-def _as_its_own(value: Any, _: Any) -> EnvironmentSettings:
-    name = _type_of(value)
+def _as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
     try:
-        return settings_type(name).model_validate(value)
+        model = settings_type(_type_of(value))
     except StarPOError as error:
         raise ValueError(str(error)) from error
+    return model.model_validate_json(json.dumps(value)) if info.mode == "json" else model.model_validate(value)
 
 
 def _type_of(value: Any) -> Any:

@@ -289,12 +289,9 @@ def _resolve(name: str, target: str) -> Any:
         raise
     except Exception as error:
         place = "named as module:attribute" if name == target else f"registered as {target}"
-        is_absent = isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name))
-        advice = (
-            "Put its folder into PYTHONPATH where stages run, or install its package"
-            if is_absent
-            else ("Mend that file" if name == target else "Mend that file, or uninstall its package")
-        )
+        advice = "Mend that file, or uninstall its package"
+        if isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name)):
+            advice = "Put its folder into PYTHONPATH where stages run, or install its package"
         raise RegistryError(
             f"'{name}' ({place}) cannot be loaded: {describe_fault(error, module)}. {advice}"
         ) from error

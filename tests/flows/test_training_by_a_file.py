@@ -7,9 +7,9 @@ import pytest
 
 from starpo.flows.console import train
 from starpo.flows.console.train import train_and_follow
+from starpo.flows.deployments import deployments
 from starpo.flows.presets import preset
 from starpo.flows.run_code import default_run_name
-from starpo.flows.deployments import deployments
 from starpo.ragen.core.errors import ConfigError, StoreError
 
 SETTINGS = """

@@ -15,6 +15,7 @@ from starpo.ragen.config.load import apply_overrides, load_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs import make
+from starpo.ragen.envs.make import settings_type
 from starpo.ragen.envs.variants import variant
 from starpo.ragen.readiness import obstacles
 from starpo.tasks.rollout import rollout
@@ -30,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop(NAME, None)
+    settings_type.cache_clear()
 
 
 @pytest.fixture
@@ -46,6 +48,16 @@ def test_its_settings_are_its_own_and_survive_the_record(config: StarPOConfig) -
         apply_overrides(config, {"environment.size": 1})
     with pytest.raises(ConfigError, match=r"environment.sise = 4 .*no such setting|Extra inputs"):
         apply_overrides(config, {"environment.sise": 4})
+
+
+def test_settings_that_json_has_otherwise_survive_it_too(folder: Path) -> None:
+    file = folder / f"{NAME}.py"
+    file.write_text(
+        file.read_text().replace('    """Cells."""', '    """Cells."""\n    rewards: tuple[float, ...] = (1.0, 0.5)')
+    )
+    config = preset(str(folder / f"{NAME}.toml"), {"environment.rewards": [2, 1]})
+    assert config.environment.rewards == (2.0, 1.0)  # type: ignore[attr-defined]
+    assert StarPOConfig.model_validate_json(config.model_dump_json()) == config
 
 
 def test_its_words_are_tokens_of_the_policies_that_play_it_alone(config: StarPOConfig) -> None:
@@ -69,8 +81,7 @@ def test_what_breaks_the_contract_is_told_before_the_run(
     file = folder / f"{NAME}.py"
     file.write_text(file.read_text().replace("random.Random(seed)", "random.Random()"))
     sys.modules.pop(NAME, None)
-    from starpo.ragen.envs.make import settings_type
-
+    settings_type.cache_clear()
     settings_type.cache_clear()
     found = obstacles(load_config(folder / f"{NAME}.toml", Path(preset.__code__.co_filename).parent, {}))
     assert found
