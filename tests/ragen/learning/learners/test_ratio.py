@@ -78,10 +78,3 @@ def test_what_was_sampled_by_the_same_policy_is_learnt_from_alike(policy_folder,
 def test_the_sampler_is_corrected_for_once():
     with pytest.raises(ValidationError, match="correct for that policy a second time"):
         UpdateConfig(ratio_to="behaviour", importance_cap=2.0)
-
-
-def test_settings_of_before_mean_what_they_meant():
-    """Neither stored settings nor keys of updates know of it, unless it is set."""
-    assert "ratio_to" not in UpdateConfig().model_dump(mode="json")
-    assert BEHAVIOUR.model_dump(mode="json")["ratio_to"] == "behaviour"
-    assert UpdateConfig.model_validate(UpdateConfig().model_dump()).ratio_to == "update_start"
