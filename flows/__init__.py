@@ -3,7 +3,9 @@
 starpo      the training loop: rollout, reward, variance_filter, update, evaluate
 warm_start  the first checkpoint of a run, as a flow of its own
 replay      reward, filter and update again over stored rollouts, with other settings
-ablation    a grid of settings, a sub-flow `starpo` for every cell and seed; study resolves a grid
+ablation    a grid of settings, a sub-flow `starpo` for every cell and seed
+eval_sweep  checkpoints on panels, a task for every cell
+study       what these two have in common; ablation_plan and sweep_plan: what is to be done
 audit       named audits of the runs that are going on, hourly, as Prefect artifacts
 
 record      what a run leaves behind: its record, its state, wandb metrics; announcements: Prefect artifacts
@@ -12,11 +14,11 @@ walk        a run's record beside what its settings ask for
 verify      a run's stages computed again and compared
 *_summary   results as rows and markdown
 markdown    text of a store on Prefect's pages; logs: in logs
-presets/    TOML files with complete settings; grids/ of ablations
+presets/    TOML files with complete settings; grids/ of ablations, sweeps/
 
 serve       the deployments; server: a local Prefect server and the process that serves them
-cli/        the `ragen` command: declarations alone
-console/    what its commands do and print
+cli/        the `ragen` command: a file a command
+console/    what several commands do and print
 """
 
 from starpo.flows.logs import install

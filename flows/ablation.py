@@ -1,6 +1,6 @@
 """Ablations as a flow: every cell and seed of a grid is a sub-flow `starpo`, and what is stored is not done again.
 
-    grid -> resolve -> (plan: what is finished?) -> starpo, a process a run -> result -> record, plot, Prefect artifacts
+    grid -> plan_ablation (what is finished?) -> starpo, a process a run -> flows.study.finish
 
 A process a run: one that is killed takes no other with it, and each gives its memory back. Where RAGEN_POOL = ray they
 are tasks on the cluster instead (`flows.runners`).
@@ -14,12 +14,6 @@ from typing import Any, cast
 from uuid import UUID
 
 from prefect import flow, task
-from prefect.artifacts import (
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName, FlowRunFilterParentFlowRunId
@@ -28,28 +22,20 @@ from prefect.futures import as_completed
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run
 
-from starpo.flows.ablation_summary import markdown, result_rows
-from starpo.flows.markdown import seen
+from starpo.flows.ablation_plan import CellRun, is_finished, plan_ablation
 from starpo.flows.plan import RunPlan
 from starpo.flows.runners import cell_runner
 from starpo.flows.starpo import starpo
-from starpo.flows.study import CellRun, Study, is_finished, resolve
+from starpo.flows.study import failure, finish
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.plot import draw_ablation
-from starpo.ragen.studies.ablation.summary import AblationResult
-from starpo.ragen.studies.records import Ablations
+from starpo.ragen.studies.studies import Ablations
 from starpo.tasks.stage import stage_task
 from starpo.tasks.warm_start import STAGE as WARM_START
 
 _PREFECT_PREFIX = "Flow run encountered an exception: "
-
-
-class CellsFailedError(StarPOError):
-    """Some runs of an ablation failed; the result of the others is stored."""
 
 
 @flow(name="ablation", validate_parameters=True)
@@ -79,38 +65,15 @@ def ablation(
         CellsFailedError: If runs failed; the message names them.
     """
     opened = Store(store or Runtime.current().store)
-    study = resolve(grid, opened, config=config, allow_few_seeds=allow_few_seeds)
-    records = Ablations(opened.url)
-    records.begin(grid)
-    errors = _run_all(opened, study, max(1, concurrency))
-    result = study.result(opened, errors)
-    records.save(result, draw_ablation(result))
-    _publish(result, records.place(grid.name))
-    if result.failures:
-        raise CellsFailedError(_failure_message(result, records.place(grid.name)))
-    return grid.name
-
-
-def _run_all(store: Store, study: Study, concurrency: int) -> dict[str, str]:
-    """Run what is not finished. Returns run -> why it failed."""
-    log = get_run_logger()
-    plans = study.plans(store)
-    to_do = [run for run in study.runs if not is_finished(store, run, plans[run.name])]
-    total, number = len(study.runs), len(study.runs) - len(to_do)
-    log.info("ablation %s: %d runs, %d of them finished before", study.grid.name, total, number)
-    if concurrency > 1 or Runtime.current().pool == "ray":
-        _share_first_checkpoints(store, to_do, plans)
-    progress: Any = create_progress_artifact(100.0 * number / total, description=f"ablation {study.grid.name}")
-    errors = {}
-    for run, error in _run_side_by_side(store, to_do, concurrency):
-        number += 1
-        if error is None:
-            log.info("%d of %d: run %s completed", number, total, run.name)
-        else:
-            errors[run.name] = error
-            log.error("%d of %d: run %s failed: %s", number, total, run.name, error)
-        update_progress_artifact(progress, 100.0 * number / total)
-    return errors
+    plan, studies = plan_ablation(grid, opened, config=config, allow_few_seeds=allow_few_seeds), Ablations(opened.url)
+    studies.begin(grid)
+    plans = plan.plans(opened)
+    missing = [run for run in plan.runs if not is_finished(opened, run, plans[run.name])]
+    is_on_ray = Runtime.current().pool == "ray"
+    if concurrency > 1 or is_on_ray:
+        _share_first_checkpoints(opened, missing, plans)
+    ended = _run_on_ray(opened, missing) if is_on_ray else _run_in_processes(opened, missing, max(1, concurrency))
+    return finish(studies, plan, opened, len(missing), ended)
 
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
@@ -123,23 +86,18 @@ def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[
             get_run_logger().warning("the warm start of run %s failed: %s", run.name, error)
 
 
-def _run_side_by_side(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[CellRun, str | None]]:
-    """Run so many at a time, or on Ray; yields each run with why it failed, if it did, as it ends."""
-    return _run_on_ray(store, runs) if Runtime.current().pool == "ray" else _run_in_processes(store, runs, concurrency)
-
-
-def _run_on_ray(store: Store, runs: Sequence[CellRun]) -> Iterator[tuple[CellRun, str | None]]:
+def _run_on_ray(store: Store, runs: Sequence[CellRun]) -> Iterator[tuple[str, str | None]]:
+    """Yields each run's name with why it failed, if it did, as it ends; so does the other."""
     if not runs:
         return
     with cell_runner(len(runs)) as runner:
         futures = {}
         for run in runs:
             task = run_cell.with_options(task_run_name=run.name.replace("{", "{{").replace("}", "}}"))
-            futures[runner.submit(task, _parameters(store, run))] = run
+            futures[runner.submit(task, _parameters(store, run))] = run.name
         for future in as_completed(list(futures)):
             future.wait()  # takes its final state over
-            error = None if future.state.is_completed() else future.state.result(raise_on_failure=False)
-            yield futures[future], None if error is None else f"{type(error).__name__}: {error}"
+            yield futures[future], failure(future.state)
 
 
 @task(name="cell", cache_policy=NO_CACHE, persist_result=False)
@@ -152,7 +110,7 @@ def _parameters(store: Store, run: CellRun) -> dict[str, Any]:
     return {"config": run.config, "preset": run.label, "store": store.url, "run": run.name}
 
 
-def _run_in_processes(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[CellRun, str | None]]:
+def _run_in_processes(store: Store, runs: Sequence[CellRun], concurrency: int) -> Iterator[tuple[str, str | None]]:
     waiting = deque(runs)
     alive: dict[int, tuple[CellRun, SpawnProcess]] = {}
     try:
@@ -167,7 +125,7 @@ def _run_in_processes(store: Store, runs: Sequence[CellRun], concurrency: int) -
             for sentinel in wait(list(alive)):
                 run, process = alive.pop(cast(int, sentinel))
                 process.join()
-                yield run, _error(run, process.exitcode or 0)
+                yield run.name, _error(run, process.exitcode or 0)
     finally:
         for _, process in alive.values():
             process.terminate()
@@ -189,21 +147,3 @@ def _error(run: CellRun, exit_code: int) -> str | None:
         return state.message.removeprefix(_PREFECT_PREFIX)
     how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
     return f"its process {how} before the run came to its end"
-
-
-def _publish(result: AblationResult, place: str) -> None:
-    """The result in Prefect: a table, and the whole as markdown."""
-    key = f"ablation-{''.join(c if c.isalnum() else '-' for c in result.name.lower())}"
-    create_markdown_artifact(markdown(result, place), key=key, description=f"ablation {result.name}")
-    create_table_artifact(seen(result_rows(result)), key=f"{key}-table", description=f"ablation {result.name}")
-
-
-def _failure_message(result: AblationResult, place: str) -> str:
-    total = sum(len(cell.runs) for cell in result.cells)
-    return "\n".join(
-        [
-            f"{len(result.failures)} of {total} runs of the ablation {result.name} failed:",
-            *(f"  {run}: {error}" for run, error in result.failures.items()),
-            f"The result of the others is in {place}. Run the same grid again to continue with those that failed.",
-        ]
-    )

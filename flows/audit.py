@@ -9,13 +9,12 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed
 
-from starpo.flows.console.audit import serious_first, shown_rows, verdict
 from starpo.flows.markdown import Verbatim, code, seen, table, text
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.visible import visible
 from starpo.ragen.evidence.audit.audits import chosen_audits, run_audits
-from starpo.ragen.evidence.audit.finding import Finding
+from starpo.ragen.evidence.audit.finding import Finding, serious_first, shown_rows, verdict
 from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Store
 

@@ -22,11 +22,13 @@ from starpo.flows.ablation import ablation
 from starpo.flows.audit import audit
 from starpo.flows.console.terminal import write
 from starpo.flows.eval_sweep import eval_sweep
-from starpo.flows.presets import grids, names, preset, sweeps
+from starpo.flows.presets import GRIDS, SWEEPS, names, preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.warm_start import warm_start
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.sweep.sweep import Sweep
 
 CPU_POOL, GPU_POOL = "starpo", "gpu"
 """Work pools. Sweeps are evaluations and nothing else, so they go where the GPUs are."""
@@ -113,11 +115,11 @@ def deployments() -> list[Deployed]:
         if config.policy.type == "tiny":
             made.append(Deployed(warm_start, name, ("warm-start", config.environment.type), parameters, settings))
     made += [Deployed(starpo, "custom", ("starpo",)), Deployed(replay, "updates", ("replay",))]
-    for name in grids.names():
-        made.append(Deployed(ablation, name, ("ablation",), {"grid": _short(grids.grid(name))}))
+    for name in GRIDS.names():
+        made.append(Deployed(ablation, name, ("ablation",), {"grid": _short(Grid.load(GRIDS.path(name)))}))
     made.append(Deployed(ablation, "custom", ("ablation",)))
-    for name in sweeps.names():  # not active: on a single machine it would take cores from the runs
-        sweep = {"sweep": _short(sweeps.sweep(name))}
+    for name in SWEEPS.names():  # not active: on a single machine it would take cores from the runs
+        sweep = {"sweep": _short(Sweep.load(SWEEPS.path(name)))}
         made.append(
             Deployed(eval_sweep, name, ("eval-sweep",), sweep, cron="37 * * * *", is_active=False, pool=GPU_POOL)
         )

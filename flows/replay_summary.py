@@ -11,8 +11,8 @@ from starpo.flows.console.terminal import Console, print_json
 from starpo.flows.markdown import table, text
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys
-from starpo.ragen.studies.ablation.bootstrap import paired_difference
-from starpo.ragen.studies.ablation.evaluations import success_by_prompt
+from starpo.ragen.studies.bootstrap import paired_difference
+from starpo.ragen.studies.outcomes import success_by_prompt
 
 _COLUMNS = {
     "kept both": "groups_kept_by_both",

@@ -1,125 +1,124 @@
-"""A grid with everything in it checked and named: its cells, and a run for every cell and seed.
+"""What ablations and sweeps have in common as flows: what is not stored is done, and a result is made of what is.
 
-grid (+ preset or run) -> resolve -> Study -> starpo.flows.ablation, or a dry run
+plan -> begin -> cells, one after the other or side by side -> result -> record, drawing, Prefect artifacts
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
-from starpo.flows.plan import RunPlan, plan_run
-from starpo.flows.presets.grids import base_settings
-from starpo.flows.run_code import default_run_name
-from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import StoreError
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.logging import get_run_logger
+from prefect.states import State
+
+from starpo.flows.markdown import code, dict_table, seen, text
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.cells import Cell, expand
-from starpo.ragen.studies.ablation.evaluations import read_evaluations
-from starpo.ragen.studies.ablation.grid import Grid, check_grid
-from starpo.ragen.studies.ablation.summary import AblationResult, RunOutcome, summarise
-from starpo.ragen.work import Work
+from starpo.ragen.studies.result import StudyResult
+from starpo.ragen.studies.studies import Studies
 
 
-@dataclass(frozen=True)
-class CellRun:
-    """A cell with a seed.
+class CellsFailedError(StarPOError):
+    """Some cells of a study failed; the result of the others is stored."""
 
-    Attributes:
-        cell: The cell.
-        seed: The seed.
-        label: What its settings are called: ablation and cell.
-        config: The run's settings.
-    """
 
-    cell: Cell
-    seed: int
-    label: str
-    config: StarPOConfig
+class StudyPlan(Protocol):
+    """A study with everything in it checked and named."""
 
-    @cached_property
+    @property
     def name(self) -> str:
-        """The run's name: label, seed, and eight digits of settings and code."""
-        return default_run_name(self.label, self.config)
+        """Of the study."""
 
+    @property
+    def labels(self) -> list[str]:
+        """Of its cells."""
 
-@dataclass(frozen=True)
-class Study:
-    """An ablation, ready to be planned or run.
-
-    Attributes:
-        grid: What was asked for.
-        base: The settings that its cells start from.
-        cells: The base first.
-    """
-
-    grid: Grid
-    base: StarPOConfig
-    cells: list[Cell]
-
-    @cached_property
-    def runs(self) -> list[CellRun]:
-        """Seed by seed, so that cells can be compared as soon as one seed is through."""
-        return [
-            CellRun(cell, seed, f"{self.grid.name}.{cell.slug}", cell.configuration(seed))
-            for seed in self.grid.seeds
-            for cell in self.cells
-        ]
-
-    def plans(self, store: Store) -> dict[str, RunPlan]:
-        """What each run has done and is yet to do, by its name; every stage is looked up in the store once."""
-        known: dict[Work, bool] = {}
-        return {run.name: plan_run(store, run.name, run.config, known) for run in self.runs}
-
-    def result(self, store: Store, errors: Mapping[str, str]) -> AblationResult:
-        """Read what the runs measured, and summarise it.
+    def result(self, store: Store, errors: Mapping[str, str]) -> StudyResult:
+        """Read what the cells measured, and summarise it.
 
         Args:
-            store: Where the runs are.
-            errors: Run -> why it failed.
+            store: Where they are.
+            errors: Label of a cell -> why it failed.
         """
-        outcomes = {}
-        for run in self.runs:
-            outcome = RunOutcome(run.name, error=errors.get(run.name))
-            if outcome.error is None:
-                try:
-                    outcome = RunOutcome(run.name, read_evaluations(store, run.name))
-                except StoreError as error:
-                    outcome = RunOutcome(run.name, error=f"its evaluations cannot be read: {error}")
-            outcomes[run.cell.label, run.seed] = outcome
-        return summarise(self.grid, self.cells, outcomes)
 
 
-def resolve(
-    grid: Grid,
+def finish(
+    studies: Studies[Any, Any],
+    plan: StudyPlan,
     store: Store,
-    *,
-    config: StarPOConfig | None = None,
-    source: str | None = None,
-    folder: Path | None = None,
-    allow_few_seeds: bool = False,
-) -> Study:
-    """Check a grid and everything in it, before any work.
+    num_missing: int,
+    ended: Iterable[tuple[str, str | None]],
+) -> str:
+    """Do what is missing, and make and publish the result. A cell that fails does not stop the others.
 
     Args:
-        grid: The grid.
-        store: Where its base run is, if it names one.
-        config: Settings of its base. None: those of its preset or run.
-        source: Where it is from, for messages. None: its name.
-        folder: A TOML file that it names as its preset may be relative to this one.
-        allow_few_seeds: Are fewer than three seeds meant?
+        studies: Where the result goes.
+        plan: The study; it has begun.
+        store: Where its cells are.
+        num_missing: Cells that are to be done.
+        ended: Does them; yields the label of each, and why it failed if it did, as it ends.
+
+    Returns:
+        The study's name.
 
     Raises:
-        ConfigError: If anything is wrong with it; the message says what, and in which cell.
+        CellsFailedError: If cells failed; the message names them.
     """
-    source = source or f"grid {grid.name}"
-    check_grid(grid, source, allow_few_seeds=allow_few_seeds)
-    base = config or base_settings(grid, store, source, folder)
-    return Study(grid, base, expand(grid, base, source))
+    log, what, total = get_run_logger(), f"{studies.word} {plan.name}", len(plan.labels)
+    stored = total - num_missing
+    log.info("%s: %d %s, %d of them stored", what, total, studies.cells, stored)
+    progress: Any = create_progress_artifact(_percent(stored, total), description=what)
+    errors = {}
+    for number, (label, error) in enumerate(ended, start=stored + 1):
+        if error is None:
+            log.info("%d of %d: %s completed", number, total, label)
+        else:
+            errors[label] = error
+            log.error("%d of %d: %s failed: %s", number, total, label, error)
+        update_progress_artifact(progress, _percent(number, total))
+    result = plan.result(store, errors)
+    studies.save(result)
+    _publish(studies, result)
+    if result.failures:
+        lines = (f"  {label}: {error}" for label, error in result.failures.items())
+        raise CellsFailedError(
+            f"{len(result.failures)} of {total} {studies.cells} of the {what} failed:\n" + "\n".join(lines) + "\n"
+            f"The result of the others is in {studies.place(plan.name)}. Run it again to continue with those."
+        )
+    return plan.name
 
 
-def is_finished(store: Store, run: CellRun, plan: RunPlan) -> bool:
-    """Has it come to its end, with exactly the stages that this release would make?"""
-    state = store.runs.state(run.name)
-    is_whole = not plan.new and not plan.assumed and plan.stops is None
-    return state is not None and state.status == "completed" and is_whole
+def failure(state: State[Any]) -> str | None:
+    """Why a task did not complete; None: it did."""
+    if state.is_completed():
+        return None
+    error = state.result(raise_on_failure=False)
+    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else state.message or state.name or "?"
+
+
+def markdown(studies: Studies[Any, Any], result: StudyResult) -> str:
+    """A result as a page for Prefect."""
+    parts = [f"# {studies.word.capitalize()} {text(result.name)}"]
+    for table in type(studies).tables(result):
+        parts += ["", f"## {text(table.title)}", "", *(dict_table(table.rows) if table.rows else ["Nothing yet."])]
+    if result.failures:
+        rows = [{studies.cells: label, "error": error} for label, error in result.failures.items()]
+        parts += ["", f"## Failed {studies.cells}", "", *dict_table(rows)]
+    notes = [f"- {text(note)}" for note in (type(studies).method(result), *result.warnings)]
+    return "\n".join([*parts, "", *notes, "", f"Stored in {code(studies.place(result.name))}."])
+
+
+def _publish(studies: Studies[Any, Any], result: StudyResult) -> None:
+    """The result in Prefect: its first table, and the whole as markdown."""
+    what = f"{studies.word} {result.name}"
+    key = "".join(c if c.isalnum() and c.isascii() else "-" for c in what.lower())
+    create_markdown_artifact(markdown(studies, result), key=key, description=what)
+    create_table_artifact(seen(type(studies).tables(result)[0].rows), key=f"{key}-table", description=what)
+
+
+def _percent(done: int, total: int) -> float:
+    return 100.0 * done / total if total else 100.0

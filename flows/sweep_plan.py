@@ -10,8 +10,8 @@ from functools import cached_property
 from starpo.flows.audit import due_runs
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
+from starpo.ragen.studies.outcomes import read_outcome
 from starpo.ragen.studies.sweep.cells import SweepCell, expand
-from starpo.ragen.studies.sweep.outcomes import read_outcome
 from starpo.ragen.studies.sweep.result import SweepResult, summarise
 from starpo.ragen.studies.sweep.sweep import Sweep
 from starpo.ragen.work import Work
@@ -32,6 +32,11 @@ class PlannedCell:
     work: Work
     is_stored: bool
 
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.cell.label
+
 
 @dataclass(frozen=True)
 class SweepPlan:
@@ -46,6 +51,16 @@ class SweepPlan:
     sweep: Sweep
     cells: list[PlannedCell]
     waiting: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """The sweep's."""
+        return self.sweep.name
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the cells."""
+        return [planned.label for planned in self.cells]
 
     @property
     def missing(self) -> list[PlannedCell]:
@@ -71,7 +86,7 @@ class SweepPlan:
         """
         outcomes, unread = {}, dict(errors)
         for planned in self.cells:
-            label = planned.cell.label
+            label = planned.label
             if label not in errors:
                 try:
                     outcomes[label] = read_outcome(store, planned.work.key, planned.cell.environment)

@@ -1,12 +1,13 @@
-"""The `ragen` command. Every command imports what it needs inside itself, so that `--help` answers at once."""
+"""The `ragen` command: one file a command, listed in `commands`; what several of them print is in `flows.console`."""
 
-import importlib
 import os
 import sys
 import traceback
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
-from starpo.flows.cli.common import app
+import typer
+
+from starpo.flows.cli.commands import STYLE, Commands
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
@@ -16,25 +17,32 @@ __all__ = ["app", "main"]
 _MAX_MESSAGE = 4_000
 """Characters of an error message; its beginning says what is wrong, its end what to do."""
 
-for _module in (
-    "training",
-    "plan",
-    "catalogue",
-    "new",
-    "inspection",
-    "audit",
-    "online_k",
-    "verify",
-    "replay",
-    "checkpoint",
-    "evaluate",
-    "eval_sweep",
-    "ablation",
-    "imports",
-    "store",
-    "serving",
-):  # in the order of `ragen --help`
-    importlib.import_module(f"starpo.flows.cli.{_module}")
+app = typer.Typer(
+    name="ragen",
+    help="Train language-model agents with StarPO; every stage is stored, validated and replayable.",
+    no_args_is_help=True,
+    cls=Commands,
+    **{**STYLE, "add_completion": True},  # type: ignore[arg-type]
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        from starpo.flows.console.terminal import write
+
+        write(f"starpo {version('starpo')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:

@@ -1,49 +1,29 @@
-"""Ask runs: SQL over what they stored, named audits, and where an artifact comes from."""
+"""`ragen audit`: the verdict first, then faults, warnings, notes."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
-from starpo.flows.cli.common import LOOK, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.answers import json_rows
+from starpo.flows.console.table import cell, print_table
+from starpo.flows.console.terminal import Console, print_json
+from starpo.ragen.core.registry import AUDITS
+from starpo.ragen.evidence.audit.audits import about, chosen_audits, run_audits
+from starpo.ragen.evidence.audit.finding import Finding, serious_first, shown_rows, verdict
+from starpo.ragen.evidence.audit.stored import open_database
 
-
-def _print_views(context: typer.Context, wanted: bool) -> None:
-    if wanted:
-        from starpo.flows.console.audit import print_views
-
-        print_views(context.params["as_json"])
-        raise typer.Exit
+_STYLES = {"fault": "bold red", "warning": "yellow", "note": "green"}
+_LONG_TEXT = 24
 
 
 def _print_audits(context: typer.Context, wanted: bool) -> None:
     if wanted:
-        from starpo.flows.console.audit import print_audits
-
         print_audits(context.params["as_json"])
         raise typer.Exit
 
 
-@app.command(rich_help_panel=LOOK)
-def sql(
-    runs: Annotated[list[str], typer.Argument(help="Names of runs; 'sokoban-*' stands for all that match.")],
-    query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL.")],
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write all rows to this CSV file.")] = None,
-    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this Parquet file.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
-    _views: Annotated[
-        bool, typer.Option("--views", callback=_print_views, help="List the views and their columns.")
-    ] = False,
-) -> None:
-    """Query runs in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
-    from starpo.flows.console.audit import answer
-
-    answer(open_store(store), runs, query, as_json=as_json, csv=csv, parquet=parquet, should_verify=verify)
-
-
-@app.command(rich_help_panel=LOOK)
 def audit(
     run: RunArgument,
     names: Annotated[list[str] | None, typer.Argument(help="Audits; none: all. --list shows them.")] = None,
@@ -54,23 +34,62 @@ def audit(
     _list: Annotated[bool, typer.Option("--list", callback=_print_audits, help="List the audits.")] = False,
 ) -> None:
     """Audit a run: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""
-    from starpo.flows.console.audit import audit_run
-
-    if audit_run(open_store(store), run, names or [], rows=rows, as_json=as_json, should_verify=verify):
+    chosen = chosen_audits(names or [])
+    found: dict[str, Finding] = {}
+    console, opened = Console(), open_store(store)
+    with open_database(opened, [opened.runs.get(run).name], should_verify=verify) as database:
+        for name in chosen:
+            with Console(stderr=True).status(f"{name}: {about(name)}"):
+                ((_, finding),) = run_audits(database, [name])
+            found[name] = finding
+    if as_json:
+        facts = [{"audit": name, **finding_json(finding)} for name, finding in found.items()]
+        print_json(facts)
+    else:
+        console.print(verdict(found), style="bold")
+        for name, finding in serious_first(found):
+            _print_finding(name, finding, console, rows)
+    if any(finding.severity == "fault" for finding in found.values()):
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=LOOK)
-def lineage(
-    artifact: Annotated[str, typer.Argument(help="kind/key, the beginning of a key, or RUN:ITERATION:STAGE.")],
-    depth: Annotated[int, typer.Option(min=0, help="Steps to show; 0: all.")] = 2,
-    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print the graph as a Mermaid flow chart.")] = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show where an artifact comes from and what came of it. Exit code 1 if a part of its chain is gone."""
-    from starpo.flows.console.audit import show_lineage
+def finding_json(finding: Finding) -> dict[str, Any]:
+    """A finding in JSON's types, with all its rows."""
+    return {
+        "title": finding.title,
+        "severity": finding.severity,
+        "summary": finding.summary,
+        "meaning": finding.meaning,
+        "rows": list(json_rows(finding.table.to_batches())),
+    }
 
-    if show_lineage(open_store(store), artifact, depth, as_json=as_json, as_dot=dot, as_mermaid=mermaid):
-        raise typer.Exit(1)
+
+def print_audits(as_json: bool) -> None:
+    """The named audits, and what each asks."""
+    rows = [{"audit": name, "about": about(name)} for name in AUDITS]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(Console(), rows)
+
+
+def _print_finding(name: str, finding: Finding, console: Console, limit: int) -> None:
+    title = Text.assemble("\n", (finding.title, "bold"), f" ({name}) ", (finding.severity, _STYLES[finding.severity]))
+    console.print(title)
+    console.print(finding.summary)
+    console.print(finding.meaning, style="dim")
+    rows = shown_rows(finding, limit)
+    long = [column for column in finding.table.schema.names if finding.is_over_time and _is_long(column, rows)]
+    if rows:
+        shown = [column for column in finding.table.schema.names if column != "run" and column not in long]
+        print_table(console, rows, names=shown)
+    for column in long:
+        label = Text(f"{column.replace('_', ' ')} of iteration {rows[-1]['iteration']}: ", style="dim")
+        console.print(label.append(cell(rows[-1][column]), style="not dim"))
+    if len(rows) < finding.table.num_rows:
+        console.print(f"{len(rows)} of {finding.table.num_rows} rows; --rows N and --json show more", style="dim")
+
+
+def _is_long(column: str, rows: list[dict[str, Any]]) -> bool:
+    """Is this text that would squeeze the other columns?"""
+    return any(isinstance(row[column], str) and len(row[column]) > _LONG_TEXT for row in rows)

@@ -1,14 +1,36 @@
-"""The checkpoints of a run."""
+"""`ragen checkpoint`: list a run's checkpoints, or export one, derived again where it was dropped."""
 
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from starpo.flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json
+from starpo.ragen.agents.evaluation.training_states import FILE, training_states, write_states
+from starpo.ragen.agents.policy.complete import complete, complete_folder
+from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
+from starpo.ragen.recompute.derive import Derivation, derive, restore
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.checkpoints import RunCheckpoint, survey
+from starpo.ragen.store.keeping.recipe import Recipe, find_recipe, iteration_of
+from starpo.schemas.manifest import MANIFEST_NAME
+
+_DIGITS = 12
+"""Of keys and digests in tables; JSON has all."""
+_PROOFS = {
+    "checkpoint": "proved: its digest is the original's",
+    "samples": "proved by its last update: the original's manifest is lost, but its samples came out the same",
+    "none": "not proved: the learner does not repeat itself bit for bit, so the same updates give other weights",
+}
 
 
-@app.command(rich_help_panel=AGAIN)
 def checkpoint(
     run: RunArgument,
     iteration: Annotated[
@@ -21,13 +43,158 @@ def checkpoint(
     as_json: JsonOption = False,
 ) -> None:
     """List a run's checkpoints, or export one; a dropped one is derived again from stored rollouts and checked."""
-    from starpo.flows.console import checkpoints
-    from starpo.ragen.core.errors import ConfigError
-
     opened = open_store(store)
     if iteration is not None:
-        checkpoints.print_checkpoint(opened, run, iteration, output, as_json)
+        print_checkpoint(opened, run, iteration, output, as_json)
     elif output is not None:
         raise ConfigError("--output needs --iteration N: of which checkpoint?")
     else:
-        checkpoints.print_checkpoints(opened, run, as_json)
+        print_checkpoints(opened, run, as_json)
+
+
+def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
+    """All checkpoints of a run: what is kept, and how the others can be had."""
+    found = survey(store, run)
+    if as_json:
+        print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in found])
+        return
+    rows = [
+        {
+            "iteration": checkpoint.number,
+            "state": _state(checkpoint),
+            "MB": "" if checkpoint.size_bytes is None else f"{checkpoint.size_bytes / 1e6:.1f}",
+            "key": checkpoint.key[:_DIGITS],
+            "digest": "unknown" if checkpoint.digest is None else checkpoint.digest[:_DIGITS],
+        }
+        for checkpoint in found
+    ]
+    names = ("iteration", "state", "MB", "key", "digest")
+    print_table(Console(), rows, title=f"checkpoints of {run}, by iterations before them", names=names, numbers=("MB",))
+
+
+def print_checkpoint(store: Store, run: str, number: int, output: Path | None, as_json: bool) -> None:
+    """One checkpoint as a folder: the kept one, or the dropped one derived.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        number: Iterations before the checkpoint.
+        output: Where the folder goes, new or empty; None: a dropped one is put back into the store.
+        as_json: Print JSON.
+
+    Raises:
+        ConfigError: If the run has no such checkpoint, or `output` is not empty.
+        ArtifactMissingError: If it is not kept and cannot be derived; the message names what is missing.
+        DerivationError: If what was derived is not the original.
+    """
+    checkpoints = {checkpoint.number: checkpoint for checkpoint in survey(store, run)}
+    if number not in checkpoints:
+        raise ConfigError(f"run {run} has checkpoints {min(checkpoints)} to {max(checkpoints)}; there is no {number}")
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ConfigError(f"{output} is there already; give --output a folder that is new or empty")
+    key = checkpoints[number].key
+    facts: dict[str, Any] = {"run": run, "iteration": number, "key": key}
+    recipe = find_recipe(store, key)
+    if recipe.updates:
+        facts |= _derived(store, recipe, checkpoints, output, should_draw=not as_json)
+    else:
+        folder = Path(complete_folder(store, key))
+        if output is not None:
+            _copy(folder, output)
+        facts |= {"how": "kept", "digest": checkpoints[number].digest, "folder": str((output or folder).absolute())}
+    if output is not None:
+        facts |= _note_training(store, key, output)
+    if as_json:
+        print_json(facts)
+        return
+    console = Console()
+    for line in _lines(facts):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _derived(
+    store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None, should_draw: bool
+) -> dict[str, Any]:
+    from starpo.ragen.placement import learner_for
+
+    started = time.monotonic()
+    start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)
+    with _progress(len(recipe.updates), should_draw) as advance, derive(store, recipe, learner_for, advance) as derived:
+        folder = _put(store, derived, output)
+        last = derived.steps[-1]
+    return {
+        "how": "derived",
+        "from_iteration": start,
+        "from_key": recipe.start,
+        "updates": [
+            {"iteration": iteration_of(step.made), "digest": step.digest, "proof": step.proof} for step in derived.steps
+        ],
+        "seconds": round(time.monotonic() - started, 1),
+        "digest": last.digest,
+        "original_digest": last.original_digest,
+        "proof": last.proof,
+        "folder": folder,
+    }
+
+
+def _put(store: Store, derived: Derivation, output: Path | None) -> str:
+    if output is not None:
+        _copy(Path(complete(derived.folder, lambda base: complete_folder(store, base))), output)
+        return str(output.absolute())
+    restore(store, derived)
+    return complete_folder(store, derived.recipe.key)
+
+
+def _note_training(store: Store, key: str, output: Path) -> dict[str, Any]:
+    """Write into an exported policy's folder in what its training began, so that panels can leave that out."""
+    try:
+        states = training_states(store, key)
+    except ArtifactDamagedError as error:
+        return {"num_initial_states": 0, "training_unknown": f"its lineage cannot be read: {error}"}
+    if states.digests:
+        write_states(output, states.digests)
+    lost = f"{states.num_unknown} of the stages of its training (rollouts, a warm start) are not in the store any more"
+    return {"num_initial_states": len(states.digests), "training_unknown": lost if states.num_unknown else None}
+
+
+def _copy(folder: Path, output: Path) -> None:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_NAME)
+    names = [path.relative_to(folder).as_posix() for path in files]
+    try:
+        for name in names:
+            (output / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / name, output / name)
+    except OSError as error:
+        raise ConfigError(
+            f"the checkpoint cannot be written to {output}: {error.strerror}; give --output another folder"
+        ) from error
+
+
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    yield f"checkpoint {facts['iteration']} of {facts['run']}"
+    if facts["how"] == "kept":
+        yield "kept; its files have the digests that were written"
+    else:
+        at = facts["from_key"] if facts["from_iteration"] is None else f"checkpoint {facts['from_iteration']}"
+        yield f"derived from {at}, the nearest that is kept, by {len(facts['updates'])} updates in {facts['seconds']} s"
+        yield _PROOFS[facts["proof"]]
+    yield f"digest  {facts['digest']}"
+    yield f"folder  {facts['folder']}"
+    if facts.get("num_initial_states"):
+        yield f"{FILE} in it: the {facts['num_initial_states']} states in which its training began"
+    if facts.get("training_unknown"):
+        yield f"not all states in which its training began are known: {facts['training_unknown']}"
+
+
+@contextmanager
+def _progress(total: int, should_draw: bool) -> Iterator[Any]:
+    columns = (TextColumn("update again"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, transient=True, disable=not should_draw) as bar:
+        row = bar.add_task("", total=total)
+        yield lambda _: bar.advance(row)
+
+
+def _state(checkpoint: RunCheckpoint) -> str:
+    if checkpoint.state == "kept":
+        return "kept"
+    return f"{checkpoint.state}, {checkpoint.obstacle or 'can be derived'}"

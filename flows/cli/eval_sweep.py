@@ -1,13 +1,25 @@
-"""Evaluation sweeps: checkpoints x environments x temperatures x seeds."""
+"""`ragen eval-sweep`: put a sweep together, plan it or run its deployment, follow it, show the result."""
 
-from typing import Annotated
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import typer
 
-from starpo.flows.cli.common import STUDY, JsonOption, StoreOption, app, open_store
+from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.listing import print_rows
+from starpo.flows.console.studies import print_asked_result, print_known, run_study
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.presets import SWEEPS
+from starpo.flows.sweep_plan import SweepPlan, plan_sweep
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.studies import Sweeps
+from starpo.ragen.studies.sweep.sweep import Sweep
 
 
-@app.command(name="eval-sweep", rich_help_panel=STUDY)
 def eval_sweep(
     runs: Annotated[list[str] | None, typer.Argument(help="Runs whose checkpoints are evaluated.")] = None,
     grid: Annotated[str | None, typer.Option(help="A sweep of --list, or a TOML file, to start from.")] = None,
@@ -34,28 +46,112 @@ def eval_sweep(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate checkpoints on panels at temperatures with seeds; only cells that are not stored are played."""
-    from starpo.flows.console import eval_sweep as sweeps
-
+    opened = open_store(store)
+    studies = Sweeps(opened.url)
     if list_:
-        sweeps.print_sweeps(open_store(store), as_json)
+        print_known(studies, SWEEPS, as_json)
         return
     if result is not None:
-        sweeps.print_asked_result(open_store(store), result, as_json)
+        print_asked_result(studies, SWEEPS, result, as_json)
         return
     if not runs and grid is None:
         raise typer.BadParameter("name a run (`ragen runs` lists them), or a sweep with --grid")
-    asked = sweeps.asked_sweep(
-        grid,
-        name,
-        runs=runs,
-        iterations=iterations,
-        environments=environments,
-        temperatures=temperatures,
-        seeds=seeds,
-        num_prompts=prompts,
-        samples_per_prompt=samples,
-    )
+    given = {
+        "runs": runs, "iterations": iterations, "environments": environments, "temperatures": temperatures,
+        "seeds": seeds, "num_prompts": prompts, "samples_per_prompt": samples,
+    }  # fmt: skip
+    asked = asked_sweep(grid, name, {key: value for key, value in given.items() if value})
+    plan = plan_sweep(opened, asked)
     if dry_run:
-        sweeps.print_plan(open_store(store), asked, as_json)
-    else:
-        sweeps.sweep(asked, store=store, concurrency=concurrency, as_json=as_json)
+        _print_plan(plan, opened, as_json)
+        return
+    parameters = {
+        "sweep": asked.model_dump(mode="json", exclude_defaults=True),
+        "store": store,
+        "concurrency": concurrency if concurrency > 1 else None,
+    }
+
+    def look() -> tuple[Mapping[str, str], str]:
+        stored = {planned.label for planned in plan.cells if planned.is_stored}
+        return dict.fromkeys([*stored, *studies.measured(asked.name)], "is measured"), f"sweep {asked.name}"
+
+    run_study(studies, plan, asked, "eval-sweep/custom", parameters, look, as_json)
+
+
+def asked_sweep(grid: str | None, name: str | None, given: Mapping[str, Any]) -> Sweep:
+    """The sweep that a command line asks for: a sweep of the package or a file, changed by what is given.
+
+    Args:
+        grid: What to start from; None: the defaults.
+        name: What its result is called. None: the grid's name, or, where anything is given beside it, one made of the
+            runs and the settings.
+        given: Settings as they were typed: lists with commas.
+
+    Raises:
+        ConfigError: If something is wrong with it.
+    """
+    given = {setting: _parsed(setting, value) for setting, value in given.items()}
+    base = None if grid is None else Sweep.load(SWEEPS.path(grid))
+    if base is not None and not given and name is None:
+        return base
+    values = {**(base.model_dump(mode="json", exclude={"name"}) if base else {}), **given}
+    return Sweep.make({"name": name or _default_name(values), **values}, "ragen eval-sweep")
+
+
+def _print_plan(plan: SweepPlan, store: Store, as_json: bool) -> None:
+    """Say what a sweep would do: how many of its cells are stored, and how many are missing."""
+    checkpoints: dict[tuple[str, str], list[int]] = {}
+    for planned in plan.cells:
+        cell = planned.cell
+        checkpoints.setdefault((cell.run, cell.environment), []).append(cell.iteration)
+    missing = Counter((planned.cell.run, planned.cell.environment) for planned in plan.missing)
+    rows = [
+        {
+            "run": run,
+            "environment": environment,
+            "checkpoints": len(set(iterations)),
+            "cells": len(iterations),
+            "stored": len(iterations) - missing[run, environment],
+            "missing": missing[run, environment],
+        }
+        for (run, environment), iterations in checkpoints.items()
+    ]
+    dropped, num_stored = plan.dropped(store), len(plan.cells) - len(plan.missing)
+    if as_json:
+        print_json(
+            {
+                "name": plan.name, "store": store.url, "cells": len(plan.cells), "stored": num_stored,
+                "missing": len(plan.missing), "by_panel": rows, "to_derive": dropped, "waiting": plan.waiting,
+                "missing_cells": [planned.label for planned in plan.missing],
+            }
+        )  # fmt: skip
+        return
+    print_rows(rows, False, f"sweep {plan.name}", "no cell: no checkpoint that was asked for is there yet")
+    console = Console()
+    say(console, f"{len(plan.cells)} cells: {num_stored} are stored, {len(plan.missing)} missing")
+    if dropped:
+        say(console, f"{len(dropped)} of their checkpoints were not kept and are derived first, then dropped again")
+    for run, what in plan.waiting.items():
+        say(console, f"run {run} does not have {what} yet")
+
+
+def _default_name(values: Mapping[str, Any]) -> str:
+    """The run's name, or `sweep` for several, and eight digits of the settings."""
+    runs = values.get("runs", [])
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{runs[0][:110] if len(runs) == 1 else 'sweep'}-{digest}"
+
+
+def _parsed(setting: str, value: Any) -> Any:
+    """A list from a text with commas; `last`, `all` and `every:10` are none."""
+    if not isinstance(value, str) or (
+        setting == "iterations" and not value.replace(",", "").replace(" ", "").isdigit()
+    ):
+        return value
+    kinds: dict[str, Callable[[str], Any]] = {"environments": str.strip, "temperatures": float}
+    kind = kinds.get(setting, int)
+    try:
+        return [kind(part) for part in value.split(",")]
+    except ValueError as error:
+        what = "whole numbers" if kind is int else "numbers"
+        raise ConfigError(f"--{setting} {value}: expected {what} with commas between them, such as 0,1") from error

@@ -1,22 +1,21 @@
-"""One checkpoint on its panels, with another engine or other settings of the evaluation."""
+"""`ragen evaluate`: the stage `evaluate` on a run's panels, in this process, and its metrics as a table."""
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.common import (
-    STUDY,
-    JsonOption,
-    RunArgument,
-    SetOption,
-    StoreOption,
-    app,
-    open_store,
-    parse_overrides,
-)
+from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.ragen.config.load import apply_overrides, recorded_config
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
+from starpo.tasks.evaluate import evaluate as evaluation_of
+
+_CHANGEABLE = ("rollout.engine", "rollout.vllm", "rollout.openai", "evaluation.")
 
 
-@app.command(rich_help_panel=STUDY)
 def evaluate(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="Number of the checkpoint. Default: the last one.")] = None,
@@ -25,6 +24,53 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate a checkpoint here, or an OpenAI-compatible server (--set rollout.engine=openai, see docs/vllm.md)."""
-    from starpo.flows.console.evaluate import evaluate_run
+    opened, overrides = open_store(store), parse_overrides(set_)
+    strangers = [path for path in overrides if not path.startswith(_CHANGEABLE)]
+    if strangers:
+        raise ConfigError(
+            f"override {strangers[0]}: `ragen evaluate` asks a checkpoint what its run asked it; it can change the "
+            "engine (rollout.engine, rollout.vllm.*, rollout.openai.*) and evaluation.*"
+        )
+    recorded = recorded_config(run, opened.runs.get(run).config, "Evaluate runs of this release")
+    config = apply_overrides(recorded, overrides, f"run {run}")
+    checkpoints = checkpoint_keys(opened.runs.iterations(run))
+    if not checkpoints:
+        raise ConfigError(f"run {run} has no checkpoint yet")
+    number = max(checkpoints) if iteration is None else iteration
+    if number not in checkpoints:
+        raise ConfigError(f"run {run} has no checkpoint {number}; it has {min(checkpoints)} to {max(checkpoints)}")
+    values: dict[str, float] = {}
+    console = Console(stderr=True)
+    for cell, environment in config.panels.items():
+        with console.status(f"checkpoint {number} on {cell}"):
+            settings = environment, config.agent, config.rollout, config.evaluation
+            keys = evaluation_of(number, cell, *settings, checkpoints[number], lineage=opened.url).carry_out(opened)
+        metrics = opened.read_table("metrics", keys["metrics"], columns=["name", "value"])
+        values |= dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))
+    if as_json:
+        print_json({"run": run, "checkpoint": number, "metrics": values})
+    else:
+        rows = [{"metric": name, "value": f"{value:g}"} for name, value in values.items()]
+        title = f"{run}, checkpoint {number}, engine {config.rollout.engine}"
+        print_table(Console(), rows, title=title, numbers=("value",))
+        for cell in config.panels:
+            for line in _remarks(cell, values):
+                say(Console(), line)
 
-    evaluate_run(open_store(store), run, iteration, parse_overrides(set_), as_json)
+
+def _remarks(cell: str, values: Mapping[str, float]) -> Iterator[str]:
+    """What is to be known of a panel that training has met."""
+    of = {name: values.get(f"evaluation/{cell}/{name}") for name in ("num_seen_prompts", "success", "seen/success")}
+    seen = of["num_seen_prompts"]
+    if seen:
+        on = [f"{value:.3f}" if value is not None else "not measured" for value in (of["success"], of["seen/success"])]
+        yield (
+            f"{cell}: training of this checkpoint began in {seen:.0f} of the panel's prompts; success is {on[0]} on "
+            f"the others, {on[1]} on those"
+        )
+    unknown = values.get(f"evaluation/{cell}/num_unknown_origins")
+    if unknown:
+        yield (
+            f"{cell}: {unknown:.0f} stages of this checkpoint's training are not in this store, so prompts may be "
+            "counted in which it began"
+        )

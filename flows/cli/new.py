@@ -1,22 +1,51 @@
-"""A start for code of one's own."""
+"""`ragen new`: a working start for code of one's own, from templates."""
 
+import keyword
+from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.common import BEFORE, app
+from starpo.flows.console.terminal import write
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.visible import quoted
 
-new = typer.Typer(help="Write a working start for code of your own.", no_args_is_help=True)
-app.add_typer(new, name="new", rich_help_panel=BEFORE)
+app = typer.Typer(no_args_is_help=True)
+_NAME, _CLASS = "environment_name", "EnvironmentName"
+"""What the templates call it."""
+_TEMPLATES = {"environment.py.txt": "{}.py", "test.py.txt": "test_{}.py", "settings.toml.txt": "{}.toml"}
 
 
-@new.command()
+@app.callback()
+def new() -> None:
+    """Write a working start for code of your own."""
+
+
+@app.command()
 def environment(
     name: Annotated[str, typer.Argument(help="Name of its module, such as stairs.")],
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path(),
 ) -> None:
     """Write an environment, its test, and settings to train on it (docs/extend.md)."""
-    from starpo.flows.console.new import write_environment
+    if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
+        raise ConfigError(f"{quoted(name)} cannot be a module: use small letters, digits and _, such as stairs")
+    taken = "a built-in environment" if name in ENVIRONMENTS else "a module that can be imported here"
+    if name in ENVIRONMENTS or find_spec(name) is not None:
+        raise ConfigError(f"'{name}' is {taken} already: choose another name")
+    paths = {template: folder / pattern.format(name) for template, pattern in _TEMPLATES.items()}
+    for path in paths.values():
+        if path.exists():
+            raise ConfigError(f"{path} exists already, and nothing was written: choose another name or folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for template, path in paths.items():
+        text = (files(__package__) / "templates" / template).read_text(encoding="utf-8")
+        path.write_text(text.replace(_NAME, name).replace(_CLASS, _class_name(name)), encoding="utf-8")
+        write(f"wrote {path}")
+    write(f"next: export PYTHONPATH={folder.resolve()}; pytest {paths['test.py.txt']}; ragen train {name}.toml")
 
-    write_environment(name, folder)
+
+def _class_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))

@@ -1,13 +1,27 @@
-"""What a run will need, before it starts."""
+"""`ragen plan`: what a run will need, part by part, and whether it fits."""
 
-from typing import Annotated
+from dataclasses import asdict, replace
+from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
-from starpo.flows.cli.common import BEFORE, JsonOption, SetOption, app, parse_overrides
+from starpo.flows.cli.options import JsonOption, SetOption, parse_overrides
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json
+from starpo.flows.presets import preset as load_preset
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
+from starpo.ragen.evidence.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
+from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
+from starpo.ragen.evidence.sizing.fit import misfits, remedies
+from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
+from starpo.ragen.evidence.sizing.throughput import RESPONSE_SHARE
+
+_DEFAULT_GPU = "a100-80gb"
 
 
-@app.command(rich_help_panel=BEFORE)
 def plan(
     preset: Annotated[str, typer.Argument(help="Preset, or a TOML file of settings.")],
     set_: SetOption = None,
@@ -28,17 +42,143 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run will need: memory part by part, GPUs, tokens, seconds, storage; and whether it fits."""
-    from starpo.flows.console.plan import print_plan
-    from starpo.flows.presets import preset as load_preset
-
-    print_plan(
-        preset,
-        load_preset(preset, parse_overrides(set_)),
-        gpu=gpu,
-        number=gpus,
-        gpu_memory=gpu_memory,
-        response_share=response_share,
+    config = load_preset(preset, parse_overrides(set_))
+    architecture = architecture_of(config.policy)
+    machine, is_this = _machine(config, gpu, gpus, gpu_memory)
+    found = estimate(
+        config,
+        architecture,
+        machine,
+        response_share=response_share or RESPONSE_SHARE,
         decoded_tokens_s=decode_rate,
         trained_tokens_s=train_rate,
-        as_json=as_json,
     )
+    host = host_memory() if is_this else None
+    reasons = misfits(found, host)
+    helpful = [overrides for overrides, _ in remedies(config, architecture, machine, host)] if reasons else []
+    if as_json:
+        print_json(_facts(preset, config, found, reasons, helpful))
+        return
+    _print_tables(preset, config, found, is_this)
+    console = Console()
+    if not reasons:
+        console.print("It fits.", style="green")
+        return
+    console.print(Text(f"It does not fit: {'; '.join(reasons)}.", style="red"), soft_wrap=True)
+    for overrides in helpful:
+        flags = " ".join(f"{path}={value}" for path, value in overrides.items())
+        console.print(f"would fit with {flags}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:
+    """What to plan for, and is it this machine?"""
+    here = this_machine(Runtime.current().threads)
+    if gpu is None and gpu_memory is None and number is None:
+        return here, True
+    chosen = here.device if gpu is None and not here.device.is_cpu else device(gpu or _DEFAULT_GPU)
+    memory = None if gpu_memory is None else parse_bytes(gpu_memory)
+    if chosen.is_cpu:
+        cores = number or here.number
+        return Machine(device("cpu", memory or host_memory()), cores), False
+    if memory is not None:
+        chosen = replace(chosen, memory_bytes=memory)
+    return Machine(chosen, number or _asked_gpus(config)), False
+
+
+def _asked_gpus(config: StarPOConfig) -> int:
+    ranks = config.update.deepspeed.num_ranks if config.update.learner == "deepspeed" else 1
+    vllm = config.rollout.vllm
+    return max(ranks, vllm.num_engines * vllm.tensor_parallel_size if config.rollout.engine == "vllm" else 1)
+
+
+def _facts(
+    name: str, config: StarPOConfig, found: Estimate, reasons: list[str], helpful: list[dict[str, Any]]
+) -> dict[str, Any]:
+    architecture, memory = found.architecture, found.memory
+    return {
+        "preset": name,
+        "policy": _policy_name(config),
+        "parameters": architecture.num_parameters,
+        "trained_parameters": found.num_trained,
+        "architecture": asdict(architecture),
+        "machine": {
+            "device": found.machine.device.name,
+            "number": found.machine.number,
+            "memory_bytes": found.machine.device.memory_bytes,
+        },
+        "gpus_needed": found.num_gpus,
+        "peak_bytes": memory.peak_bytes,
+        "memory": {
+            phase: [asdict(part) for part in getattr(memory, phase)] for phase in ("always", "rollout", "update")
+        },
+        "host_memory": [asdict(part) for part in found.host],
+        "tokens_an_iteration": {
+            **asdict(found.tokens),
+            "decoded": found.tokens.decoded,
+            "trained": found.tokens.trained,
+        },
+        "seconds_an_iteration": asdict(found.seconds),
+        "iterations": config.iterations,
+        "storage_bytes": {
+            **found.storage,
+            "a_checkpoint": checkpoint_bytes(config, architecture),
+            "checkpoints_kept": num_kept_checkpoints(config),
+        },
+        "fits": not reasons,
+        "reasons": reasons,
+        "would_fit_with": helpful,
+    }
+
+
+def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: bool) -> None:
+    console, device_, memory = Console(), found.machine.device, found.memory
+    where = "this machine" if is_this else f"{found.machine.number} x {device_.name}"
+    phases = {"always": memory.always, "in a rollout": memory.rollout, "in an update": memory.update}
+    rows = [
+        {"when": phase, "what": part.name, "GiB": f"{part.size_bytes / GIB:.2f}", "how": part.formula}
+        for phase, parts in {**phases, "in the host's memory": found.host}.items()
+        for part in parts
+    ]
+    limit = f"of {_gib(device_.memory_bytes)} on {where}"
+    rows.append({"when": "", "what": "peak", "GiB": f"{memory.peak_bytes / GIB:.2f}", "how": limit})
+    print_table(console, rows, title=f"{name}: memory {_where(found)}", numbers=("GiB",))
+    tokens, seconds, storage = found.tokens, found.seconds, found.storage
+    total = config.iterations * (seconds.rollout + seconds.update)
+    lines = {
+        "policy": f"{_policy_name(config)}: {_count(found.architecture)}; "
+        + ", ".join(f"{name} trains {number:,}" for name, number in found.num_trained.items()),
+        "GPUs": f"{found.num_gpus}, shared by engine and learner" if found.num_gpus else "none: all on the CPU",
+        "tokens": f"an iteration: {tokens.num_trajectories} trajectories of about {tokens.prompt:.0f} prompt and "
+        f"{tokens.response:.0f} response tokens; {tokens.trained:,.0f} trained on; longest context "
+        f"{tokens.longest_context:,}",
+        "time": f"an iteration: rollout {_seconds(seconds.rollout)}, update {_seconds(seconds.update)}; "
+        f"{config.iterations} iterations: {_seconds(total)}; evaluations, environments and storage not counted",
+        "by": f"{seconds.decoded_tokens_s:,.0f} tokens/s decoded, {seconds.trained_tokens_s:,.0f} tokens/s trained "
+        f"({seconds.assumption})",
+        "storage": f"{_gib(sum(storage.values()))}: {num_kept_checkpoints(config)} checkpoints kept, "
+        f"{_gib(checkpoint_bytes(config, found.architecture))} each; datasets {_gib(storage['datasets'])}",
+    }
+    for label, text in lines.items():
+        console.print(Text(f"{label:<8} {text}"), soft_wrap=True)
+
+
+def _where(found: Estimate) -> str:
+    return "of the machine" if found.machine.device.is_cpu else "of one GPU"
+
+
+def _policy_name(config: StarPOConfig) -> str:
+    return config.policy.name_or_path if config.policy.type == "pretrained" else "the embedded policy"
+
+
+def _count(architecture: Architecture) -> str:
+    return f"{architecture.num_parameters:,} parameters"
+
+
+def _gib(size_bytes: float) -> str:
+    return f"{size_bytes / GIB:.2f} GiB" if size_bytes < 100 * GIB else f"{size_bytes / GIB:.0f} GiB"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

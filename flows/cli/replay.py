@@ -1,13 +1,17 @@
-"""Other settings over stored rollouts."""
+"""`ragen replay`: check, run the deployment `replay/updates`, follow it, print what it found."""
 
 from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.common import AGAIN, JsonOption, SetOption, StoreOption, app, open_store, parse_overrides
+from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.deployment import follow_deployment
+from starpo.flows.console.terminal import Console
+from starpo.flows.replay_summary import print_comparison
+from starpo.flows.run_code import replay_code
+from starpo.ragen.recompute.replay.plan import plan_replay
 
 
-@app.command(rich_help_panel=AGAIN)
 def replay(
     run: Annotated[str, typer.Argument(help="The run whose rollouts are replayed; `ragen runs` lists them.")],
     start: Annotated[int, typer.Option("--from", help="Checkpoint to start from: updates done before it.")] = 0,
@@ -29,17 +33,25 @@ def replay(
 
     No environment and no engine take part, except for --evaluate. What was not changed is found in the store.
     """
-    from starpo.flows.console.replay import replay_run
-
-    replay_run(
-        open_store(store),
-        run,
-        start=start,
-        stop=stop,
-        overrides=parse_overrides(set_),
-        should_update=update,
-        should_evaluate=evaluate,
-        store_url=store,
-        name=name,
-        as_json=as_json,
-    )
+    opened, overrides = open_store(store), parse_overrides(set_)
+    plan = plan_replay(opened, run, start, stop, overrides, update)  # what cannot be done fails here
+    code = replay_code(plan.config)
+    if name is not None:  # a name of the user's own must not belong to another run
+        opened.runs.create(
+            name, flow="replay", preset=plan.base.preset, config=plan.config.model_dump(mode="json"),
+            parameters=plan.parameters, code=code,
+        )  # fmt: skip
+    asked = {
+        "base": run,
+        "start": start,
+        "stop": plan.stop,
+        "overrides": overrides or None,
+        "should_update": None if update else False,
+        "should_evaluate": evaluate or None,
+        "store": store,
+        "run": name,
+    }
+    parameters = {key: value for key, value in asked.items() if value is not None}
+    made = name or plan.name(code)
+    follow_deployment("replay/updates", parameters, opened, made, Console(stderr=as_json))
+    print_comparison(opened, made, as_json)

@@ -1,21 +1,39 @@
 """`ragen store`: what is in a store, what may go, whether it is sound, and copies of runs."""
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-from starpo.flows.cli.common import KEEP, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, description_column, print_json, say, write
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store.keeping.copying import Copy, copy_run
+from starpo.ragen.store.keeping.garbage import Doomed, Garbage, delete_garbage, find_garbage
+from starpo.ragen.store.keeping.integrity import Verification, verify_store
+from starpo.ragen.store.keeping.inventory import StoredFolder
+from starpo.ragen.store.keeping.reachability import describe
+from starpo.ragen.store.keeping.usage import Usage, measure
+from starpo.ragen.store.remote.location import Location
 
-store_app = typer.Typer(
-    help="See what is in a store, delete what no run needs, check it, copy runs.", no_args_is_help=True
-)
-app.add_typer(store_app, name="store", rich_help_panel=KEEP)
-
+app = typer.Typer(no_args_is_help=True)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_OF_KINDS = ("kind", "number", "bytes", "of no run", "their bytes")
+_OF_RUNS = ("run", "artifacts", "bytes", "its own", "shared")
 
 
-@store_app.command()
+@app.callback()
+def store() -> None:
+    """See what is in a store, delete what no run needs, check it, copy runs."""
+
+
+@app.command()
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
     min_age: Annotated[str, typer.Option(help="Keep what is younger, such as 90m, 12h, 1d.")] = "1d",
@@ -29,12 +47,10 @@ def gc(
     as_json: JsonOption = False,
 ) -> None:
     """Delete what no run needs: artifacts that no run reaches, and what killed writers left."""
-    from starpo.flows.console.store import print_garbage, progress_bar
-    from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
-    from starpo.ragen.store.remote.location import Location
-
-    age = _age(min_age, "--min-age")
-    quarantine_age = None if quarantine_older_than is None else _age(quarantine_older_than, "--quarantine-older-than")
+    age = _parsed_age(min_age, "--min-age")
+    quarantine_age = (
+        None if quarantine_older_than is None else _parsed_age(quarantine_older_than, "--quarantine-older-than")
+    )
     location = Location(open_store(store).url)
     garbage = find_garbage(location, min_age=age, quarantine_age=quarantine_age)
     restored = []
@@ -44,15 +60,13 @@ def gc(
     print_garbage(location.name, garbage, restored, is_dry_run=dry_run, as_json=as_json)
 
 
-@store_app.command()
+@app.command()
 def forget(
     run: RunArgument,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     store: StoreOption = None,
 ) -> None:
     """Delete a run's records; `gc` then deletes the artifacts that no other run needs."""
-    from starpo.flows.console.terminal import write
-
     opened = open_store(store)
     opened.runs.get(run)
     if not yes:
@@ -61,24 +75,16 @@ def forget(
     write(f"{run} is forgotten; `ragen store gc` deletes what only it needed")
 
 
-@store_app.command()
+@app.command()
 def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show what takes up the store, by kind and by run; runs share what they have in common."""
-    from starpo.flows.console.store import print_usage
-    from starpo.ragen.store.keeping.usage import measure
-    from starpo.ragen.store.remote.location import Location
-
     location = Location(open_store(store).url)
     print_usage(location.name, measure(location), as_json)
 
 
-@store_app.command()
+@app.command()
 def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Re-hash every file of every artifact, and look for artifacts that runs need and lack. Exit code 1: a fault."""
-    from starpo.flows.console.store import print_verification, progress_bar
-    from starpo.ragen.store.keeping.integrity import verify_store
-    from starpo.ragen.store.remote.location import Location
-
     location = Location(open_store(store).url)
     with progress_bar("hashing") as on_progress:
         verification = verify_store(location, on_progress)
@@ -86,7 +92,7 @@ def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     raise typer.Exit(1 if verification.damages else 0)
 
 
-@store_app.command()
+@app.command()
 def copy(
     run: RunArgument,
     url: Annotated[str, typer.Argument(help="The other store: a folder or an fsspec URL.")],
@@ -96,19 +102,155 @@ def copy(
     """Copy a run with everything it needs to another store, and with the results of sweeps and ablations all of whose
     runs are there then. Copying again copies what is not there yet.
     """
-    from starpo.flows.console.store import print_copy, progress_bar
-    from starpo.ragen.store.keeping.copying import copy_run
-    from starpo.ragen.store.remote.location import Location
-
     source, target = Location(open_store(store).url), Location(url)
     with progress_bar(f"copying {run}") as on_progress:
         done = copy_run(source, run, target, on_progress)
     print_copy(target.name, done, as_json)
 
 
-def _age(text: str, option: str) -> timedelta:
-    from starpo.ragen.core.errors import ConfigError
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on the error stream, to be told how much is done of how much; none where that is no terminal."""
+    columns = (description_column(), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
 
+
+def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_dry_run: bool, as_json: bool) -> None:
+    """What went, or would go, by kind; what stays, and why."""
+    gone = [doomed for doomed in garbage.doomed if doomed not in restored]
+    by_kind: dict[str, list[StoredFolder]] = {}
+    for doomed in gone:
+        by_kind.setdefault(doomed.kind, []).append(doomed.folder)
+    if as_json:
+        print_json(
+            {
+                "store": url,
+                "dry_run": is_dry_run,
+                "deleted": [{"kind": kind, **_amount(folders)} for kind, folders in sorted(by_kind.items())],
+                "total": _amount([doomed.folder for doomed in gone]),
+                "folders": [doomed.folder.path for doomed in gone],
+                "kept": _amount(garbage.kept),
+                "young": _amount(garbage.young),
+                "quarantined": _amount(garbage.quarantined),
+                "put_back": [doomed.folder.path for doomed in restored],
+                "dropped": [str(artifact) for artifact in garbage.dropped],
+                "faults": [str(fault) for fault in garbage.faults],
+                "running": garbage.running,
+            }
+        )
+        return
+    console = Console()
+    if gone:
+        rows = [
+            {"kind": kind, "number": len(folders), "bytes": _bytes(folders)}
+            for kind, folders in sorted(by_kind.items())
+        ]
+        rows.append({"kind": "total", "number": len(gone), "bytes": _bytes([doomed.folder for doomed in gone])})
+        title = f"{'would be deleted' if is_dry_run else 'deleted'} from {url}"
+        print_table(console, rows, title=title, numbers=("bytes",))
+    else:
+        say(console, f"nothing in {url} may go")
+    say(console, f"kept: {len(garbage.kept)} artifacts that runs need, {_bytes(garbage.kept)}")
+    for what, folders in {
+        f"kept: younger than {_age(garbage.min_age.total_seconds())}": garbage.young,
+        "kept: in quarantine (--quarantine-older-than AGE)": garbage.quarantined,
+        "kept: named by a run meanwhile": [doomed.folder for doomed in restored],
+    }.items():
+        if folders:
+            say(console, f"{what}: {len(folders)}, {_bytes(folders)}")
+    if garbage.dropped:
+        say(console, f"not kept, can be made again: {len(garbage.dropped)} that runs name")
+    if garbage.running:
+        say(console, f"at work: {', '.join(garbage.running)}")
+    if garbage.faults:
+        refused = "this would be refused" if is_dry_run else "deleted all the same"
+        say(console, f"runs need what is missing or damaged ({refused}):\n{describe(garbage.faults)}")
+
+
+def print_usage(url: str, usage: Usage, as_json: bool) -> None:
+    """What takes up a store."""
+    if as_json:
+        print_json({"store": url, "size_bytes": usage.size_bytes, **asdict(usage)})
+        return
+    console = Console()
+    kinds: list[dict[str, Any]] = []
+    for kind in usage.kinds:
+        unreached = (kind.unreached_number, decimal(kind.unreached_bytes)) if kind.unreached_number else (None, None)
+        facts = (kind.kind, kind.number, decimal(kind.size_bytes), *unreached)
+        kinds.append(dict(zip(_OF_KINDS, facts, strict=True)))
+    kinds.append(dict(zip(_OF_KINDS, ("total", None, decimal(usage.size_bytes), None, None), strict=True)))
+    print_table(console, kinds, title=f"{url} by kind", numbers=_OF_KINDS[1:])
+    extras = {"not kept": "num_dropped", "missing": "num_faults"}
+    shown = {name: field for name, field in extras.items() if any(getattr(run, field) for run in usage.runs)}
+    runs = [
+        {
+            "run": run.run,
+            "artifacts": run.number,
+            "bytes": decimal(run.size_bytes),
+            "its own": decimal(run.own_bytes),
+            "shared": decimal(run.shared_bytes),
+            **{name: getattr(run, field) for name, field in shown.items()},
+        }
+        for run in usage.runs
+    ]
+    print_table(console, runs, title="by run", names=[*_OF_RUNS, *shown], numbers=("bytes", "its own", "shared"))
+
+
+def print_verification(url: str, verification: Verification, as_json: bool) -> None:
+    """What is not what was written."""
+    if as_json:
+        print_json({"store": url, **asdict(verification)})
+        return
+    console = Console()
+    damages = verification.damages
+    if damages:
+        rows = [{"where": d.place, "what": d.what, "needed by": ", ".join(d.runs)} for d in damages]
+        print_table(console, rows, title=f"damaged in {url}")
+    say(
+        console,
+        f"{verification.num_artifacts} artifacts, {decimal(verification.size_bytes)}: "
+        + (f"faults: {len(damages)}" if damages else "all as they were written"),
+    )
+
+
+def print_copy(url: str, copy: Copy, as_json: bool) -> None:
+    """What copying a run did."""
+    if as_json:
+        print_json({"store": url, **asdict(copy)})
+        return
+    console = Console()
+    say(console, f"{copy.run} is in {url}, every copy checked by its digests")
+    say(console, f"copied: {copy.num_copied} artifacts, {decimal(copy.bytes_copied)}")
+    say(console, f"there already: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
+    if copy.num_dropped:
+        say(console, f"not kept, can be made again: {copy.num_dropped}")
+    if copy.studies:
+        say(console, f"copied with it: {', '.join(copy.studies)}")
+    for place, why in copy.left.items():
+        say(console, f"not copied: {place}: {why}")
+    if copy.is_running:
+        say(console, "the run is still at work: copy it again for what it makes from now on")
+
+
+def _amount(folders: Sequence[StoredFolder]) -> dict[str, int]:
+    return {"number": len(folders), "size_bytes": sum(folder.size_bytes for folder in folders)}
+
+
+def _bytes(folders: Sequence[StoredFolder]) -> str:
+    return decimal(_amount(folders)["size_bytes"])
+
+
+def _age(seconds: float) -> str:
+    for unit, length in {"d": 86_400, "h": 3_600, "m": 60}.items():
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _parsed_age(text: str, option: str) -> timedelta:
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or unit not in _UNITS:
         raise ConfigError(f"{option} {text!r} is no age; expected a whole number and s, m, h, d or w, such as 12h")

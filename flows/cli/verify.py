@@ -1,13 +1,24 @@
-"""Is a run what its record says?"""
+"""`ragen verify`: verify with a progress bar, print a table of stages and everything that is not the same."""
 
-from typing import Annotated
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from starpo.flows.cli.common import AGAIN, JsonOption, RunArgument, StoreOption, app, open_store
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.recompute.verify.finding import Finding, Verdict
+
+if TYPE_CHECKING:
+    from starpo.flows.verify import Verification
+
+_MAX_SHOWN = 20
 
 
-@app.command(rich_help_panel=AGAIN)
 def verify(
     run: RunArgument,
     first: Annotated[int | None, typer.Option("--from", help="First iteration. Default: the run's first.")] = None,
@@ -23,16 +34,79 @@ def verify(
     The store is only read. Exit code 0: all is the same; 1: something is different or damaged; 3: nothing is, and not
     everything is shown, for reasons that are printed.
     """
-    from starpo.flows.console.verify import verify_and_print
+    opened, share = open_store(store), _share(sample)
+    opened.runs.get(run)  # an unknown name is told at once, before anything heavy is imported
+    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("loading", total=None)
+        from starpo.flows.verify import verify_run
 
-    exit_code = verify_and_print(
-        open_store(store),
-        run,
-        first=first,
-        last=last,
-        stages=stage or [],
-        sample=sample,
-        with_warm_start=warm_start,
-        as_json=as_json,
+        verification = verify_run(
+            opened,
+            run,
+            first=first,
+            last=last,
+            stages=stage or [],
+            share=share,
+            with_warm_start=warm_start,
+            on_visit=lambda done, total, visit: progress.update(
+                bar, completed=done, total=total, description=f"iteration {visit.iteration} {visit.name}"
+            ),
+        )
+    if as_json:
+        facts = {name: getattr(verification, name) for name in ("outcome", "exit_code", "is_faultless")}
+        print_json(asdict(verification) | facts)
+        raise typer.Exit(verification.exit_code)
+    console = Console()
+    print_table(console, _rows(verification.findings), names=["stage", "check", *Verdict])
+    for line in _notes(verification.findings):
+        say(console, line)
+    console.print(
+        f"{run}: {verification.num_iterations} iterations in {verification.seconds:.0f} s: {_outcome(verification)}",
+        highlight=False,
+        soft_wrap=True,
     )
-    raise typer.Exit(exit_code)
+    raise typer.Exit(verification.exit_code)
+
+
+def _outcome(verification: "Verification") -> str:
+    """The last words: what the exit code says, and what was left out."""
+    num_faults = sum(finding.verdict.is_fault for finding in verification.findings)
+    num_not_shown, total = verification.count(Verdict.NOT_SHOWN), len(verification.findings)
+    match verification.outcome:
+        case "faults":
+            return f"NOT verified: faults: {num_faults}"
+        case "not shown":
+            return f"nothing is different, {num_not_shown} of {total} checks are NOT SHOWN"
+    left_out = [finding.stage for finding in verification.findings if finding.verdict is Verdict.LEFT_OUT]
+    return f"verified, but for {', '.join(left_out)} (left out; --warm-start includes it)" if left_out else "verified"
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ConfigError(f"--sample {text} is no share of the iterations; expected more than 0% and at most 100%")
+    return share
+
+
+def _rows(findings: list[Finding]) -> list[dict[str, Any]]:
+    """A row a stage and check: how many findings of each verdict, nothing where there are none."""
+    counts = Counter((finding.stage, finding.check, finding.verdict) for finding in findings)
+    return [
+        {"stage": stage, "check": check, **{verdict: counts[stage, check, verdict] or None for verdict in Verdict}}
+        for stage, check in dict.fromkeys((finding.stage, finding.check) for finding in findings)
+    ]
+
+
+def _notes(findings: list[Finding]) -> list[str]:
+    """Every fault on its own line, as far as they fit; reasons for what is not shown once each."""
+    faults = [f for f in findings if f.verdict.is_fault]
+    lines = [f"{f.verdict}: iteration {f.iteration}, {f.stage}, {f.check} ({f.artifact}): {f.detail}" for f in faults]
+    if len(lines) > _MAX_SHOWN:
+        lines = [*lines[:_MAX_SHOWN], f"and {len(faults) - _MAX_SHOWN} more; --json shows all"]
+    unproved = (Verdict.NOT_SHOWN, Verdict.LEFT_OUT)
+    reasons = Counter((f.verdict, f.stage, f.detail) for f in findings if f.verdict in unproved)
+    return lines + [f"{verdict}: {stage} ({count}): {detail}" for (verdict, stage, detail), count in reasons.items()]

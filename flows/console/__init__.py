@@ -1,4 +1,4 @@
-"""What the `ragen` commands do and print: tables for people, JSON for machines. One file a group of commands.
+"""What several `ragen` commands do and print: tables for people, JSON for machines, progress, deployments.
 
-`flows.cli` declares the commands and imports these when one is used.
+What one command alone does is in its file in `flows.cli`.
 """

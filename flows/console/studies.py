@@ -1,87 +1,129 @@
-"""What ablations and sweeps have in common on the screen: how far they are, their end, their stored result."""
+"""What ablations and sweeps have in common on the screen: what there is, how far they are, their stored result."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
-from starpo.flows.console.follow import Outcome, RunFailedError
+from starpo.flows.console.deployment import start_deployment
+from starpo.flows.console.follow import POLL_S, Outcome, RunFailedError
 from starpo.flows.console.listing import print_rows
+from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.console.watching import watching
+from starpo.flows.presets import Shipped
+from starpo.flows.study import CellsFailedError, StudyPlan
 from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.studies.spec import StudySpec
+from starpo.ragen.studies.studies import Studies
 
-_ERROR_NAME = "CellsFailedError: "
+Kind = Studies[Any, Any]
+Look = Callable[[], tuple[Mapping[str, str], str]]
+"""Says which cells are done (label -> how they ended), and what is at work."""
 
-
-def counting(console: Console) -> Progress:
-    """A bar of cells that are done; on a terminal only."""
-    columns = (
-        SpinnerColumn(),
-        description_column(),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+_ERROR_NAME = f"{CellsFailedError.__name__}: "
 
 
-def conclude(outcome: Outcome, show: Callable[[], None]) -> None:
-    """Show the result if there is one: where some cells failed, that of the others.
+def run_study(
+    studies: Kind, plan: StudyPlan, spec: StudySpec, deployment: str, parameters: Mapping[str, Any], look: Look,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run a study on the local server, follow it and print its result.
+
+    Args:
+        studies: Where its result goes.
+        plan: The study.
+        spec: What is asked for.
+        deployment: Flow and deployment.
+        parameters: Of the flow; None: left out.
+        look: Says how far it is.
+        as_json: Print JSON alone; progress goes to the error output.
 
     Raises:
-        RunFailedError: If a cell failed, or everything.
+        StoreError: If the store cannot be written.
+        RunFailedError: If a cell failed, or the whole study; the result of the others is printed all the same.
     """
+    studies.begin(spec)
+    console, what = Console(stderr=as_json), f"{studies.word} {plan.name}"
+    given = {name: value for name, value in parameters.items() if value is not None}
+    ended = start_deployment(deployment, given, plan.name, console)
+    with watching(console, what, f"stop it:    ragen cancel {plan.name}"):
+        outcome = _follow(studies, plan, look, console, ended)
     if outcome.status == "completed" or outcome.reason.startswith(_ERROR_NAME):
-        show()
+        print_result(studies, plan.name, as_json)
     if outcome.status != "completed":
         raise RunFailedError(outcome.reason.removeprefix(_ERROR_NAME))
 
 
-def result_name(given: str, known: Sequence[str], name_in: Callable[[Path], str]) -> str:
-    """The name of a result that a user asks for by its name, or by the TOML file that it is the result of.
+def print_known(studies: Kind, shipped: Shipped, as_json: bool) -> None:
+    """Those that come with the package, with what they are about, and those of which the store has a result."""
+    kind, results = shipped.word.split()[-1], studies.names()
+    about = {name: shipped.description(name) for name in shipped.names()}
+    about |= {name: f"{shipped.word} of your own" for name in results if name not in about}
+    rows = [{kind: name, "about": text, "result": name in results} for name, text in about.items()]
+    print_rows(rows, as_json, f"{kind}s", f"no {kind}")
 
-    Args:
-        given: Either.
-        known: Names that there are.
-        name_in: Reads the name in a TOML file.
+
+def print_asked_result(studies: Kind, shipped: Shipped, given: str, as_json: bool) -> None:
+    """The result of a study that a user asks for by its name, or by the TOML file that it is the result of.
 
     Raises:
         ConfigError: If it is neither.
+        StoreError: If there is no result of it.
     """
-    if given in known:
-        return given
-    if Path(given).is_file():
-        return name_in(Path(given))
-    raise ConfigError(
-        f"'{given}' is neither the name of a result nor a TOML file{near(given, known)}; "
-        f"names: {', '.join(known) or 'none yet'}"
-    )
+    known = list(dict.fromkeys([*studies.names(), *shipped.names()]))
+    if given not in known and not Path(given).is_file():
+        raise ConfigError(
+            f"'{given}' is neither the name of a result nor a TOML file{near(given, known)}; "
+            f"names: {', '.join(known) or 'none yet'}"
+        )
+    print_result(studies, given if given in known else studies.spec.load(Path(given)).name, as_json)
 
 
-def print_stored(result: BaseModel, place: str, as_json: bool, print_tables: Callable[[], None]) -> None:
-    """A result as its record, or as tables and where its files are."""
+def print_result(studies: Kind, name: str, as_json: bool) -> None:
+    """A stored result as its record; or its tables, what failed, what its columns are, and what to keep in mind.
+
+    Raises:
+        StoreError: If there is none.
+    """
+    result, console = studies.get(name), Console()
     if as_json:
         print_json(result.model_dump(mode="json"))
         return
-    print_tables()
-    for file in ("result.json", "success.svg"):
-        say(Console(), f"{place}/{file}")
-
-
-def print_remarks(console: Console, failures: Iterable[tuple[str, str]], method: str, warnings: Iterable[str]) -> None:
-    """What failed and why, what the columns are, and what to keep in mind."""
-    for what, error in failures:
+    for table in type(studies).tables(result):
+        if not table.rows:
+            say(console, f"{table.title}: nothing was measured")
+            continue
+        numbers = [column for column in table.rows[0] if column not in table.texts]
+        print_table(console, table.rows, title=f"{name}: {table.title}", numbers=numbers)
+    for what, error in result.failures.items():
         console.print(f"failed: {what}: {error}", style="red", highlight=False, markup=False)
-    for note in (method, *(f"Note: {warning}." for warning in warnings)):
+    for note in (type(studies).method(result), *(f"Note: {warning}." for warning in result.warnings)):
         console.print(note, highlight=False, markup=False)
+    for file in ("result.json", "success.svg"):
+        say(console, f"{studies.place(name)}/{file}")
 
 
-def print_known(kind: str, shipped: Mapping[str, str], results: Sequence[str], as_json: bool) -> None:
-    """Those that come with the package, with what they are about, and those of which the store has a result."""
-    rows = [
-        {kind: name, "about": shipped.get(name, f"a {kind} of your own"), "result": name in results}
-        for name in [*shipped, *(name for name in results if name not in shipped)]
-    ]
-    print_rows(rows, as_json, f"{kind}s", f"no {kind}")
+def _follow(
+    studies: Kind, plan: StudyPlan, look: Look, console: Console, ended: Callable[[], Outcome | None]
+) -> Outcome:
+    """Show how many cells are done, and what is at work, until the flow run ends."""
+    columns = (SpinnerColumn(), description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    total, said = len(plan.labels), set(look()[0])
+    if said:
+        say(console, f"{len(said)} of {total} {studies.cells} are stored")
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        row = bar.add_task(f"waiting for the {studies.word} to start", total=total)
+        while True:
+            outcome = ended()
+            done, at_work = look()
+            for label in (label for label in done if label not in said):
+                said.add(label)
+                say(console, f"{len(said)} of {total}: {label} {done[label]}")
+            bar.update(row, completed=len(done), description=at_work)
+            if outcome:
+                return outcome
+            time.sleep(POLL_S)

@@ -1,6 +1,10 @@
-"""Presets: short TOML files that `extend` each other. `names()` lists those that are complete runs."""
+"""Shipped TOML files: presets, which `extend` each other, grids of ablations and evaluation sweeps.
+
+`names()` lists the presets that are complete runs.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +18,53 @@ FRAGMENTS = ("paper", "tiny", "starpo", "starpo-public-code", "starpo-s")
 """Presets that only others extend: settings of an algorithm or a scale, without an environment."""
 
 
-def names() -> list[str]:
-    """Names of the presets that can be run."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem not in FRAGMENTS)
+@dataclass(frozen=True)
+class Shipped:
+    """The files of one folder, whose names stand for them wherever a user may name a file.
+
+    Attributes:
+        word: What they are, such as "a preset".
+        folder: Where they are.
+        advice: What a message about an unknown one ends with.
+    """
+
+    word: str
+    folder: Path
+    advice: str = ""
+
+    def names(self) -> list[str]:
+        """Those that can be asked for."""
+        return sorted(path.stem for path in self.folder.glob("*.toml") if path.stem not in FRAGMENTS)
+
+    def path(self, name_or_path: str) -> Path:
+        """The file of this name, or the user's own at this path.
+
+        Raises:
+            ConfigError: If there is neither.
+        """
+        names = self.names()
+        path = self.folder / f"{name_or_path}.toml" if name_or_path in names else Path(name_or_path)
+        if not path.is_file():
+            raise ConfigError(
+                f"'{name_or_path}' is neither {self.word} nor a TOML file{near(name_or_path, names)}; "
+                f"{self.word.split()[-1]}s: {', '.join(names)}{self.advice}"
+            )
+        return path
+
+    def description(self, name: str) -> str:
+        """What a file says about itself in its first line."""
+        return self.path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+
+
+PRESETS = Shipped(
+    "a preset",
+    FOLDER,
+    ". `ragen presets` describes them. A model is a setting of theirs: --set policy.type=pretrained "
+    "--set policy.name_or_path=FOLDER_OR_NAME",
+)
+GRIDS = Shipped("a grid", FOLDER / "grids")
+SWEEPS = Shipped("a sweep", FOLDER / "sweeps")
+names = PRESETS.names
 
 
 def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> StarPOConfig:
@@ -29,11 +77,4 @@ def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Sta
     Raises:
         ConfigError: If there is no such preset or file, or the settings are wrong.
     """
-    path = FOLDER / f"{name_or_path}.toml" if name_or_path in names() else Path(name_or_path)
-    if not path.is_file():
-        raise ConfigError(
-            f"'{name_or_path}' is neither a preset nor a TOML file{near(name_or_path, names())}; presets: "
-            f"{', '.join(names())}. `ragen presets` describes them. A model is a setting of theirs: "
-            "--set policy.type=pretrained --set policy.name_or_path=FOLDER_OR_NAME"
-        )
-    return load_config(path, search_path=FOLDER, overrides=overrides or {})
+    return load_config(PRESETS.path(name_or_path), search_path=FOLDER, overrides=overrides or {})

@@ -1,8 +1,8 @@
 """Results of an ablation and of a sweep with hostile text in every place that a stored result has for it."""
 
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.summary import AblationResult, PanelResult
-from starpo.ragen.studies.ablation.summary import CellResult as AblationCell
+from starpo.ragen.studies.ablation.result import AblationResult, PanelResult
+from starpo.ragen.studies.ablation.result import CellResult as AblationCell
 from starpo.ragen.studies.sweep.result import CellResult, Score, Standing, SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep
 from tests.flows.hostile import HOSTILE

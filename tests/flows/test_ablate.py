@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.ablation_summary import markdown, result_rows
-from starpo.flows.console.ablate import ablate, print_asked_result, print_grids, print_plan, print_result
-from starpo.flows.presets import grids, preset
-from starpo.flows.study import resolve
+from starpo.flows.ablation_plan import plan_ablation
+from starpo.flows.cli.ablate import ablate
+from starpo.flows.presets import GRIDS, preset
+from starpo.flows.study import markdown
 from starpo.ragen.core.errors import ConfigError, StarPOError, StoreError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import load_grid
-from starpo.ragen.studies.ablation.summary import AblationResult, CellResult, Difference, PanelResult
-from starpo.ragen.studies.records import Ablations
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.result import AblationResult, CellResult, MatchedDifference, PanelResult
+from starpo.ragen.studies.ablation.tables import ablation_tables
+from starpo.ragen.studies.studies import Ablations
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
 
@@ -37,12 +38,12 @@ def store(tmp_path: Path) -> Store:
     return Store(str(tmp_path / "store"))
 
 
-@pytest.mark.parametrize("name", grids.names())
+@pytest.mark.parametrize("name", GRIDS.names())
 def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store) -> None:
-    study = resolve(grids.grid(name), store)
+    study = plan_ablation(Grid.load(GRIDS.path(name)), store)
     assert study.grid.name == name
     assert len(study.cells) > 1
-    assert (grids.FOLDER / f"{name}.toml").read_text().startswith("# ")
+    assert GRIDS.description(name)
     assert len({run.name for run in study.runs}) == len(study.runs)
 
 
@@ -51,12 +52,14 @@ def test_every_grid_is_a_deployment_and_one_takes_any() -> None:
 
     made = {made.full_name: made.parameters for made in deployments()}
     assert made["ablation/custom"] == {}
-    for name in grids.names():
-        assert made[f"ablation/{name}"] == {"grid": grids.grid(name).model_dump(mode="json", exclude_unset=True)}
+    for name in GRIDS.names():
+        assert made[f"ablation/{name}"] == {
+            "grid": Grid.load(GRIDS.path(name)).model_dump(mode="json", exclude_unset=True)
+        }
 
 
 def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> None:
-    study = resolve(load_grid(Path(grid_file())), store)
+    study = plan_ablation(Grid.load(Path(grid_file())), store)
     assert [(run.cell.label, run.seed) for run in study.runs[:3]] == [("keep=0.5", 0), ("keep=1.0", 0), ("keep=0.5", 1)]
     first, again = study.runs[0], study.runs[2]
     assert first.config == again.config.model_copy(update={"seed": 0})
@@ -64,7 +67,7 @@ def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> Non
 
 
 def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
-    print_plan(grid_file(), store, False, True)
+    ablate(grid_file(), dry_run=True, store=store.url, as_json=True)
     plan = json.loads(capsys.readouterr().out)
     # Each of 6 runs has 14 stages. The seeds share warm start and first evaluation; the two cells of a seed share the
     # first rollout and reward too. So 2 + 3 * (2 + 2 * 10) are different.
@@ -77,25 +80,25 @@ def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, cap
 
 
 def test_a_dry_run_for_people(grid_file, store: Store, capsys) -> None:
-    print_plan(grid_file(), store, False, False)
+    ablate(grid_file(), dry_run=True, store=store.url)
     said = capsys.readouterr().out
     assert "68 different stages: 0 are stored, 68 are new" in said
     assert "filter/num_kept decides" in said
 
 
 def test_the_list_names_grids_and_results(store: Store, capsys) -> None:
-    Ablations(store.url).save(RESULT, "<svg/>")
-    print_grids(store, True)
+    Ablations(store.url).save(RESULT)
+    ablate(list_=True, store=store.url, as_json=True)
     rows = {row["grid"]: row for row in json.loads(capsys.readouterr().out)}
-    assert set(grids.names()) <= set(rows)
+    assert set(GRIDS.names()) <= set(rows)
     assert rows["mine"]["result"]
     assert not rows["filter-keep"]["result"]
     assert "bandit" in rows["filter-keep"]["about"]
 
 
-def refused(store: Store, path: str, allow_few_seeds: bool = False) -> str:
+def refused(store: Store, path: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        print_plan(path, store, allow_few_seeds, False)
+        ablate(path, dry_run=True, store=store.url)
     return str(caught.value)
 
 
@@ -125,11 +128,11 @@ def test_a_run_of_another_kind_cannot_be_a_base(grid_file, store: Store) -> None
 def test_a_run_and_a_file_can_be_a_base(grid_file, store: Store, tmp_path: Path) -> None:
     config = preset("smoke", {"iterations": 7})
     store.runs.create("mine", flow="starpo", preset="smoke", config=config.model_dump(mode="json"))
-    of_run = resolve(load_grid(Path(grid_file(SMALL.replace('preset = "smoke"', 'run = "mine"')))), store)
+    of_run = plan_ablation(Grid.load(Path(grid_file(SMALL.replace('preset = "smoke"', 'run = "mine"')))), store)
     assert of_run.cells[0].config.iterations == 7
     (tmp_path / "own.toml").write_text('extends = ["smoke"]\niterations = 8')
-    grid = load_grid(Path(grid_file(SMALL.replace('"smoke"', '"own.toml"'))))
-    assert resolve(grid, store, folder=tmp_path).cells[0].config.iterations == 8
+    grid = Grid.load(Path(grid_file(SMALL.replace('"smoke"', '"own.toml"'))))
+    assert plan_ablation(grid, store, folder=tmp_path).cells[0].config.iterations == 8
 
 
 @pytest.mark.parametrize(
@@ -156,10 +159,10 @@ def test_contradicting_settings_name_the_cell(grid_file, store: Store) -> None:
 
 
 def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("starpo.flows.console.ablate.start_deployment", lambda *_: pytest.fail("work began"))
+    monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: pytest.fail("work began"))
     (tmp_path / "file").write_text("a file where a folder should be")
     with pytest.raises(StarPOError, match=r"cannot write .*ablations/mine"):
-        ablate(grid_file(), store=str(tmp_path / "file"), concurrency=1, allow_few_seeds=False, as_json=False)
+        ablate(grid_file(), store=str(tmp_path / "file"))
 
 
 def test_the_command_prints_one_message_and_exits_1(grid_file, tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ PANEL = PanelResult(
     first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=2, peak_cross_fitted=0.5, difference=None,
     curve=CURVE, seed_curves={0: CURVE},
 )  # fmt: skip
-DIFFERENCE = Difference(mean=0.125, low=-0.0625, high=0.25, per_seed={0: 0.0, 2: 0.25}, num_prompts=8)
+DIFFERENCE = MatchedDifference(mean=0.125, low=-0.0625, high=0.25, per_seed={0: 0.0, 2: 0.25}, num_prompts=8)
 RESULT = AblationResult(
     name="mine",
     grid={"name": "mine", "preset": "smoke", "axes": {"filter.keep": [0.5, 1.0]}, "seeds": [0, 1, 2]},  # type: ignore[arg-type]
@@ -198,46 +201,47 @@ RESULT = AblationResult(
 
 
 def test_rows_put_the_last_beside_the_peak() -> None:
-    base, cell = result_rows(RESULT)
-    assert base["difference"] == "base"
+    ((title, (base, cell), _),) = ablation_tables(RESULT)
+    assert title == "success on sokoban; last: at iteration 4"
+    assert base["difference [95%], and by seed"] == "base"
     assert cell == {
         "cell": "keep=1.0", "seeds": "2/3", "first": "0.250", "last": "0.500", "peak": "0.750 at 2",
-        "cross-fitted": "0.500", "difference": "+0.125 [-0.062, +0.250]", "by seed": "+0.000 +0.250",
+        "cross-fitted": "0.500", "difference [95%], and by seed": "+0.125 [-0.062, +0.250]\n+0.000 +0.250",
     }  # fmt: skip
 
 
 def test_a_stored_result_is_shown_with_failures_and_warnings(store: Store, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    Ablations(store.url).save(RESULT, "<svg/>")
-    print_result(store, "mine", False)
+    Ablations(store.url).save(RESULT)
+    ablate("mine", result=True, store=store.url)
     said = " ".join(capsys.readouterr().out.split())
     assert "failed: b1: NothingKeptError" in said
     assert "a peak is the luckiest of many" in said
     assert "10,000 resamples" in said
-    print_result(store, "mine", True)
+    ablate("mine", result=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["cells"][1]["errors"] == {"1": "NothingKeptError: a | b\n<script>"}
 
 
 def test_a_result_is_found_by_its_grids_file(grid_file, store: Store, capsys) -> None:
-    Ablations(store.url).save(RESULT.model_copy(update={"name": "named"}), "<svg/>")
-    print_asked_result(store, grid_file('name = "named"\n' + SMALL), True)
+    Ablations(store.url).save(RESULT.model_copy(update={"name": "named"}))
+    ablate(grid_file('name = "named"\n' + SMALL), result=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["name"] == "named"
-    print_asked_result(store, "named", True)
+    ablate("named", result=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out)["name"] == "named"
 
 
 def test_what_is_neither_a_result_nor_a_file_is_one_message(grid_file, store: Store) -> None:
-    Ablations(store.url).save(RESULT, "<svg/>")
+    Ablations(store.url).save(RESULT)
     for given in ("here/mine.toml", "mime"):
         with pytest.raises(
             ConfigError, match=rf"^'{given}' is neither the name of a result nor a TOML file.*names: mine"
         ):
-            print_asked_result(store, given, False)
+            ablate(given, result=True, store=store.url, as_json=False)
     with pytest.raises(StoreError, match="no result of an ablation 'other'"):
-        print_asked_result(store, grid_file('name = "other"\n' + SMALL), False)
+        ablate(grid_file('name = "other"\n' + SMALL), result=True, store=store.url, as_json=False)
 
 
-def test_markdown_keeps_text_in_its_cell() -> None:
-    page = markdown(RESULT, "var/store/ablations/mine")
+def test_markdown_keeps_text_in_its_cell(store: Store) -> None:
+    page = markdown(Ablations(store.url), RESULT)
     assert "| b1 | NothingKeptError: a \\| b &lt;script&gt; |" in page
-    assert "`var/store/ablations/mine`" in page
+    assert f"`{store.url}/ablations/mine`" in page

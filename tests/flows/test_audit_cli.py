@@ -212,8 +212,7 @@ class TestAudit:
         assert "did you mean mine" in refused(ragen("audit", "mint"))
 
     def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
-        from starpo.flows.console.audit import shown_rows
-        from starpo.ragen.evidence.audit.finding import Finding
+        from starpo.ragen.evidence.audit.finding import Finding, shown_rows
 
         table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})
         over_time = Finding("t", "note", "s", "m", table, is_over_time=True)

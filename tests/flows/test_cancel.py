@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from starpo.flows.console import cancel
-from starpo.flows.console.cancel import CancelError, cancel_run
+from starpo.flows.cli.cancel import CancelError, cancel_run
 from starpo.flows.console.follow import Outcome
 from starpo.flows.server import ServerGoneError
 from starpo.ragen.core.errors import StoreError
@@ -36,8 +35,8 @@ class Prefect:
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(cancel, "POLL_S", 0.01)
-    monkeypatch.setattr(cancel, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr("starpo.flows.cli.cancel.POLL_S", 0.01)
+    monkeypatch.setattr("starpo.flows.cli.cancel._PATIENCE_S", 0.1)
     store = Store(str(tmp_path / "store"))
     store.runs.create("mine", flow="starpo", preset="smoke", config={})
     store.runs.set_state("mine", "running", "update", {"iteration": 3})
@@ -47,8 +46,8 @@ def store(tmp_path, monkeypatch):
 @pytest.fixture
 def said(store, monkeypatch):
     def run(prefect: Prefect, name: str = "mine") -> str:
-        monkeypatch.setattr(cancel, "unfinished", prefect.unfinished)
-        monkeypatch.setattr(cancel, "FlowRun", prefect.flow_run)
+        monkeypatch.setattr("starpo.flows.cli.cancel.unfinished", prefect.unfinished)
+        monkeypatch.setattr("starpo.flows.cli.cancel.FlowRun", prefect.flow_run)
         console = Console(file=io.StringIO(), width=200)
         cancel_run(store, name, console)
         return console.file.getvalue()  # type: ignore[attr-defined]

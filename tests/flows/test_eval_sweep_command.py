@@ -8,21 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.console.eval_sweep import asked_sweep, print_asked_result, print_plan, print_result, print_sweeps
+from starpo.flows.cli.eval_sweep import asked_sweep, eval_sweep
 from starpo.flows.deployments import deployments
-from starpo.flows.eval_sweep_summary import leaderboard_rows, markdown
-from starpo.flows.presets import preset, sweeps
+from starpo.flows.presets import SWEEPS, preset
+from starpo.flows.study import markdown
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.records import Sweeps
-from starpo.ragen.studies.sweep.heat_map import draw_sweep
+from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.result import SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep
-
-NOTHING = dict.fromkeys(
-    ("runs", "iterations", "environments", "temperatures", "seeds", "num_prompts", "samples_per_prompt")
-)
+from starpo.ragen.studies.sweep.tables import sweep_tables
 
 
 @pytest.fixture
@@ -37,7 +33,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def ask(**given: object) -> Sweep:
-    return asked_sweep(None, None, **{**NOTHING, **given})  # type: ignore[arg-type]
+    return asked_sweep(None, None, given)
 
 
 def ragen(store: Store, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -59,9 +55,9 @@ def test_the_same_command_continues_the_same_sweep() -> None:
 
 
 def test_what_is_given_changes_a_shipped_sweep() -> None:
-    shipped = sweeps.sweep("late-checkpoints")
-    assert asked_sweep("late-checkpoints", None, **NOTHING) == shipped  # type: ignore[arg-type]
-    changed = asked_sweep("late-checkpoints", "mine", **{**NOTHING, "runs": ["a"]})  # type: ignore[arg-type]
+    shipped = Sweep.load(SWEEPS.path("late-checkpoints"))
+    assert asked_sweep("late-checkpoints", None, {}) == shipped
+    changed = asked_sweep("late-checkpoints", "mine", {"runs": ["a"]})
     assert (changed.name, changed.runs, changed.temperatures) == ("mine", ["a"], shipped.temperatures)
 
 
@@ -83,12 +79,12 @@ def test_an_unknown_sweep_suggests_those_that_are_near() -> None:
     with pytest.raises(
         ConfigError, match=r"'late-checkpoint' is neither a sweep nor a TOML file \(did you mean 'late-"
     ):
-        sweeps.sweep("late-checkpoint")
+        SWEEPS.path("late-checkpoint")
 
 
 def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(Path(store.url).rglob("*"))
-    print_plan(store, Sweep(name="s", runs=["mine"], iterations="all", seeds=[0, 1]), as_json=True)
+    eval_sweep(["mine"], iterations="all", seeds="0,1", dry_run=True, store=store.url, as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert (said["cells"], said["stored"], said["missing"]) == (6, 0, 6)
     assert said["missing_cells"][0] == "mine@0 sokoban T=0.5 seed=0"
@@ -96,7 +92,7 @@ def test_a_dry_run_counts_cells_and_writes_nothing(store: Store, capsys: pytest.
 
 
 def test_a_dry_run_says_the_same_to_people(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(store, Sweep(name="s", runs=["mine"], iterations="all"), as_json=False)
+    eval_sweep(["mine"], iterations="all", dry_run=True, store=store.url)
     assert "3 cells: 0 are stored, 3 missing" in capsys.readouterr().out
 
 
@@ -121,9 +117,11 @@ def test_without_a_run_the_newest_is_swept(store: Store, tmp_path: Path) -> None
 def test_every_sweep_is_a_deployment_with_a_schedule_and_one_takes_any() -> None:
     made = {made.full_name: made.to_runner() for made in deployments()}
     assert made["eval-sweep/custom"].parameters == {}
-    for name in sweeps.names():
+    for name in SWEEPS.names():
         deployment = made[f"eval-sweep/{name}"]
-        assert deployment.parameters == {"sweep": sweeps.sweep(name).model_dump(mode="json", exclude_unset=True)}
+        assert deployment.parameters == {
+            "sweep": Sweep.load(SWEEPS.path(name)).model_dump(mode="json", exclude_unset=True)
+        }
         (schedule,) = deployment.schedules
         assert schedule.schedule.cron == "37 * * * *"
         assert deployment.concurrency_limit == 1
@@ -136,14 +134,14 @@ def result(store: Store) -> SweepResult:
 
 
 def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pytest.CaptureFixture[str]) -> None:
-    Sweeps(store.url).save(result, draw_sweep(result))
-    print_result(store, "s", as_json=True)
+    Sweeps(store.url).save(result)
+    eval_sweep(result="s", store=store.url, as_json=True)
     assert SweepResult.model_validate_json(capsys.readouterr().out) == result
-    print_result(store, "s", as_json=False)
+    eval_sweep(result="s", store=store.url)
     shown = capsys.readouterr().out
     assert "mine@0 sokoban T=0.5 seed=0" in shown
     assert "success.svg" in shown
-    print_sweeps(store, as_json=True)
+    eval_sweep(list_=True, store=store.url, as_json=True)
     listed = {row["sweep"]: row["result"] for row in json.loads(capsys.readouterr().out)}
     assert listed == {"late-checkpoints": False, "s": True}
 
@@ -151,32 +149,32 @@ def test_a_stored_result_is_shown(store: Store, result: SweepResult, capsys: pyt
 def test_a_result_is_found_by_its_sweeps_file(
     store: Store, result: SweepResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Sweeps(store.url).save(result, "")
+    Sweeps(store.url).save(result)
     (tmp_path / "file.toml").write_text('name = "s"\nruns = ["mine"]\n')
-    print_asked_result(store, str(tmp_path / "file.toml"), as_json=True)
+    eval_sweep(result=str(tmp_path / "file.toml"), store=store.url, as_json=True)
     assert SweepResult.model_validate_json(capsys.readouterr().out) == result
     with pytest.raises(ConfigError, match=r"'no/such.toml' is neither the name of a result nor a TOML file; names: s"):
-        print_asked_result(store, "no/such.toml", as_json=True)
+        eval_sweep(result="no/such.toml", store=store.url)
 
 
 def test_an_unknown_result_suggests_those_that_are_near(store: Store, result: SweepResult) -> None:
-    Sweeps(store.url).save(result.model_copy(update={"name": "nightly"}), "")
+    Sweeps(store.url).save(result.model_copy(update={"name": "nightly"}))
     with pytest.raises(StoreError, match=r"there is no result of a sweep 'nightli' .* \(did you mean 'nightly'\?\)"):
         Sweeps(store.url).get("nightli")
 
 
 def test_a_damaged_result_says_what_to_do(store: Store, result: SweepResult) -> None:
-    Sweeps(store.url).save(result, "")
+    Sweeps(store.url).save(result)
     (Path(store.url) / "sweeps" / "s" / "result.json").write_text('{"name": "s"}')
     with pytest.raises(StoreError, match=r"result.json cannot be read .* run it again: what it is made of is stored"):
         Sweeps(store.url).get("s")
 
 
-def test_errors_stay_in_their_cells_of_a_page(result: SweepResult) -> None:
-    page = markdown(result, "/store/sweeps/s")
+def test_errors_stay_in_their_cells_of_a_page(store: Store, result: SweepResult) -> None:
+    page = markdown(Sweeps(store.url), result)
     assert "<b>" not in page
     assert "EngineError: &lt;b&gt;lost\\|&lt;/b&gt; again" in page
-    assert leaderboard_rows(result)[0]["success"] == "not measured"
+    assert sweep_tables(result)[0].rows[0]["success"] == "not measured"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from prefect.exceptions import PrefectHTTPStatusError
 from rich.console import Console
 
+from starpo.flows.console.deployment import follow_deployment, start_deployment
 from starpo.flows.console.follow import Outcome
-from starpo.flows.console.train import follow_deployment, start_deployment
 from starpo.flows.server import ServerError, ServerGoneError
 from starpo.ragen.store import Store
 
@@ -17,7 +17,7 @@ from starpo.ragen.store import Store
 @pytest.fixture
 def ended(monkeypatch):
     monkeypatch.setattr("starpo.flows.console.flow_run.api_url", lambda: "http://127.0.0.1:1/api")
-    monkeypatch.setattr("starpo.flows.console.train.register", lambda _: None)
+    monkeypatch.setattr("starpo.flows.console.deployment.register", lambda _: None)
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("prefect.deployments.run_deployment", lambda *_, **__: SimpleNamespace(id=uuid4()))
     return start_deployment("starpo/smoke", {}, "mine", Console())
@@ -52,7 +52,7 @@ def without_server(monkeypatch, tmp_path):
     def gone():
         raise ServerGoneError("the Prefect server at http://127.0.0.1:1/api does not answer any more")
 
-    monkeypatch.setattr("starpo.flows.console.train.start_deployment", lambda *_: gone)
+    monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: gone)
     store = Store(str(tmp_path / "store"))
     store.runs.create("mine", flow="starpo", preset="smoke", config={})
     return store
@@ -102,7 +102,7 @@ def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monke
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("starpo.flows.console.train.start_deployment", lambda *_: interrupted)
+    monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: interrupted)
     with pytest.raises(SystemExit) as ended:
         follow_deployment("starpo/smoke", {"store": "s"}, Store(str(tmp_path / "s")), "mine", Console())
     assert ended.value.code == 130
@@ -131,7 +131,7 @@ def test_a_run_writes_to_the_store_configured_here_whatever_the_serving_process_
         monkeypatch.setenv("RAGEN_STORE", here)
     else:
         monkeypatch.delenv("RAGEN_STORE", raising=False)
-    monkeypatch.setattr("starpo.flows.console.train.register", lambda _: None)
+    monkeypatch.setattr("starpo.flows.console.deployment.register", lambda _: None)
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("starpo.flows.server.served_environment", lambda *_: served)
     monkeypatch.setattr(
@@ -143,6 +143,6 @@ def test_a_run_writes_to_the_store_configured_here_whatever_the_serving_process_
 
 
 def test_a_run_that_another_process_took_to_its_own_store_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr("starpo.flows.console.train.start_deployment", lambda *_: lambda: Outcome("completed", ""))
+    monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: lambda: Outcome("completed", ""))
     with pytest.raises(ServerError, match=r"'mine' is not in .*store: another process .*ragen down.*another port"):
         follow_deployment("starpo/smoke", {}, Store(str(tmp_path / "store")), "mine", Console())

@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 
 from starpo.flows import cli
+from starpo.flows.cli.commands import COMMANDS, load
 from starpo.flows.console.follow import Outcome, RunFailedError, follow_run
 from starpo.flows.console.terminal import Console
 from starpo.flows.iteration_summary import iteration_markdown
@@ -21,7 +20,7 @@ from starpo.flows.markdown import cell, code, dict_table, link, text
 from starpo.ragen.core.visible import quoted, shortened, visible
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.records import Ablations, Sweeps
+from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 from tests.flows.hostile import (
@@ -41,8 +40,8 @@ from tests.flows.hostile_results import hostile_ablation, hostile_sweep
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("original")
     write_hostile_store(folder)
-    Ablations(str(folder)).save(hostile_ablation("told"), "<svg/>")
-    Sweeps(str(folder)).save(hostile_sweep("told"), "<svg/>")
+    Ablations(str(folder)).save(hostile_ablation("told"))
+    Sweeps(str(folder)).save(hostile_sweep("told"))
     return folder
 
 
@@ -128,15 +127,14 @@ ARGUMENTS: dict[str, list[list[str]]] = {
 }  # fmt: skip
 
 
-def leaves(command: click.Command, names: tuple[str, ...] = ()) -> Iterator[str]:
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from leaves(inner, (*names, name))
-    if not hasattr(command, "commands"):
-        yield " ".join(names)
+def leaves() -> Iterator[str]:
+    for name in (name for panel in COMMANDS.values() for name in panel):
+        inner = getattr(load(name), "commands", None)
+        yield from (f"{name} {command}" for command in inner) if inner else (name,)
 
 
 def test_every_command_is_here() -> None:
-    assert set(leaves(typer.main.get_command(cli.app))) == set(ARGUMENTS)
+    assert set(leaves()) == set(ARGUMENTS)
 
 
 @pytest.mark.parametrize("is_coloured", [False, True], ids=["plain", "coloured"])

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from starpo.flows.console.listing import print_run, print_runs
+from starpo.flows.cli.runs import runs
+from starpo.flows.cli.show import show
 from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Store
@@ -39,15 +40,15 @@ def store(tmp_path) -> Store:
 
 
 def test_the_panel_is_that_of_the_training_environment(store, capsys):
-    print_run(store, NAME, as_json=True)
+    show(NAME, store=store.url, as_json=True)
     shown = json.loads(capsys.readouterr().out)
     assert [row["panel"] for row in shown["per_iteration"]] == [shown["success_first"]] == [0.25]
 
 
-@pytest.mark.parametrize("listing", [print_runs, lambda store, as_json: print_run(store, NAME, as_json)])
+@pytest.mark.parametrize("listing", [runs, lambda store: show(NAME, store=store)])
 def test_words_are_whole_in_80_columns(listing, store, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    listing(store, as_json=False)
+    listing(store=store.url)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     (line,) = [line for line in lines if line.startswith(f" {NAME} ")]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.console.online_k import print_online
+from starpo.flows.cli.online_k import print_online
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage

@@ -7,18 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.console.plan import print_plan
-from starpo.flows.console.train import train_and_follow
+from starpo.flows.cli.plan import plan
+from starpo.flows.cli.train import train
 from starpo.flows.memory_check import check_memory
 from starpo.flows.presets import preset
 from starpo.ragen.evidence.sizing import device as devices
 from starpo.ragen.evidence.sizing.device import GIB
 from starpo.ragen.evidence.sizing.fit import DoesNotFitError
-
-NOTHING = {
-    "gpu": None, "number": None, "gpu_memory": None, "response_share": None, "decoded_tokens_s": None,
-    "trained_tokens_s": None,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -27,8 +22,8 @@ def small_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_gpu_memories", lambda: [12.0 * GIB])
 
 
-def planned(name: str, capsys: pytest.CaptureFixture[str], overrides: dict[str, object] | None = None, **given: object):
-    print_plan(name, preset(name, overrides), **{**NOTHING, **given}, as_json=True)  # type: ignore[arg-type]
+def planned(name: str, capsys: pytest.CaptureFixture[str], *settings: str, **given: object):
+    plan(name, list(settings), **given, as_json=True)  # type: ignore[arg-type]
     return json.loads(capsys.readouterr().out)
 
 
@@ -44,7 +39,7 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_plan_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan("sokoban-paper", preset("sokoban-paper"), **{**NOTHING, "gpu": "h100-80gb"}, as_json=False)  # type: ignore[arg-type]
+    plan("sokoban-paper", gpu="h100-80gb")
     said = capsys.readouterr().out
     for part in ("memory of one GPU", "494,032,768 parameters", "h100-80gb at 35%", "9 checkpoints kept", "It fits."):
         assert part in said
@@ -59,7 +54,7 @@ def test_what_does_not_fit_says_what_would(capsys: pytest.CaptureFixture[str]) -
 
 def test_settings_change_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     before = planned("sokoban-paper", capsys, gpu="a100-80gb")
-    after = planned("sokoban-paper", capsys, {"update.activation_checkpointing": True}, gpu="a100-80gb")
+    after = planned("sokoban-paper", capsys, "update.activation_checkpointing=true", gpu="a100-80gb")
     assert after["peak_bytes"] < before["peak_bytes"]
     assert after["seconds_an_iteration"]["update"] > before["seconds_an_iteration"]["update"]
 
@@ -76,9 +71,7 @@ def test_training_what_does_not_fit_is_refused_before_anything_is_started(
 ) -> None:
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: pytest.fail("a server was started"))
     with pytest.raises(DoesNotFitError, match=r"this run does not fit: it needs about .* GiB a GPU, .* has 12.0 GiB"):
-        train_and_follow(
-            "sokoban-paper", overrides={}, seed=None, iterations=None, store=str(tmp_path / "store"), run=None
-        )
+        train("sokoban-paper", store=str(tmp_path / "store"))
     assert not (tmp_path / "store").exists()
 
 

@@ -2,13 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.presets import FRAGMENTS, grids, names, preset
+from starpo.flows.presets import FRAGMENTS, GRIDS, names, preset
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device
 from starpo.ragen.evidence.sizing.estimate import estimate
 from starpo.ragen.evidence.sizing.fit import misfits
 from starpo.ragen.learning.learners.batches import num_steps
+from starpo.ragen.studies.ablation.grid import Grid
 
 
 @pytest.mark.parametrize("name", names())
@@ -80,7 +81,7 @@ def test_an_optimiser_step_of_the_paper_takes_32_trajectories(name: str, keep: f
 
 
 def test_shares_of_the_grid_are_compared_in_steps_of_one_size() -> None:
-    grid, config = grids.grid("filter-keep"), preset("bandit")
+    grid, config = Grid.load(GRIDS.path("filter-keep")), preset("bandit")
     for keep in grid.axes["filter.keep"]:
         cell = preset("bandit", {**grid.overrides, "filter.keep": keep})
         kept = round(keep * config.rollout.num_groups * config.rollout.group_size)

@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from starpo.flows.ablation_summary import result_rows
 from starpo.flows.cli import app
-from starpo.flows.console.ablate import print_tables as print_ablation
-from starpo.flows.console.eval_sweep import print_tables as print_sweep
+from starpo.flows.console.studies import print_result
 from starpo.flows.console.table import cell
-from starpo.flows.eval_sweep_summary import leaderboard_rows, score_rows
 from starpo.flows.presets import preset
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
@@ -21,10 +18,13 @@ from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.ablation.summary import AblationResult, CellResult, Difference, PanelResult
+from starpo.ragen.studies.ablation.result import AblationResult, CellResult, MatchedDifference, PanelResult
+from starpo.ragen.studies.ablation.tables import ablation_tables
+from starpo.ragen.studies.result import Difference
+from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.ragen.studies.sweep.result import CellResult as SweepCellResult
-from starpo.ragen.studies.sweep.result import Difference as SweepDifference
 from starpo.ragen.studies.sweep.result import Score, Standing, SweepResult
+from starpo.ragen.studies.sweep.tables import sweep_tables
 from starpo.schemas.examples import example_turns
 from starpo.schemas.manifest import Stage
 
@@ -59,7 +59,7 @@ def sweep_result() -> SweepResult:
     scores = [
         Score(run=r, environment=e, seeds=[0], num_prompts=8, num_episodes=8, **common) for r in runs for e in PANELS
     ]
-    difference = SweepDifference(mean=-0.125, low=-0.5, high=0.25)
+    difference = Difference(mean=-0.125, low=-0.5, high=0.25)
     leaderboard = [
         Standing(rank=n + 1, run=run, difference=difference if n else None, missing=[], **common,
                  by_environment=dict.fromkeys(PANELS, 0.375))
@@ -74,15 +74,18 @@ def sweep_result() -> SweepResult:
 @WIDTHS
 def test_a_leaderboard_of_long_names_and_many_panels_is_whole(sweep_result, width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    print_sweep(sweep_result)
-    rows = leaderboard_rows(sweep_result)
-    assert_whole(capsys.readouterr().out, [*rows, *score_rows(sweep_result)], width)
+    monkeypatch.setattr(Sweeps, "get", lambda *_: sweep_result)
+    print_result(Sweeps("store"), "s", as_json=False)
+    text = capsys.readouterr().out.partition("success: mean over")[0]  # then come sentences
+    assert_whole(text, [row for table in sweep_tables(sweep_result) for row in table.rows], width)
 
 
 @pytest.fixture
 def ablation() -> AblationResult:
     labels = ("keep=0.25 advantage=bi_level_gae clip_high=0.28", "keep=0.5")
-    difference = Difference(mean=0.125, low=-0.0625, high=0.25, per_seed=dict.fromkeys(range(6), 0.25), num_prompts=8)
+    difference = MatchedDifference(
+        mean=0.125, low=-0.0625, high=0.25, per_seed=dict.fromkeys(range(6), 0.25), num_prompts=8
+    )
     panel = PanelResult(
         first=0.25, last=0.5, last_iteration=4, peak=0.75, peak_iteration=200, peak_cross_fitted=0.5,
         difference=difference, curve={0: 0.25}, seed_curves={0: {0: 0.25}},
@@ -99,10 +102,10 @@ def ablation() -> AblationResult:
 @WIDTHS
 def test_an_ablation_is_whole(ablation, width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
-    print_ablation(ablation)
-    text = capsys.readouterr().out
-    rows = [{name: value for name, value in row.items() if name != "by seed"} for row in result_rows(ablation)]
-    assert_whole(text, rows, width)
+    monkeypatch.setattr(Ablations, "get", lambda *_: ablation)
+    print_result(Ablations("store"), "mine", as_json=False)
+    text = capsys.readouterr().out.partition("Difference: ")[0]  # then come sentences
+    assert_whole(text, ablation_tables(ablation)[0].rows, width)
     assert text.split().count("+0.250") == 2 * 6  # of each cell, one a seed
     assert text.split().count("difference") == 1
 

@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from starpo.flows.console import train
-from starpo.flows.console.train import train_and_follow
+from starpo.flows.cli.train import train
+from starpo.flows.console import deployment
 from starpo.flows.deployments import deployments
 from starpo.flows.presets import preset
 from starpo.flows.run_code import default_run_name
@@ -33,14 +33,14 @@ def started(monkeypatch):
 
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("starpo.flows.server.served_environment", lambda *_: None)
-    monkeypatch.setattr(train, "register", lambda *_: None)
+    monkeypatch.setattr(deployment, "register", lambda *_: None)
     monkeypatch.setattr(
         "prefect.deployments.run_deployment",
         lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
     )
-    monkeypatch.setattr(train, "follow_run", follow)
-    monkeypatch.setattr(train, "write_report", lambda *_: "report.html")
-    monkeypatch.setattr(train, "success_line", lambda *_: "")
+    monkeypatch.setattr(deployment, "follow_run", follow)
+    monkeypatch.setattr("starpo.flows.cli.train.write_report", lambda *_: "report.html")
+    monkeypatch.setattr("starpo.flows.cli.train.success_line", lambda *_: "")
     return found
 
 
@@ -51,22 +51,12 @@ def file(tmp_path):
     return made
 
 
-def begin(name, tmp_path, **settings):
-    train_and_follow(
-        str(name),
-        **{
-            "overrides": {},
-            "seed": None,
-            "iterations": None,
-            "run": None,
-            "store": str(tmp_path / "store"),
-            **settings,
-        },
-    )
+def begin(name, tmp_path, **options):
+    train(str(name), store=str(tmp_path / "store"), **options)
 
 
 def test_its_settings_are_a_parameter_and_its_name_is_in_the_runs(file, tmp_path, started, capsys):
-    begin(file, tmp_path, overrides={"filter.keep": 0.5}, seed=7)
+    begin(file, tmp_path, set_=["filter.keep=0.5"], seed=7)
     ((deployment, parameters, run),) = started
     assert deployment == "starpo/custom"
     assert parameters["config"] == preset(str(file)).model_dump(mode="json")

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from starpo.flows.ablation import CellsFailedError, ablation
-from starpo.flows.study import Study, resolve
+from starpo.flows.ablation import ablation
+from starpo.flows.ablation_plan import AblationPlan, plan_ablation
+from starpo.flows.study import CellsFailedError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.records import Ablations
+from starpo.ragen.studies.studies import Ablations
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -27,10 +28,10 @@ GOOD, FAILED = (
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, Study, int, str]:
+def study(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, AblationPlan, int, str]:
     """The store, the grid, how many stages its good cells were said to need beforehand, and the ablation's error."""
     store = Store(str(tmp_path_factory.mktemp("store")))
-    study = resolve(GRID, store, allow_few_seeds=True)
+    study = plan_ablation(GRID, store, allow_few_seeds=True)
     plans = study.plans(store)
     planned = {stage for run in study.runs if run.cell.label in GOOD for stage in plans[run.name].new}
     with pytest.MonkeyPatch.context() as patch:
@@ -40,7 +41,7 @@ def study(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tup
     return store, study, len(planned), str(caught.value)
 
 
-def test_a_failed_cell_is_named_and_the_others_come_to_their_end(study: tuple[Store, Study, int, str]) -> None:
+def test_a_failed_cell_is_named_and_the_others_come_to_their_end(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, error = study
     names = {run.cell.label: run.name for run in grid.runs}
     assert error.startswith(f"1 of 3 runs of the ablation clip failed:\n  {names[FAILED]}: NothingKeptError: ")
@@ -55,7 +56,7 @@ def test_a_failed_cell_is_named_and_the_others_come_to_their_end(study: tuple[St
     assert (Path(store.url) / "ablations" / "clip" / "success.svg").read_text().startswith("<svg")
 
 
-def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Study, int, str]) -> None:
+def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, _ = study
     one, other = (store.runs.iterations(run.name) for run in grid.runs if run.cell.label in GOOD)
     for stage in ("warm_start", "rollout", "reward", "variance_filter", "evaluate:sokoban"):
@@ -67,7 +68,7 @@ def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Study,
     assert prompts[0] == prompts[1]
 
 
-def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, Study, int, str]) -> None:
+def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, planned, _ = study
     runs = [run.name for run in grid.runs if run.cell.label in GOOD]
     made = {
@@ -82,7 +83,7 @@ def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, Stu
     assert not any(plans[run].new or plans[run].assumed for run in runs)
 
 
-def test_running_it_again_runs_only_what_failed(study: tuple[Store, Study, int, str]) -> None:
+def test_running_it_again_runs_only_what_failed(study: tuple[Store, AblationPlan, int, str]) -> None:
     store, grid, _, error = study
     place = Path(store.url)
     before = Ablations(store.url).get("clip")

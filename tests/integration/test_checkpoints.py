@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from starpo.flows.console.checkpoints import print_checkpoint, print_checkpoints
-from starpo.flows.console.online_k import print_online
+from starpo.flows.cli.checkpoint import print_checkpoint, print_checkpoints
+from starpo.flows.cli.online_k import print_online
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.agents.evaluation.training_states import training_states

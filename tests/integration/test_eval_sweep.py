@@ -10,14 +10,15 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterTags
 
 from starpo.flows import training
-from starpo.flows.eval_sweep import CellsFailedError, eval_sweep
+from starpo.flows.eval_sweep import eval_sweep
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
+from starpo.flows.study import CellsFailedError
 from starpo.flows.sweep_plan import plan_sweep
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.remote.location import Location
-from starpo.ragen.studies.records import Sweeps
+from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -128,7 +129,7 @@ def test_a_dropped_checkpoint_is_derived_and_dropped_again(swept: Store) -> None
 
 
 def test_garbage_collection_keeps_what_a_sweep_names(swept: Store) -> None:
-    cells = Sweeps(swept.url).cells("late")
+    cells = Sweeps(swept.url).measured("late")
     reach = Reachability(Location(swept.url)).of("sweeps/late")
     assert not reach.faults
     assert {keys["episodes"] for keys in cells.values()} <= reach.keys

@@ -17,7 +17,7 @@ from starpo.flows.verify import verify_run
 from starpo.ragen.recompute.verify.finding import Verdict
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.records import Ablations, Sweeps
+from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [

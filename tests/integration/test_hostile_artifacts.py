@@ -15,7 +15,7 @@ from prefect.artifacts import Artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-from starpo.flows import ablation, eval_sweep, replay
+from starpo.flows import replay, study
 from starpo.flows.announcements import Announcements
 from starpo.flows.audit import audit
 from starpo.flows.iteration_summary import iteration_markdown
@@ -24,6 +24,7 @@ from starpo.flows.starpo import starpo
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.schemas.manifest import Stage
 from tests.flows.hostile import HOSTILE, RUN, assert_nothing_raw, write_hostile_store
 from tests.flows.hostile_results import hostile_ablation, hostile_sweep
@@ -84,7 +85,7 @@ def test_of_an_audit(store: Store) -> None:
 
 
 def test_of_an_ablation() -> None:
-    in_a_flow(ablation._publish, hostile_ablation("evil"), f"/store/{HOSTILE[8]}")
+    in_a_flow(study._publish, Ablations("store"), hostile_ablation("evil"))
     parsed = assert_page_is_text(published("ablation-evil"))
     headings = [token for token in parsed if token.type == "heading_open"]
     assert len(headings) == 1 + 1 + len(HOSTILE) + 1  # the page, the panels, failures
@@ -92,10 +93,10 @@ def test_of_an_ablation() -> None:
 
 
 def test_of_a_sweep() -> None:
-    in_a_flow(eval_sweep._publish, hostile_sweep("evil"), f"/store/{HOSTILE[8]}")
-    parsed = assert_page_is_text(published("eval-sweep-evil"))
+    in_a_flow(study._publish, Sweeps("store"), hostile_sweep("evil"))
+    parsed = assert_page_is_text(published("sweep-evil"))
     assert len([token for token in parsed if token.type == "heading_open"]) == 4
-    assert_table_is_text(published("eval-sweep-evil-leaderboard"))
+    assert_table_is_text(published("sweep-evil-table"))
 
 
 def test_of_a_replay(store: Store) -> None:

@@ -10,16 +10,17 @@ import pytest
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from starpo.flows.ablation import CellsFailedError, ablation
+from starpo.flows.ablation import ablation
+from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.eval_sweep import eval_sweep
 from starpo.flows.presets import preset
 from starpo.flows.runners import cell_runner
 from starpo.flows.starpo import starpo
-from starpo.flows.study import resolve
+from starpo.flows.study import CellsFailedError
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.records import Sweeps
+from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [
@@ -84,7 +85,7 @@ def test_an_ablation_gives_the_digests_of_one_in_processes(tmp_path: Path, monke
         store = Store(str(tmp_path / pool))
         with pytest.raises(CellsFailedError, match=r"1 of 2 runs .*\n.*NothingKeptError: the filter kept no group"):
             ablation(grid, store=store.url, allow_few_seeds=True)
-        run = resolve(grid, store, allow_few_seeds=True).runs[0].name
+        run = plan_ablation(grid, store, allow_few_seeds=True).runs[0].name
         assert store.runs.state(run).status == "completed"
         recorded = store.runs.iterations(run)
         digests.append(

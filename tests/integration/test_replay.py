@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from starpo.flows.console.listing import print_iteration, print_run
+from starpo.flows.cli.show import show
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.replay_summary import comparison_markdown, print_comparison, replay_facts
@@ -181,8 +181,8 @@ def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: p
     assert record.parameters["changed"] == {"update.clip_high": {"was": 0.28, "is": 0.1}}
     assert record.config["update"]["clip_high"] == 0.1
     assert "tighter" in render_report(gather(base, run))
-    print_run(base, run, as_json=False)
-    print_iteration(base, run, 0, as_json=True)
+    show(run, store=base.url)
+    show(run, iteration=0, store=base.url, as_json=True)
     assert "replay/weight_change_cosine" in capsys.readouterr().out
     print_comparison(base, run, as_json=True)
     facts = json.loads(capsys.readouterr().out)

@@ -17,7 +17,7 @@ from starpo.ragen.agents.rollout import shards
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.evaluations import success_by_prompt
+from starpo.ragen.studies.outcomes import success_by_prompt
 from starpo.tasks.evaluate import evaluate
 from tests.integration.run_digests import digests
 

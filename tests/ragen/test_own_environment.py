@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
-from starpo.flows.console.listing import print_environments
-from starpo.flows.console.new import write_environment
+from starpo.flows.cli.envs import envs
+from starpo.flows.cli.new import environment
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech, vocabulary_digest
 from starpo.ragen.config.load import apply_overrides, load_config
@@ -27,7 +28,7 @@ TARGET = f"{NAME}:StairsOfTests"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    write_environment(NAME, tmp_path)
+    environment(NAME, tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop(NAME, None)
@@ -86,14 +87,15 @@ def test_what_breaks_the_contract_is_told_before_the_run(
     found = obstacles(load_config(folder / f"{NAME}.toml", Path(preset.__code__.co_filename).parent, {}))
     assert found
     assert all(TARGET in line for line in found)
-    assert print_environments([TARGET], True, True)
+    with pytest.raises(typer.Exit):
+        envs([TARGET], check=True, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)
     assert row["findings"]
 
 
 def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixture[str]) -> None:
     assert make(variant(TARGET).settings).actions == ("Left", "Right")
-    assert not print_environments([TARGET], True, True)
+    envs([TARGET], check=True, as_json=True)
     assert json.loads(capsys.readouterr().out)[0]["type"] == TARGET
     with pytest.raises(ConfigError, match=r"'Sokobann' is no environment; .*stairs:Stairs"):
         variant("Sokobann")
@@ -111,12 +113,12 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
 )
 def test_names_that_cannot_be(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        write_environment(name, tmp_path)
+        environment(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / f"test_{NAME}.py").write_text("mine")
     with pytest.raises(ConfigError, match="exists already, and nothing was written"):
-        write_environment(NAME, tmp_path)
+        environment(NAME, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [f"test_{NAME}.py"]

@@ -96,7 +96,7 @@ def test_settings_take_the_names_of_an_installed_package(installed: Path) -> Non
     code = (
         "import json; from starpo.flows.presets import preset; from starpo.flows.run_code import code_of; "
         "from starpo.ragen.store.artifacts.provenance import versions; "
-        "from starpo.flows.cli.common import parse_overrides; "
+        "from starpo.flows.cli.options import parse_overrides; "
         f"config = preset('bandit', parse_overrides({SETTINGS[1::2]!r})); "
         "print(json.dumps([config.model_dump(mode='json'), code_of(config), versions()]))"
     )

@@ -13,24 +13,24 @@ iterations = 20
 """
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
-from starpo.ragen.config.explanation import explain, near
+from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.settings import Settings
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.studies.spec import StudySpec, repeated
 
 MIN_SEEDS = 3
 """With fewer, what differs between seeds cannot be told from what differs between cells."""
 
 
-class Grid(Settings):
+class Grid(StudySpec):
     """An ablation: every combination of the axes' values, with every seed."""
+
+    word = "a grid"
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$")
     """What the ablation and its runs are called; the file's name where the file gives none."""
@@ -47,32 +47,19 @@ class Grid(Settings):
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of all cells, by dotted path."""
 
-
-def load_grid(path: Path) -> Grid:
-    """Read a grid.
-
-    Raises:
-        ConfigError: If the file is missing, is no TOML or is no grid.
-    """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file with a grid") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
-    axes = values.get("axes")
-    if isinstance(axes, dict):
-        values["axes"] = axes = flattened(axes)
+    @classmethod
+    def reshaped(cls, values: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+        """Nested tables of axes and exclusions as dotted paths."""
+        axes, excluded = values.get("axes"), values.get("exclude", [])
+        if not isinstance(axes, dict):
+            return values
+        axes = flattened(axes)
         scalars = [f"axes.{axis} = {quoted(value)}" for axis, value in axes.items() if not isinstance(value, list)]
         if scalars:
-            raise ConfigError(f"{path}: {scalars[0]}: expected a list of values, such as [0.25, 0.5]")
-        excluded = values.get("exclude", [])
+            raise ConfigError(f"{source}: {scalars[0]}: expected a list of values, such as [0.25, 0.5]")
         if isinstance(excluded, list) and all(isinstance(cell, dict) for cell in excluded):
-            values["exclude"] = [flattened(cell, stop=axes) for cell in excluded]
-    try:
-        return Grid.model_validate_json(json.dumps({"name": path.stem, **values}, default=str))
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error, Grid, {})}") from error
+            excluded = [flattened(cell, stop=axes) for cell in excluded]
+        return {**values, "axes": axes, "exclude": excluded}
 
 
 def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> None:
@@ -95,9 +82,9 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
         refuse("expected either `preset` or `run`, the settings that the cells start from, and not both")
     if "seed" in grid.axes or "seed" in grid.overrides:
         refuse("`seed` can be neither an axis nor an override: every cell is run with all of `seeds`")
-    repeated = sorted({seed for seed in grid.seeds if grid.seeds.count(seed) > 1})
-    if repeated or min(grid.seeds) < 0:
-        which = f"; repeated: {', '.join(map(str, repeated))}" if repeated else ""
+    twice = repeated(grid.seeds)
+    if twice or min(grid.seeds) < 0:
+        which = f"; repeated: {', '.join(map(str, twice))}" if twice else ""
         refuse(f"seeds = {grid.seeds}: expected different numbers from 0 up{which}")
     if len(grid.seeds) < MIN_SEEDS and not allow_few_seeds:
         refuse(

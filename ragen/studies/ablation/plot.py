@@ -6,7 +6,7 @@ AblationResult -> draw_ablation -> SVG
 from collections.abc import Mapping
 
 from starpo.ragen.core.templates import template
-from starpo.ragen.studies.ablation.summary import AblationResult, CellResult
+from starpo.ragen.studies.ablation.result import AblationResult, CellResult
 
 _COLOURS = ("#5b6472", "#2b63c9", "#c2570c", "#0f8a6b", "#8b3fb0", "#b1890c", "#c0264b", "#1797a6", "#7a5230")
 _WIDTH = 1080

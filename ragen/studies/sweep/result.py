@@ -8,22 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from starpo.ragen.agents.evaluation.intervals import mean_interval, success_interval
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.studies.ablation.bootstrap import CONFIDENCE, paired_difference
-from starpo.ragen.studies.ablation.evaluations import Prompt
+from starpo.ragen.studies.bootstrap import CONFIDENCE, paired_difference
+from starpo.ragen.studies.outcomes import Counts, Outcome, Prompt, pooled, rates
+from starpo.ragen.studies.result import Difference, Part, StudyResult
 from starpo.ragen.studies.sweep.cells import SweepCell
-from starpo.ragen.studies.sweep.outcomes import Counts, Outcome, pooled
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class CellResult(_Part):
+class CellResult(Part):
     """One cell: a checkpoint on a panel at a temperature with a seed."""
 
     run: str
@@ -42,11 +38,11 @@ class CellResult(_Part):
     """Of `episodes` and `metrics`."""
     error: str | None = None
     """Why it could not be evaluated."""
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = Field(default_factory=dict)
     """`success`, `success_low`, ... as the stage `evaluate` defines them; empty where it failed."""
 
 
-class Score(_Part):
+class Score(Part):
     """A checkpoint on a panel at a temperature, its seeds taken together."""
 
     run: str
@@ -76,18 +72,7 @@ class Score(_Part):
     """Success on those in which its own training began. None: there are none."""
 
 
-class Difference(_Part):
-    """Success minus that of the first of the leaderboard, prompt by prompt."""
-
-    mean: float
-    """Over prompts."""
-    low: float
-    """Lower end of the paired bootstrap interval; see `ragen.studies.ablation.bootstrap`."""
-    high: float
-    """Upper end."""
-
-
-class Standing(_Part):
+class Standing(Part):
     """A checkpoint at a temperature: a line of the leaderboard."""
 
     rank: int | None
@@ -112,11 +97,9 @@ class Standing(_Part):
     """Panels on which a seed failed or was not evaluated."""
 
 
-class SweepResult(_Part):
+class SweepResult(StudyResult):
     """A sweep. Made of stored cells alone: the same cells give the same bytes."""
 
-    name: str
-    """Of the sweep."""
     sweep: Sweep
     """What was asked for."""
     runs: list[str]
@@ -347,17 +330,16 @@ def _difference(
     counts: _Seeds, who: tuple[str, int, float], first: tuple[str, int, float], environments: Sequence[str]
 ) -> Difference | None:
     """Over the prompts of all environments; None: they have no prompt in common."""
-    rates = []
-    for entrant in (who, first):
-        rates.append(
-            {
-                (environment, prompt): successes / trials
-                for environment in environments
-                for prompt, (successes, trials) in counts[(*entrant, environment)][1].items()
-            }
-        )
-    common = [prompt for prompt in rates[0] if prompt in rates[1]]
+    ours, firsts = (
+        {
+            (environment, prompt): rate
+            for environment in environments
+            for prompt, rate in rates(counts[(*entrant, environment)][1]).items()
+        }
+        for entrant in (who, first)
+    )
+    common = [prompt for prompt in ours if prompt in firsts]
     if not common:
         return None
-    found = paired_difference(*(np.array([[rate[prompt] for prompt in common]]) for rate in rates))
+    found = paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (ours, firsts)))
     return Difference(mean=found.mean, low=found.low, high=found.high)

@@ -7,24 +7,21 @@ temperatures = [0.0, 0.5, 1.0]     # none: the runs' own
 seeds = [0, 1, 2]
 """
 
-import json
 import re
-import tomllib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from starpo.ragen.config.explanation import explain
-from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.settings import Settings
+from starpo.ragen.studies.spec import StudySpec, repeated
 
 _EVERY = re.compile(r"every:([1-9][0-9]{0,6})")
 
 
-class Sweep(Settings):
+class Sweep(StudySpec):
     """An evaluation sweep: every combination of checkpoints, environments, temperatures and seeds."""
+
+    word = "a sweep"
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
     """What its result is called; the file's name where the file gives none."""
@@ -60,9 +57,8 @@ class Sweep(Settings):
     @field_validator("runs", "environments", "temperatures", "seeds")
     @classmethod
     def _each_once(cls, values: list[str | float]) -> list[str | float]:
-        repeated = sorted({value for value in values if values.count(value) > 1})
-        if repeated:
-            raise ValueError(f"{', '.join(map(str, repeated))} is there twice; name each once")
+        if twice := repeated(values):
+            raise ValueError(f"{', '.join(map(str, twice))} is there twice; name each once")
         return values
 
     def chosen(self, numbers: Iterable[int], last: int) -> list[int]:
@@ -84,34 +80,3 @@ class Sweep(Settings):
             return [number for number in present if number in self.iterations]
         step = int(self.iterations.removeprefix("every:"))
         return [number for number in present if number % step == 0 or number == last]
-
-
-def load_sweep(path: Path) -> Sweep:
-    """Read a sweep.
-
-    Raises:
-        ConfigError: If the file is missing, is no TOML or is no sweep.
-    """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file with a sweep") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from error
-    return make_sweep({"name": path.stem, **values}, str(path))
-
-
-def make_sweep(values: dict[str, object], source: str) -> Sweep:
-    """A sweep of these settings.
-
-    Args:
-        values: By name.
-        source: Where they are from, for messages.
-
-    Raises:
-        ConfigError: If one of them is unknown or wrong.
-    """
-    try:
-        return Sweep.model_validate_json(json.dumps(values, default=str))
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {explain(error, Sweep, {})}") from error

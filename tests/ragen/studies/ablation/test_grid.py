@@ -1,7 +1,7 @@
 import pytest
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.studies.ablation.grid import Grid, check_grid, is_excluded, load_grid
+from starpo.ragen.studies.ablation.grid import Grid, check_grid, is_excluded
 
 
 def make(**changes):
@@ -17,7 +17,7 @@ def refused(allow_few_seeds=False, **changes) -> str:
 
 
 def test_a_file_says_all(write):
-    grid = load_grid(
+    grid = Grid.load(
         write(
             'run = "mine"\nseeds = [3, 4, 5]\nexclude = [{ filter.keep = 0.5, online_k = 5 }]\n'
             "[axes]\nfilter.keep = [1.0, 0.5]\nonline_k = [1, 5]\n[overrides]\niterations = 3\n"
@@ -31,14 +31,14 @@ def test_a_file_says_all(write):
 
 
 def test_quoted_and_nested_paths_are_the_same(write):
-    nested = load_grid(write("seeds = [0]\n[axes]\nfilter.keep = [0.5]\n[axes.update]\nclip_high = [0.2, 0.3]"))
-    quoted = load_grid(write('seeds = [0]\n[axes]\n"filter.keep" = [0.5]\n"update.clip_high" = [0.2, 0.3]'))
+    nested = Grid.load(write("seeds = [0]\n[axes]\nfilter.keep = [0.5]\n[axes.update]\nclip_high = [0.2, 0.3]"))
+    quoted = Grid.load(write('seeds = [0]\n[axes]\n"filter.keep" = [0.5]\n"update.clip_high" = [0.2, 0.3]'))
     assert nested == quoted
 
 
 def test_a_whole_table_can_be_a_value(write):
     values = '[{ advantage = "grpo" }, { advantage = "gae" }]'
-    grid = load_grid(
+    grid = Grid.load(
         write(f'seeds = [0]\nexclude = [{{ update = {{ advantage = "gae" }} }}]\n[axes]\nupdate = {values}')
     )
     assert grid.axes == {"update": [{"advantage": "grpo"}, {"advantage": "gae"}]}
@@ -46,45 +46,45 @@ def test_a_whole_table_can_be_a_value(write):
 
 
 def test_it_survives_json(write):
-    grid = load_grid(write())
+    grid = Grid.load(write())
     assert Grid.model_validate_json(grid.model_dump_json()) == grid
 
 
 def test_no_toml(write):
     path = write("axes = = 3")
     with pytest.raises(ConfigError, match=r"keep\.toml: is not TOML: .*line 1"):
-        load_grid(path)
+        Grid.load(path)
 
 
 def test_no_file(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.toml: cannot be read \(No such file"):
-        load_grid(tmp_path / "none.toml")
+        Grid.load(tmp_path / "none.toml")
 
 
 def test_a_misspelt_part_of_a_grid_suggests_the_right_one(write):
     with pytest.raises(ConfigError, match=r"keep\.toml: seed = .*no such setting \(did you mean 'seeds'"):
-        load_grid(write('preset = "bandit"\nseed = 3\nseeds = [0]\n[axes]\nonline_k = [1]'))
+        Grid.load(write('preset = "bandit"\nseed = 3\nseeds = [0]\n[axes]\nonline_k = [1]'))
 
 
 @pytest.mark.parametrize("seeds", ['"many"', "[0.5, 1, 2]", "[true, 1, 2]", "3", "[]"])
 def test_seeds_of_a_wrong_type(write, seeds):
     with pytest.raises(ConfigError, match=r"keep\.toml: .*seeds"):
-        load_grid(write(f'preset = "bandit"\nseeds = {seeds}\n[axes]\nonline_k = [1]'))
+        Grid.load(write(f'preset = "bandit"\nseeds = {seeds}\n[axes]\nonline_k = [1]'))
 
 
 def test_an_axis_that_is_no_list(write):
     with pytest.raises(ConfigError, match=r"axes\.filter\.keep = 0\.5: expected a list of values, such as"):
-        load_grid(write("seeds = [0]\n[axes]\nfilter.keep = 0.5"))
+        Grid.load(write("seeds = [0]\n[axes]\nfilter.keep = 0.5"))
 
 
 def test_no_axes(write):
     with pytest.raises(ConfigError, match="axes is missing"):
-        load_grid(write('preset = "bandit"\nseeds = [0, 1, 2]'))
+        Grid.load(write('preset = "bandit"\nseeds = [0, 1, 2]'))
 
 
 def test_a_name_that_cannot_be_a_folders(write):
     with pytest.raises(ConfigError, match=r"name = '\.\./up'"):
-        load_grid(write('name = "../up"\nseeds = [0]\n[axes]\nonline_k = [1]'))
+        Grid.load(write('name = "../up"\nseeds = [0]\n[axes]\nonline_k = [1]'))
 
 
 def test_a_good_grid_passes():

@@ -5,7 +5,7 @@ import pytest
 
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.ablation.plot import draw_ablation
-from starpo.ragen.studies.ablation.summary import AblationResult, CellResult, Difference, PanelResult
+from starpo.ragen.studies.ablation.result import AblationResult, CellResult, MatchedDifference, PanelResult
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,7 +29,7 @@ def cell(label, found, **changes) -> CellResult:
     return CellResult(panels={"bandit": panel(found)}, **facts)
 
 
-DIFFERENCE = Difference(mean=0.05, low=-0.05, high=0.15, per_seed={0: 0.0, 1: 0.1}, num_prompts=8)
+DIFFERENCE = MatchedDifference(mean=0.05, low=-0.05, high=0.15, per_seed={0: 0.0, 1: 0.1}, num_prompts=8)
 
 
 def test_a_line_a_run_a_line_a_cell_and_its_interval():
@@ -44,7 +44,7 @@ def test_a_line_a_run_a_line_a_cell_and_its_interval():
 
 
 def test_everything_lies_inside_the_picture():
-    wild = Difference(mean=0.9, low=-1.0, high=1.0, per_seed={0: 1.0, 1: -1.0}, num_prompts=8)
+    wild = MatchedDifference(mean=0.9, low=-1.0, high=1.0, per_seed={0: 1.0, 1: -1.0}, num_prompts=8)
     root = ElementTree.fromstring(draw_ablation(result(*(cell(f"c{n}", wild if n else None) for n in range(30)))))
     width, height = map(float, root.get("viewBox").split()[2:])
     for element in root.iter():

@@ -7,8 +7,8 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.studies.outcomes import Outcome
 from starpo.ragen.studies.sweep.cells import SweepCell
-from starpo.ragen.studies.sweep.outcomes import Outcome
 from starpo.ragen.studies.sweep.result import SweepResult, summarise
 from starpo.ragen.studies.sweep.sweep import Sweep
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.studies.sweep.sweep import Sweep, load_sweep, make_sweep
+from starpo.ragen.studies.sweep.sweep import Sweep
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_late_checkpoints_are_added_and_none_is_lost() -> None:
 @pytest.mark.parametrize("iterations", ["first", "every:0", "every:", [], [3, 3]])
 def test_unknown_iterations_are_refused(iterations: object) -> None:
     with pytest.raises(ConfigError, match=r"mine: iterations.*expected 'last', 'all', 'every:10' or different numbers"):
-        make_sweep({"name": "s", "iterations": iterations}, "mine")
+        Sweep.make({"name": "s", "iterations": iterations}, "mine")
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
 )
 def test_wrong_settings_are_named(values: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        make_sweep({"name": "s", **values}, "mine")
+        Sweep.make({"name": "s", **values}, "mine")
 
 
 def test_a_file_gives_its_name(tmp_path: Path) -> None:
     (tmp_path / "nightly.toml").write_text('runs = ["a"]\niterations = "all"\n')
-    assert load_sweep(tmp_path / "nightly.toml") == Sweep(name="nightly", runs=["a"], iterations="all")
+    assert Sweep.load(tmp_path / "nightly.toml") == Sweep(name="nightly", runs=["a"], iterations="all")
 
 
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("runs = [")
     with pytest.raises(ConfigError, match=r"broken.toml: is not TOML"):
-        load_sweep(tmp_path / "broken.toml")
+        Sweep.load(tmp_path / "broken.toml")

@@ -1,0 +1,155 @@
+"""A grid with everything in it checked and named: its cells, and a run for every cell and seed.
+
+grid (+ preset or run) -> plan_ablation -> AblationPlan -> starpo.flows.ablation, or a dry run
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from starpo.flows.plan import RunPlan, plan_run
+from starpo.flows.presets import PRESETS, preset
+from starpo.flows.run_code import default_run_name
+from starpo.ragen.config.explanation import near
+from starpo.ragen.config.load import recorded_config
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.cells import Cell, expand
+from starpo.ragen.studies.ablation.grid import Grid, check_grid
+from starpo.ragen.studies.ablation.result import AblationResult, RunOutcome, summarise
+from starpo.ragen.studies.outcomes import read_evaluations
+from starpo.ragen.work import Work
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """A cell with a seed.
+
+    Attributes:
+        cell: The cell.
+        seed: The seed.
+        label: What its settings are called: ablation and cell.
+        config: The run's settings.
+    """
+
+    cell: Cell
+    seed: int
+    label: str
+    config: StarPOConfig
+
+    @cached_property
+    def name(self) -> str:
+        """The run's name: label, seed, and eight digits of settings and code."""
+        return default_run_name(self.label, self.config)
+
+
+@dataclass(frozen=True)
+class AblationPlan:
+    """An ablation, ready to be planned or run.
+
+    Attributes:
+        grid: What was asked for.
+        base: The settings that its cells start from.
+        cells: The base first.
+    """
+
+    grid: Grid
+    base: StarPOConfig
+    cells: list[Cell]
+
+    @property
+    def name(self) -> str:
+        """The ablation's."""
+        return self.grid.name
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the runs."""
+        return [run.name for run in self.runs]
+
+    @cached_property
+    def runs(self) -> list[CellRun]:
+        """Seed by seed, so that cells can be compared as soon as one seed is through."""
+        return [
+            CellRun(cell, seed, f"{self.grid.name}.{cell.slug}", cell.configuration(seed))
+            for seed in self.grid.seeds
+            for cell in self.cells
+        ]
+
+    def plans(self, store: Store) -> dict[str, RunPlan]:
+        """What each run has done and is yet to do, by its name; every stage is looked up in the store once."""
+        known: dict[Work, bool] = {}
+        return {run.name: plan_run(store, run.name, run.config, known) for run in self.runs}
+
+    def result(self, store: Store, errors: Mapping[str, str]) -> AblationResult:
+        """Read what the runs measured, and summarise it.
+
+        Args:
+            store: Where the runs are.
+            errors: Run -> why it failed.
+        """
+        outcomes = {}
+        for run in self.runs:
+            outcome = RunOutcome(run.name, error=errors.get(run.name))
+            if outcome.error is None:
+                try:
+                    outcome = RunOutcome(run.name, read_evaluations(store, run.name))
+                except StoreError as error:
+                    outcome = RunOutcome(run.name, error=f"its evaluations cannot be read: {error}")
+            outcomes[run.cell.label, run.seed] = outcome
+        return summarise(self.grid, self.cells, outcomes)
+
+
+def plan_ablation(
+    grid: Grid,
+    store: Store,
+    *,
+    config: StarPOConfig | None = None,
+    source: str | None = None,
+    folder: Path | None = None,
+    allow_few_seeds: bool = False,
+) -> AblationPlan:
+    """Check a grid and everything in it, before any work.
+
+    Args:
+        grid: The grid.
+        store: Where its base run is, if it names one.
+        config: Settings of its base. None: those of its preset or run.
+        source: Where it is from, for messages. None: its name.
+        folder: A TOML file that it names as its preset may be relative to this one.
+        allow_few_seeds: Are fewer than three seeds meant?
+
+    Raises:
+        ConfigError: If anything is wrong with it; the message says what, and in which cell.
+    """
+    source = source or f"grid {grid.name}"
+    check_grid(grid, source, allow_few_seeds=allow_few_seeds)
+    base = config or _base_settings(grid, store, source, folder)
+    return AblationPlan(grid, base, expand(grid, base, source))
+
+
+def is_finished(store: Store, run: CellRun, plan: RunPlan) -> bool:
+    """Has it come to its end, with exactly the stages that this release would make?"""
+    state = store.runs.state(run.name)
+    is_whole = not plan.new and not plan.assumed and plan.stops is None
+    return state is not None and state.status == "completed" and is_whole
+
+
+def _base_settings(grid: Grid, store: Store, source: str, folder: Path | None) -> StarPOConfig:
+    """The settings of the preset, file or stored run that cells start from."""
+    if grid.preset is not None:
+        path = next((file for file in ((folder or Path()) / grid.preset, Path(grid.preset)) if file.is_file()), None)
+        if path is None and grid.preset not in PRESETS.names():
+            raise ConfigError(
+                f"{source}: preset = '{grid.preset}': neither a preset nor a TOML file"
+                f"{near(grid.preset, PRESETS.names())}; presets: {', '.join(PRESETS.names())}"
+            )
+        return preset(grid.preset if path is None else str(path))
+    assert grid.run is not None
+    try:
+        run = store.runs.get(grid.run)
+        return recorded_config(run.name, run.config, "Take a run of this release, or a preset")
+    except (StoreError, ConfigError) as error:
+        raise ConfigError(f"{source}: run = '{grid.run}': {error}") from error

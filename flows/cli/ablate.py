@@ -1,0 +1,161 @@
+"""`ragen ablate`: check a grid, plan it or run its deployment, follow it, show the result."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from starpo.flows.ablation_plan import AblationPlan, is_finished, plan_ablation
+from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.listing import print_rows
+from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.plan import RunPlan
+from starpo.flows.presets import GRIDS, PRESETS
+from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.studies import Ablations
+from starpo.ragen.work import Work
+
+
+def ablate(
+    grid: Annotated[str | None, typer.Argument(help="A grid of `ragen ablate --list`, or a TOML file.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many stages are stored and new.")] = False,
+    result: Annotated[bool, typer.Option("--result", help="Only show the stored result.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the grids.")] = False,
+    concurrency: Annotated[int, typer.Option(min=1, help="Runs at a time; they share the cores.")] = 1,
+    allow_few_seeds: Annotated[bool, typer.Option("--allow-few-seeds", help="Accept fewer than three seeds.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a grid of settings over matched seeds, and compare every cell with the base."""
+    opened = open_store(store)
+    studies = Ablations(opened.url)
+    if list_:
+        print_known(studies, GRIDS, as_json)
+        return
+    if grid is None:
+        raise typer.BadParameter("name a grid, or a TOML file; `ragen ablate --list` lists the grids")
+    if result:
+        print_asked_result(studies, GRIDS, grid, as_json)
+        return
+    path = GRIDS.path(grid)
+    shown = path.name if grid in GRIDS.names() else grid
+    plan = plan_ablation(
+        Grid.load(path), opened, source=shown, folder=path.parent, allow_few_seeds=allow_few_seeds
+    )  # fmt: skip
+    if dry_run:
+        _print_plan(plan, opened, as_json)
+        return
+    deployment, parameters = _deployment(grid, plan)
+    parameters |= {
+        "store": store,
+        "concurrency": None if concurrency == 1 else concurrency,
+        "allow_few_seeds": allow_few_seeds or None,
+    }
+    run_study(studies, plan, plan.grid, deployment, parameters, _looking_at(opened, plan), as_json)
+
+
+def _deployment(name: str, plan: AblationPlan) -> tuple[str, dict[str, Any]]:
+    """Which deployment runs a grid, and with what; a file of settings is sent along, as it is known only here."""
+    if name in GRIDS.names():
+        return f"ablation/{name}", {}
+    parameters = {"grid": plan.grid.model_dump(mode="json", exclude_defaults=True)}
+    if plan.grid.run is None and plan.grid.preset not in PRESETS.names():
+        parameters["config"] = plan.base.model_dump(mode="json")
+    return "ablation/custom", parameters
+
+
+def _looking_at(store: Store, plan: AblationPlan) -> Look:
+    """How many runs have come to their end, and how far those at work are."""
+    started = datetime.now(UTC)
+
+    def look() -> tuple[Mapping[str, str], str]:
+        states = {run.name: state for run in plan.runs if (state := store.runs.state(run.name)) is not None}
+        ended = ("completed", "failed")
+        done = {
+            name: state.status
+            for name, state in states.items()
+            if state.status in ended[:1] or (state.status in ended and state.heartbeat >= started)
+        }
+        at_work = [
+            f"{name}: iteration {state.metrics.get('iteration', 0):.0f}/{state.metrics.get('iterations', 0):.0f}"
+            for name, state in states.items()
+            if state.status == "running" and state.heartbeat >= started
+        ]
+        return done, " · ".join(at_work) or "no run at work"
+
+    return look
+
+
+def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
+    """Say what running a grid would do: how many of its stages are stored, and how many are new."""
+    plans = plan.plans(store)
+    rows = _plan_rows(store, plan, plans)
+    stages = {stage: stage in of_run.stored for of_run in plans.values() for stage in of_run.stages}
+    totals = Counter("stored" if is_stored else "new" for is_stored in stages.values())
+    new = Counter(stage.name for stage, is_stored in stages.items() if not is_stored)
+    unknown: dict[str, list[int]] = {}
+    for of_run in plans.values():
+        for metric, iteration in of_run.assumed.items():
+            unknown.setdefault(metric, []).append(iteration)
+    decided = [
+        {"metric": metric, "runs": len(iterations), "first_iteration": min(iterations)}
+        for metric, iterations in unknown.items()
+    ]
+    stops = {run: of_run.stops for run, of_run in plans.items() if of_run.stops is not None}
+    if as_json:
+        print_json(
+            {
+                "name": plan.name, "store": store.url, "stages": len(stages), "stored": totals["stored"],
+                "new": totals["new"], "new_by_stage": dict(new), "runs": rows, "decided_by_data": decided,
+                "stops": stops,
+            }
+        )  # fmt: skip
+        return
+    print_rows(_by_cell(rows), False, f"{plan.name}: {len(rows)} runs", "no run")
+    console = Console()
+    say(console, f"{len(stages)} different stages: {totals['stored']} are stored, {totals['new']} are new")
+    say(console, "shared: new, and made for a run before; the warm start, and all that comes before settings differ")
+    if new:
+        say(console, f"new: {', '.join(f'{count} {stage}' for stage, count in new.items())}")
+    for row in decided:
+        say(
+            console,
+            f"{row['metric']} decides what comes next and is not measured yet (in {row['runs']} runs, from iteration "
+            f"{row['first_iteration']} on): the plan takes it that nothing is out of the ordinary",
+        )
+    for run, reason in stops.items():
+        say(console, f"{run} stops early, as its stored data say: {reason}")
+
+
+def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> list[dict[str, Any]]:
+    """A row a run: how many of its stages are stored, new, and new but shared with a run before it."""
+    seen: set[Work] = set()
+    rows = []
+    for run in plan.runs:
+        of_run = plans[run.name]
+        first = {stage for stage in of_run.new if stage not in seen}
+        seen |= first
+        counts = {"stored": len(of_run.stored), "shared": len(of_run.new) - len(first), "new": len(first)}
+        finished = is_finished(store, run, of_run)
+        facts = {"cell": run.cell.label, "seed": run.seed, "run": run.name, "is_finished": finished}
+        rows.append({**facts, "stages": len(of_run.stages), **counts})
+    return rows
+
+
+def _by_cell(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a plan, added up over the seeds of each cell."""
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        cells.setdefault(row["cell"], []).append(row)
+    return [
+        {
+            "cell": cell,
+            "finished": f"{sum(row['is_finished'] for row in runs)}/{len(runs)}",
+            **{name: sum(row[name] for row in runs) for name in ("stages", "stored", "shared", "new")},
+        }
+        for cell, runs in cells.items()
+    ]

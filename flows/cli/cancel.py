@@ -1,0 +1,91 @@
+"""What `ragen cancel` does: have Prefect end a run, wait until nobody works on it, and write down what became of it.
+
+A run's process is ended by the process that serves the deployments. Without that, or without the server, nothing is
+ended from here: it is said whose process it is.
+"""
+
+import time
+from collections.abc import Sequence
+
+from starpo.flows.cli.options import RunArgument, StoreOption, open_store
+from starpo.flows.console.flow_run import FlowRun, unfinished
+from starpo.flows.console.follow import POLL_S
+from starpo.flows.console.terminal import Console, say
+from starpo.flows.server import ServerError
+from starpo.ragen.core.errors import StarPOError, StoreError
+from starpo.ragen.store import Store
+
+_PATIENCE_S = 90.0
+"""Prefect gives a run 30 s to end by itself, and looks for cancelled ones every 15 s at the latest."""
+
+_CANCELLED = "cancelled by `ragen cancel`; the same settings again go on where it was"
+
+
+class CancelError(StarPOError):
+    """A run could not be cancelled."""
+
+
+def cancel(run: RunArgument, store: StoreOption = None) -> None:
+    """Stop a running or waiting run, ablation or sweep; what it stored is kept."""
+    cancel_run(open_store(store), run, Console())
+
+
+def cancel_run(store: Store, run: str, console: Console) -> None:
+    """Stop a run.
+
+    Args:
+        store: Where it is, if it is one of a store; ablations and sweeps are known to Prefect alone.
+        run: Its name.
+        console: Where it is said what became of it.
+
+    Raises:
+        StoreError: If neither the store nor Prefect has such a run.
+        CancelError: If it is at work and cannot be stopped from here; the message says what can be done.
+    """
+    try:
+        found, silence = unfinished(run), ""
+    except ServerError as error:
+        found, silence = [], f" ({error})"
+    is_known = store.runs.find(run) is not None
+    asked = [FlowRun(flow_run.id) for flow_run in found if flow_run.deployment_id is not None]
+    if asked:
+        _cancel(store, run, asked, console, is_known=is_known)
+    elif not is_known:
+        _refuse_unknown(store, run, silence)
+    elif store.runs.is_running(run):
+        why = "as part of another flow run, such as an ablation: cancel that" if found else f"not by Prefect{silence}"
+        raise CancelError(f"run {run} is at work, {why}. Its process is {store.runs.process(run)}")
+    else:
+        state = store.runs.state(run)
+        status = "interrupted" if state is None or state.status == "running" else state.status
+        say(console, f"run {run} is not at work ({status}): there is nothing to cancel")
+
+
+def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, *, is_known: bool) -> None:
+    for flow_run in asked:
+        flow_run.cancel()
+    deadline = time.monotonic() + _PATIENCE_S
+    with console.status(f"run {run} is told to end"):
+        while None in (outcomes := [flow_run.ended() for flow_run in asked]) or (
+            is_known and store.runs.is_running(run)
+        ):
+            if time.monotonic() > deadline:
+                process = store.runs.process(run) if is_known else "not known"
+                raise CancelError(
+                    f"run {run} was told to end, and has not after {_PATIENCE_S:.0f} s. Its process is {process}; does "
+                    f"the one that serves the deployments still run (`ragen up`)? {asked[0].page} shows the run"
+                )
+            time.sleep(POLL_S)
+    if all(outcome is not None and outcome.status == "completed" for outcome in outcomes):
+        say(console, f"run {run} was through before it could be cancelled")
+        return
+    if is_known:
+        store.runs.set_state(run, "failed", _CANCELLED)
+    say(console, f"run {run} is cancelled; what it stored is kept, and the same settings again go on where it was")
+
+
+def _refuse_unknown(store: Store, run: str, silence: str) -> None:
+    try:
+        store.runs.get(run)
+    except StoreError as error:
+        raise StoreError(f"{error}\nNor has Prefect a run of that name that has not ended{silence}") from error

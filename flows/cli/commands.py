@@ -1,0 +1,71 @@
+"""The commands of `ragen`: which there are, and how one is loaded when it is used.
+
+A command is the function of its name in the file of its name, or, for a group, the `typer.Typer` called `app` beside
+it. Its first paragraph is its line in `ragen --help`, which reads the files and imports none of them: the libraries
+that commands need take seconds to import, and help answers at once.
+"""
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+COMMANDS = {
+    "Train": ("train", "follow", "cancel"),
+    "Before a run": ("plan", "validate", "presets", "envs", "play", "new"),
+    "Look at runs": ("runs", "show", "report", "compare", "sql", "audit", "lineage", "online-k"),
+    "Do it again": ("verify", "replay", "checkpoint"),
+    "Studies": ("evaluate", "eval-sweep", "ablate"),
+    "Stores and files": ("import", "store"),
+    "Server": ("up", "down", "serve"),
+}
+"""Panel of `ragen --help` -> its commands, in this order."""
+_PANELS = {command: panel for panel, commands in COMMANDS.items() for command in commands}
+STYLE = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False, "add_completion": False}
+"""Of every command."""
+
+
+class Commands(TyperGroup):
+    """All commands, each loaded when it is used. Types of click are Any: typer has its own copy of it or not."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        return list(_PANELS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What help says about one."""
+        if cmd_name not in _PANELS:
+            return None
+        return TyperCommand(cmd_name, help=_help(cmd_name), rich_help_panel=_PANELS[cmd_name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is used, loaded."""
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name and stub else stub, rest
+
+
+def load(name: str) -> Any:
+    """Import a command."""
+    module = importlib.import_module(f"{__package__}.{_stem(name)}")
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(**STYLE)  # type: ignore[arg-type]
+        app.command(name)(getattr(module, _stem(name)))
+    return get_command(app)
+
+
+def _stem(name: str) -> str:
+    """File and function of a command; Python has keywords of its own."""
+    return name.replace("-", "_") + "_" * (name == "import")
+
+
+def _help(name: str) -> str:
+    """The first paragraph of a command's function, or of a group's callback."""
+    stem = _stem(name)
+    tree = ast.parse((Path(__file__).parent / f"{stem}.py").read_text(encoding="utf-8"))
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem)
+    return (ast.get_docstring(function) or "").partition("\n\n")[0]

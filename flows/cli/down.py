@@ -1,0 +1,28 @@
+"""`ragen down`."""
+
+from starpo.flows import server
+from starpo.flows.console.flow_run import unfinished
+from starpo.flows.console.terminal import Console, say
+from starpo.ragen.config.runtime import Runtime
+from starpo.ragen.core.errors import StarPOError
+
+
+def down() -> None:
+    """Stop what `up` started, running runs included; what they stored is kept."""
+    console, state_dir = Console(), Runtime.current().state_dir
+    ended = _at_work(state_dir)
+    stopped = server.stop(state_dir)
+    say(console, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+    if ended:
+        say(console, f"ended with it, in mid-run: {', '.join(ended)}")
+        say(console, "What they stored is kept: the same `ragen train` again goes on where they were.")
+
+
+def _at_work(state_dir: str) -> list[str]:
+    """Names of the flow runs that the serving process is at work on; of none that nobody can say."""
+    if not server.processes(state_dir)[1].num_children():
+        return []
+    try:
+        return sorted({run.name for run in unfinished()})
+    except StarPOError:
+        return ["a run (the server does not say which)"]

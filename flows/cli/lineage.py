@@ -1,0 +1,125 @@
+"""`ragen lineage`: where an artifact comes from and what came of it, as a tree, a graph or JSON."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.terminal import Console, print_json, write
+from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, dot_text, mermaid_text, near
+from starpo.ragen.evidence.audit.lineage import lineage as trace
+
+_MAX_NAMES = 3
+
+
+def lineage(
+    artifact: Annotated[str, typer.Argument(help="kind/key, the beginning of a key, or RUN:ITERATION:STAGE.")],
+    depth: Annotated[int, typer.Option(min=0, help="Steps to show; 0: all.")] = 2,
+    dot: Annotated[bool, typer.Option("--dot", help="Print the graph for Graphviz.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print the graph as a Mermaid flow chart.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where an artifact comes from and what came of it. Exit code 1 if a part of its chain is gone."""
+    opened, errors = open_store(store), Console(stderr=True)
+    with errors.status("reading manifests") as status:
+        found = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))
+    part = near(found, depth)
+    if as_json:
+        print_json(lineage_json(part))
+    elif dot:
+        write(dot_text(part))
+    elif mermaid:
+        write(mermaid_text(part))
+    else:
+        Console().print(draw_lineage(found, depth))
+    for key in found.missing:
+        errors.print("gone:", style="red", end=" ")
+        errors.print(f"{key} is named as an input, and nothing of it is in {opened.url}")
+    for fault in found.unreadable:
+        errors.print("unreadable elsewhere:", style="yellow", end=" ")
+        errors.print(fault)
+    if found.missing:
+        raise typer.Exit(1)
+
+
+def draw_lineage(found: Lineage, depth: int) -> Tree:
+    """Two branches, what the work was made from and what came of it; every work is unfolded once.
+
+    Args:
+        found: All of it.
+        depth: Steps to draw; what is further away is counted. 0: all.
+    """
+    tree = Tree(_line(found.root))
+    inputs: dict[str, list[tuple[str, str]]] = {}
+    readers: dict[str, list[tuple[str, str]]] = {}
+    for source, role, key in found.edges:
+        inputs.setdefault(key, []).append((role, source))
+        readers.setdefault(source, []).append((role, key))
+    for title, following, sign in (("made from", inputs, -1), ("led to", readers, +1)):
+        branch = tree.add(Text(title, style="bold"))
+        reachable = {key: work for key, work in found.works.items() if work.distance * sign > 0}
+        _grow(
+            branch, found.root.key, {key: following.get(key, []) for key in {found.root.key, *reachable}}, found, depth
+        )
+        if not reachable:
+            branch.add(Text("nothing", style="dim"))
+        further = [work for work in reachable.values() if depth and abs(work.distance) > depth]
+        if further:
+            farthest = max(further, key=lambda work: abs(work.distance))
+            branch.add(Text(f"... and {len(further)} further, up to ", style="dim").append_text(_line(farthest)))
+    return tree
+
+
+def lineage_json(found: Lineage) -> dict[str, Any]:
+    """The graph in JSON's types, the nearest works first."""
+    return {
+        "root": found.root.key,
+        "works": [
+            {
+                "key": work.key,
+                "stage": work.stage or None,
+                "kinds": list(work.kinds),
+                "dropped": list(work.dropped),
+                "names": list(work.names),
+                "distance": work.distance,
+                "is_missing": work.is_missing,
+            }
+            for work in found.works.values()
+        ],
+        "edges": [{"input": source, "role": role, "work": key} for source, role, key in found.edges],
+        "missing": list(found.missing),
+        "unreadable": list(found.unreadable),
+    }
+
+
+def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], found: Lineage, depth: int) -> None:
+    """Layer by layer, so that a work stands where it is nearest to the root, and is only named elsewhere."""
+    nodes, layer, distance = {root: branch}, [root], 0
+    while layer and not (depth and distance == depth):
+        distance += 1
+        upcoming = []
+        for parent in layer:
+            for role, key in following.get(parent, []):
+                if key not in following and key not in found.missing:
+                    continue
+                is_new = key not in nodes
+                line = Text(f"{role}: ", style="cyan").append_text(_line(found.works[key]))
+                child = nodes[parent].add(line if is_new else line.append(" (see above)", style="dim"))
+                if is_new:
+                    nodes[key] = child
+                    upcoming.append(key)
+        layer = upcoming
+
+
+def _line(work: Work) -> Text:
+    """A work: stage, key, what it made, and where runs name it."""
+    if work.is_missing:
+        return Text(f"{work.key[:SHOWN_DIGITS]} is not in the store", style="red")
+    line = Text(work.stage, style="bold").append(f" {work.key[:SHOWN_DIGITS]}", style="not bold")
+    line.append(f" [{', '.join([*work.kinds, *(f'{kind} dropped' for kind in work.dropped)])}]", style="not bold dim")
+    names = ", ".join(work.names[:_MAX_NAMES])
+    more = f" and {len(work.names) - _MAX_NAMES} more" if len(work.names) > _MAX_NAMES else ""
+    return line.append(f" {names}{more}" if names else " (no run names it)", style="not bold green")

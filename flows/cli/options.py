@@ -1,0 +1,45 @@
+"""What commands share: options and arguments, and how they are turned into what the library takes."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from starpo.ragen.store import Store
+
+
+def _given(url: str | None) -> str | None:
+    """A store's address as it was given; an empty one, such as of an unset variable of a shell, is not the default."""
+    from starpo.ragen.store.remote.redaction import check_address
+
+    return url if url is None else check_address(url)
+
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store", callback=_given, help="Store: a folder or an fsspec URL. Default: RAGEN_STORE, or var/store."
+    ),
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting by dotted path; may be repeated.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
+RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
+
+
+def open_store(url: str | None) -> "Store":
+    """The store of this address, or the configured one."""
+    from starpo.flows.store_credentials import load_credentials
+    from starpo.ragen.config.runtime import Runtime
+    from starpo.ragen.store import Store
+
+    load_credentials()
+    return Store(Runtime.current().store if url is None else url)
+
+
+def parse_overrides(assignments: list[str] | None) -> dict[str, Any]:
+    """`--set PATH=VALUE`, as often as given."""
+    from starpo.ragen.config.load import parse_override
+
+    return dict(parse_override(assignment) for assignment in assignments or [])

@@ -1,0 +1,69 @@
+"""`ragen play`: a person plays, the board in the terminal, actions by name or by key."""
+
+from typing import Annotated
+
+import typer
+from rich.panel import Panel
+
+from starpo.flows.console.terminal import Console
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.seeding import dynamics_seed
+from starpo.ragen.envs import make
+from starpo.ragen.envs.variants import variant as find_variant
+
+
+def play(
+    env: Annotated[str, typer.Argument(help="A variant of `ragen envs`, or module:attribute.")],
+    seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
+) -> None:
+    """Play an environment yourself, boards drawn."""
+    play_in_terminal(env, seed)
+
+
+def play_in_terminal(variant: str, seed: int, console: Console | None = None) -> bool:
+    """Play one episode under the paper's limits.
+
+    Args:
+        variant: Name of a variant, or `module:attribute`.
+        seed: Seed of the initial state.
+        console: Where to draw and from where to read.
+
+    Returns:
+        Whether the goal was reached.
+
+    Raises:
+        ConfigError: If there is no such variant.
+    """
+    console = console or Console()
+    environment = make(find_variant(variant).settings)
+    environment.reset(seed=seed, dynamics_seed=dynamics_seed(seed, 0))
+    console.print(environment.rules(), highlight=False, markup=False)
+    keys = _keys(environment.actions)
+    console.print(
+        "keys: " + ", ".join(f"{key} = {action}" for key, action in keys.items()) + ", q = quit", markup=False
+    )
+    left, total = AgentConfig().max_actions, 0.0
+    while left:
+        console.print(Panel(environment.render(), title=f"{left} actions left, reward {total:.1f}", expand=False))
+        typed = console.input("action: ").strip()
+        if typed.lower() in ("q", "quit"):
+            return False
+        action = keys.get(typed.lower()) or next((a for a in environment.actions if a.lower() == typed.lower()), None)
+        if action is None:
+            console.print(f"'{typed}' is no action here", markup=False)
+            continue
+        _, reward, terminated, _, _ = environment.step(action)
+        total, left = total + reward, left - 1
+        if terminated:
+            break
+    console.print(Panel(environment.render(), title=f"the end, reward {total:.1f}", expand=False))
+    console.print("goal reached" if environment.is_success else "goal not reached")
+    return environment.is_success
+
+
+def _keys(actions: tuple[str, ...]) -> dict[str, str]:
+    """First letters where they differ, numbers otherwise."""
+    letters = [action[0].lower() for action in actions]
+    if len(set(letters)) == len(actions) and "q" not in letters:
+        return dict(zip(letters, actions, strict=True))
+    return {str(number): action for number, action in enumerate(actions, start=1)}

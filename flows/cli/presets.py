@@ -1,0 +1,24 @@
+"""`ragen presets`."""
+
+from typing import Any
+
+from starpo.flows.cli.options import JsonOption
+from starpo.flows.console.listing import print_rows
+from starpo.flows.presets import PRESETS, preset
+from starpo.ragen.core.errors import ConfigError
+
+
+def presets(as_json: JsonOption = False) -> None:
+    """List the presets."""
+    rows: list[dict[str, Any]] = []
+    for name in PRESETS.names():
+        about = PRESETS.description(name)
+        try:
+            config = preset(name)
+        except ConfigError:  # such as one whose environment cannot be loaded
+            about = f"Cannot be used; `ragen validate {name}` says why."
+            rows.append({"preset": name, "environment": "", "policy": "", "iterations": None, "about": about})
+            continue
+        rows.append({"preset": name, "environment": config.environment.type, "policy": config.policy.type,
+                     "iterations": config.iterations, "about": about})  # fmt: skip
+    print_rows(rows, as_json, "presets", "")

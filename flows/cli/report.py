@@ -1,0 +1,25 @@
+"""`ragen report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from starpo.flows.cli.options import RunArgument, StoreOption, open_store
+from starpo.flows.console.pages import write_report
+from starpo.flows.console.terminal import write
+
+
+def report(
+    run: RunArgument,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: var/reports/RUN.html")] = None,
+    embed: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--embed", metavar="ITERATION", help="Embed its trajectories, whatever the size; may be repeated."
+        ),
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Write a run's report: one self-contained HTML page."""
+    write(write_report(open_store(store), run, output, embed or ()))

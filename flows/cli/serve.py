@@ -1,0 +1,8 @@
+"""`ragen serve`."""
+
+from starpo.flows.serve import serve_deployments
+
+
+def serve() -> None:
+    """Serve the deployments in this terminal, for a server that already runs."""
+    serve_deployments()

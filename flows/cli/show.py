@@ -1,0 +1,108 @@
+"""`ragen show`: a run, one of its iterations, or one of its trajectories."""
+
+from typing import Annotated, Any
+
+import typer
+
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stages, run_facts
+from starpo.flows.console.reasons import merged_reasons
+from starpo.flows.console.terminal import Console, print_json, say
+from starpo.flows.console.trajectory import print_trajectory
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Run, StageKeys
+
+
+def show(
+    run: RunArgument,
+    iteration: Annotated[int | None, typer.Option(help="One iteration: its stages, metrics and groups.")] = None,
+    trajectory: Annotated[str | None, typer.Option(help="One trajectory of that iteration, turn by turn.")] = None,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="With --trajectory: what the model was told, by role.")
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a run, one of its iterations, or one of its trajectories."""
+    opened = open_store(store)
+    if trajectory is not None:
+        print_trajectory(opened, run, iteration or 0, trajectory, should_show_prompts=prompts, as_json=as_json)
+    elif iteration is not None:
+        print_iteration(opened, run, iteration, as_json)
+    else:
+        print_run(opened, run, as_json)
+
+
+def print_run(store: Store, run: str, as_json: bool) -> None:
+    """A run: its headline, and a line an iteration."""
+    record = store.runs.get(run)
+    rows = [
+        {"iteration": iteration, **_iteration_facts(store, record, stages)}
+        for iteration, stages in store.runs.iterations(run).items()
+    ]
+    if as_json:
+        print_json(
+            {
+                **run_facts(store, record),
+                "config": record.config,
+                "parameters": record.parameters,
+                "per_iteration": rows,
+            }
+        )
+        return
+    print_rows([at_a_glance(run_facts(store, record))], False, f"{run} in {store.url}", "")
+    print_rows(rows, False, "iterations", "no iteration yet")
+
+
+def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> None:
+    """An iteration: where its artifacts are, its metrics, and what the filter did with each group."""
+    stages = recorded_stages(store, run, iteration)
+    artifacts = [
+        {"stage": stage, "kind": kind, "key": key, "rows": _num_rows(store, kind, key)}
+        for stage, keys in stages.items()
+        for kind, key in keys.items()
+    ]
+    metrics = [{"name": name, "value": value} for name, value in sorted(_metrics(store, stages).items())]
+    groups: list[dict[str, Any]] = []
+    if "variance_filter" in stages:
+        columns = ["group_id", "score", "rank", "kept", "success_rate", "return_mean", "reason"]
+        groups = store.read_table("selection", stages["variance_filter"]["selection"], columns=columns).to_pylist()
+    if as_json:
+        print_json({"run": run, "iteration": iteration, "artifacts": artifacts, "metrics": metrics, "groups": groups})
+        return
+    print_rows(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
+    print_rows(metrics, False, "metrics", "no metrics")
+    ranked = sorted(groups, key=lambda group: group["rank"])
+    without_reason = [{name: value for name, value in group.items() if name != "reason"} for group in ranked]
+    print_rows(without_reason, False, "groups", "no filter in this iteration")
+    for count, reason in merged_reasons(group["reason"] for group in ranked):
+        say(Console(), f"{count} {'group' if count == 1 else 'groups'} {reason}")
+
+
+def _iteration_facts(store: Store, run: Run, stages: StageKeys) -> dict[str, float | None]:
+    metrics = _metrics(store, stages)
+    shown = {
+        "success": "rollout/success_rate",
+        "return": "reward/return_mean",
+        "reward_std": "reward/in_group_std",
+        "kept": "filter/num_kept",
+        "entropy": "rollout/entropy",
+        "length": "rollout/response_length_mean",
+        "format": "rollout/format_ok",
+        "gradient_norm": "update/gradient_norm",
+    }
+    shown["panel"] = f"evaluation/{run.environment}/success"
+    return {label: metrics.get(name) for label, name in shown.items()}
+
+
+def _num_rows(store: Store, kind: str, key: str) -> int | None:
+    return (store.dropped(kind, key) or store.manifest(kind, key)).num_rows
+
+
+def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for keys in stages.values():
+        if "metrics" in keys:
+            table = store.read_table("metrics", keys["metrics"])
+            found |= dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+    return found

@@ -1,0 +1,91 @@
+"""`ragen sql`: one question to what runs stored; the answer as a table, JSON, CSV or Parquet."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+
+from starpo.flows.cli.options import JsonOption, StoreOption, open_store
+from starpo.flows.console.answers import print_json_rows, write_csv, write_parquet
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, print_json, write
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.audit.named import matching_runs
+from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DERIVED_VIEWS, RECORD_VIEWS
+
+_MAX_ROWS = 100
+"""Rows of an answer that a terminal shows."""
+
+
+def _print_views(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        print_views(context.params["as_json"])
+        raise typer.Exit
+
+
+def sql(
+    runs: Annotated[list[str], typer.Argument(help="Names of runs; 'sokoban-*' stands for all that match.")],
+    query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write all rows to this CSV file.")] = None,
+    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this Parquet file.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
+    _views: Annotated[
+        bool, typer.Option("--views", callback=_print_views, help="List the views and their columns.")
+    ] = False,
+) -> None:
+    """Query runs in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
+    opened = open_store(store)
+    if sum((as_json, csv is not None, parquet is not None)) > 1:
+        raise ConfigError("the answer has one form: give only one of --json, --csv FILE and --parquet FILE")
+    with open_database(opened, matching_runs(opened, runs), should_verify=verify) as database:
+        with Console(stderr=True).status("reading"):
+            found = database.stream(query)
+        if csv is not None:
+            write(f"{write_csv(found, csv)} rows in {csv}")
+        elif parquet is not None:
+            write(f"{write_parquet(found, parquet)} rows in {parquet}")
+        elif as_json:
+            print_json_rows(found, sys.stdout)
+        else:
+            _print_answer(found, Console())
+
+
+def print_views(as_json: bool) -> None:
+    """The views of `ragen sql`, their columns, types and meaning."""
+    columns = {
+        view: [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
+        for view, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items()
+    }
+    if as_json:
+        of_data = [{"view": view, "columns": rows} for view, rows in columns.items()]
+        derived = [{"view": view, "about": d.about, "from": list(d.sources)} for view, d in DERIVED_VIEWS.items()]
+        print_json([*of_data, *derived])
+        return
+    console = Console()
+    for view, rows in columns.items():
+        console.print(f"\n{view}", style="bold")
+        print_table(console, rows)
+    for view, made in DERIVED_VIEWS.items():
+        console.print(f"\n{view}", style="bold", end="")
+        console.print(f": {made.about}, from {', '.join(made.sources)}; DESCRIBE {view} lists its columns")
+
+
+def _print_answer(answer: pa.RecordBatchReader, console: Console) -> None:
+    """The first rows of an answer, and whether there are more."""
+    rows: list[dict[str, Any]] = []
+    for batch in answer:
+        rows += batch.slice(0, _MAX_ROWS + 1 - len(rows)).to_pylist()
+        if len(rows) > _MAX_ROWS:
+            break
+    print_table(console, rows[:_MAX_ROWS], names=answer.schema.names)
+    if len(rows) > _MAX_ROWS:
+        console.print(f"the first {_MAX_ROWS} rows; --json, --csv FILE and --parquet FILE give all of them")
+
+
+def _meaning(field: pa.Field) -> str:
+    return (field.metadata or {}).get(b"meaning", b"").decode()

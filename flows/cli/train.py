@@ -1,0 +1,65 @@
+"""`ragen train`: check settings, run their deployment, follow the run, write its report."""
+
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from starpo.flows.cli.options import SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.deployment import follow_deployment
+from starpo.flows.console.listing import success_line
+from starpo.flows.console.pages import write_report
+from starpo.flows.console.terminal import Console
+from starpo.flows.memory_check import check_memory
+from starpo.flows.presets import PRESETS
+from starpo.flows.presets import preset as load_preset
+from starpo.flows.reuse import reused
+from starpo.flows.run_code import code_of, default_run_name
+from starpo.ragen.readiness import check_ready
+from starpo.ragen.store.names import checked_name
+
+
+def train(
+    preset: Annotated[str, typer.Argument(help="Preset (`ragen presets` lists them), or a TOML file of settings.")],
+    set_: SetOption = None,
+    seed: Annotated[int | None, typer.Option(help="The run's seed.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Updates.")] = None,
+    store: StoreOption = None,
+    run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed, settings and code.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Reuse nothing from the store.")] = False,
+) -> None:
+    """Start the local server if need be, run the deployment starpo/PRESET (of a file starpo/custom), and follow it."""
+    overrides = parse_overrides(set_)
+    if fresh:
+        overrides = {**overrides, "fresh": datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")}
+    short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
+    config = load_preset(preset, {**overrides, **short})  # wrong settings fail here, before anything is started
+    if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
+        check_memory(config)
+    check_ready(config, preset)
+    console = Console()
+    is_file = preset not in PRESETS.names()
+    settings = Path(preset).stem if is_file else preset  # what they are called
+    opened, run_name = open_store(store), run or default_run_name(settings, config)
+    checked_name(run_name, "run")
+    if run is not None:  # a name of the user's own must not belong to a run with other settings or code
+        opened.runs.create(
+            run, flow="starpo", preset=settings, config=config.model_dump(mode="json"), code=code_of(config)
+        )
+    console.print(str(reused(opened, run_name, config)), highlight=False, markup=False, soft_wrap=True)
+    given = {"config": load_preset(preset).model_dump(mode="json"), "preset": settings} if is_file else {}
+    optional = {"overrides": overrides or None, "store": store, "run": run}
+    parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
+    written = {"config": f'config="$(ragen validate {shlex.quote(preset)} --json)"'}
+    follow_deployment(f"starpo/{'custom' if is_file else preset}", parameters, opened, run_name, console, written)
+    report = write_report(opened, run_name, None)
+    for label, value in {
+        "run": run_name,
+        "success": success_line(opened, run_name),
+        "artifacts": opened.url if "://" in opened.url else str(Path(opened.url).resolve()),
+        "report": str(report),
+        "more": f"ragen show {run_name}",
+    }.items():
+        console.print(f"{label:<10} {value}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,214 @@
+"""The result of an ablation: every cell's success, and its difference to the base.
+
+(cells, outcomes of their runs) --summarise--> AblationResult --> record, table, plot
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import JsonValue
+
+from starpo.ragen.studies.ablation.cells import Cell
+from starpo.ragen.studies.ablation.grid import MIN_SEEDS, Grid
+from starpo.ragen.studies.ablation.peak import cross_fitted_peak, peak
+from starpo.ragen.studies.bootstrap import CONFIDENCE, NUM_RESAMPLES, SEED, paired_difference
+from starpo.ragen.studies.outcomes import Evaluations, Prompt, Rates
+from starpo.ragen.studies.result import Difference, Part, StudyResult
+
+
+class MatchedDifference(Difference):
+    """A cell's success at its last evaluation minus the base's, over matched seeds and prompts."""
+
+    per_seed: dict[int, float]
+    """Seed -> difference; the seeds in which both cells came to their end."""
+    num_prompts: int
+    """Prompts that both cells were measured on."""
+
+
+class PanelResult(Part):
+    """A cell on one panel; means are over the seeds that came to their end, and over prompts."""
+
+    first: float | None
+    """Mean success at iteration 0, before any update; None: not evaluated there."""
+    last: float
+    """Mean success at the last evaluation of each run."""
+    last_iteration: int
+    """Updates before it."""
+    peak: float
+    """The largest mean success of any evaluation, which is biased upwards: the luckiest of many."""
+    peak_iteration: int
+    """Updates before it."""
+    peak_cross_fitted: float | None
+    """Success at the evaluation that the other half of the prompts would choose; without that bias."""
+    difference: MatchedDifference | None
+    """To the base; None: this is the base, or no seed came to its end in both."""
+    curve: dict[int, float]
+    """Updates -> mean success, where all seeds were evaluated."""
+    seed_curves: dict[int, dict[int, float]]
+    """Seed -> updates -> success."""
+
+
+class CellResult(Part):
+    """A cell and what became of its runs."""
+
+    label: str
+    """What people call it."""
+    values: dict[str, JsonValue]
+    """Axis -> value."""
+    is_base: bool
+    """Is it the one that the others are compared to?"""
+    runs: dict[int, str]
+    """Seed -> name of the run."""
+    errors: dict[int, str]
+    """Seed -> why its run failed."""
+    panels: dict[str, PanelResult]
+    """By the environment's name; empty: no run came to its end."""
+
+
+class AblationResult(StudyResult):
+    """An ablation. Made of stored runs alone: the same runs give the same bytes."""
+
+    grid: Grid
+    """What was asked for."""
+    panel: str
+    """The panel of the training environment, evaluated throughout; the others are evaluated first and last."""
+    confidence: float = CONFIDENCE
+    """Of the intervals."""
+    num_resamples: int = NUM_RESAMPLES
+    """Of the bootstrap."""
+    bootstrap_seed: int = SEED
+    """Of the bootstrap."""
+    cells: list[CellResult]
+    """The base first."""
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Run -> why it failed."""
+        return {cell.runs[seed]: error for cell in self.cells for seed, error in cell.errors.items()}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to keep in mind when reading the numbers."""
+        seeds = len(self.grid.seeds)
+        said = [
+            "a peak is the luckiest of many measurements and too high; the cross-fitted peak is what choosing a "
+            "checkpoint is worth"
+        ]
+        if seeds < MIN_SEEDS:
+            said.append(f"{seeds} seed{'s' * (seeds > 1)}: the intervals say next to nothing about other seeds")
+        partial = [cell.label for cell in self.cells if cell.errors and cell.panels]
+        if partial:
+            said.append(
+                f"not all seeds of {', '.join(partial)} came to their end, and what is left may be the lucky ones"
+            )
+        return said
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What became of one run.
+
+    Attributes:
+        run: Its name.
+        evaluations: Its success, if it came to its end.
+        error: Why it did not.
+    """
+
+    run: str
+    evaluations: Evaluations | None = None
+    error: str | None = None
+
+
+def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, int], RunOutcome]) -> AblationResult:
+    """Summarise an ablation.
+
+    Args:
+        grid: What was asked for.
+        cells: Its cells, the base first.
+        outcomes: (label of the cell, seed) -> what became of its run.
+    """
+    base = _by_panel(cells[0], grid.seeds, outcomes)
+    results = []
+    for cell in cells:
+        panels = _by_panel(cell, grid.seeds, outcomes)
+        errors = {seed: outcomes[cell.label, seed].error for seed in grid.seeds}
+        results.append(
+            CellResult(
+                label=cell.label,
+                values=cell.values,
+                is_base=cell.is_base,
+                runs={seed: outcomes[cell.label, seed].run for seed in grid.seeds},
+                errors={seed: error for seed, error in errors.items() if error is not None},
+                panels={
+                    name: _panel_result(runs, {} if cell.is_base else base.get(name, {}))
+                    for name, runs in panels.items()
+                },
+            )
+        )
+    return AblationResult(name=grid.name, grid=grid, panel=cells[0].config.environment.type, cells=results)
+
+
+Runs = Mapping[int, Mapping[int, Rates]]
+"""Seed -> iteration -> success by prompt, on one panel; no iteration without a measured prompt."""
+
+
+def _by_panel(
+    cell: Cell, seeds: Sequence[int], outcomes: Mapping[tuple[str, int], RunOutcome]
+) -> dict[str, dict[int, dict[int, Rates]]]:
+    """Panel -> `Runs` of the seeds that came to their end."""
+    panels: dict[str, dict[int, dict[int, Rates]]] = {}
+    for seed in seeds:
+        evaluations = outcomes[cell.label, seed].evaluations
+        for name, iterations in (evaluations or {}).items():
+            measured = {at: rates for at, rates in iterations.items() if rates}
+            if measured:
+                panels.setdefault(name, {})[seed] = measured
+    return panels
+
+
+def _panel_result(runs: Runs, base: Runs) -> PanelResult:
+    prompts = list(dict.fromkeys(p for iterations in runs.values() for rates in iterations.values() for p in rates))
+    common = sorted(set.intersection(*(set(iterations) for iterations in runs.values())))
+    rates = np.array([[_row(iterations[at], prompts) for iterations in runs.values()] for at in common])
+    best, best_success = peak(rates)
+    curve = {at: float(np.nanmean(rates[number])) for number, at in enumerate(common)}
+    return PanelResult(
+        first=curve.get(0),
+        last=float(np.nanmean([_row(_end(iterations), prompts) for iterations in runs.values()])),
+        last_iteration=max(max(iterations) for iterations in runs.values()),
+        peak=best_success,
+        peak_iteration=common[best],
+        peak_cross_fitted=cross_fitted_peak(rates),
+        difference=_difference(runs, base),
+        curve=curve,
+        seed_curves={
+            seed: {at: float(np.mean(list(rates.values()))) for at, rates in iterations.items()}
+            for seed, iterations in runs.items()
+        },
+    )
+
+
+def _difference(runs: Runs, base: Runs) -> MatchedDifference | None:
+    ends = {seed: (_end(runs[seed]), _end(base[seed])) for seed in runs if seed in base}
+    ends = {seed: (ours, theirs) for seed, (ours, theirs) in ends.items() if ours.keys() & theirs.keys()}
+    if not ends:
+        return None
+    prompts = list(dict.fromkeys(prompt for _, theirs in ends.values() for prompt in theirs))
+    ours, theirs = (np.array([_row(pair[which], prompts) for pair in ends.values()]) for which in (0, 1))
+    found = paired_difference(ours, theirs)
+    return MatchedDifference(
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        per_seed=dict(zip(ends, found.per_seed, strict=True)),
+        num_prompts=found.num_prompts,
+    )
+
+
+def _end(iterations: Mapping[int, Rates]) -> Rates:
+    return iterations[max(iterations)]
+
+
+def _row(rates: Rates, prompts: Sequence[Prompt]) -> list[float]:
+    return [rates.get(prompt, float("nan")) for prompt in prompts]

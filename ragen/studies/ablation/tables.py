@@ -1,0 +1,48 @@
+"""An ablation's result in words: a table a panel."""
+
+from starpo.ragen.studies.ablation.result import AblationResult, CellResult, PanelResult
+from starpo.ragen.studies.result import Table, share
+
+_DIFFERENCE = "difference [95%], and by seed"
+_COLUMNS = ("first", "last", "peak", "cross-fitted", _DIFFERENCE)
+
+
+def ablation_tables(result: AblationResult) -> list[Table]:
+    """A row a cell: first that of the training environment, then those of the other panels."""
+    panels = dict.fromkeys([result.panel, *(name for cell in result.cells for name in cell.panels)])
+    return [_table(result, panel) for panel in panels]
+
+
+def ablation_method(result: AblationResult) -> str:
+    """What the columns are, in a sentence."""
+    return (
+        f"Difference: success at the last evaluation minus the base's, with a {result.confidence:.0%} paired bootstrap "
+        f"interval over matched seeds and prompts (percentile, {result.num_resamples:,} resamples, seed "
+        f"{result.bootstrap_seed})."
+    )
+
+
+def _table(result: AblationResult, panel: str) -> Table:
+    ends = {cell.panels[panel].last_iteration for cell in result.cells if panel in cell.panels}
+    is_same_end = len(ends) == 1
+    title = f"success on {panel}" + (f"; last: at iteration {ends.pop()}" if is_same_end else "")
+    rows = [_row(cell, cell.panels.get(panel), is_same_end) for cell in result.cells]
+    return Table(title, rows, ("cell", _DIFFERENCE))
+
+
+def _row(cell: CellResult, panel: PanelResult | None, is_same_end: bool) -> dict[str, str]:
+    row = {"cell": cell.label, "seeds": f"{len(cell.runs) - len(cell.errors)}/{len(cell.runs)}"}
+    if panel is None:
+        return {**row, **dict.fromkeys(_COLUMNS, ""), _DIFFERENCE: "not measured"}
+    difference = "base" if cell.is_base else "no matched seed"
+    if panel.difference:
+        by_seed = " ".join(f"{value:+.3f}" for value in panel.difference.per_seed.values())
+        difference = f"{panel.difference}\n{by_seed}"
+    numbers = (
+        share(panel.first),
+        share(panel.last) + ("" if is_same_end else f" at {panel.last_iteration}"),
+        f"{share(panel.peak)} at {panel.peak_iteration}",
+        share(panel.peak_cross_fitted),
+        difference,
+    )
+    return {**row, **dict(zip(_COLUMNS, numbers, strict=True))}

@@ -1,0 +1,74 @@
+"""`StudySpec`: what a study asks for, read from a TOML file or put together from a command line."""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import ValidationError
+
+from starpo.ragen.config.explanation import explain
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.settings import Settings
+
+
+class StudySpec(Settings):
+    """What a study asks for.
+
+    Class attributes:
+        word: What such a file holds, such as "a grid".
+    """
+
+    word: ClassVar[str]
+    name: str
+    """What its result is called; the file's name where the file gives none."""
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a TOML file.
+
+        Raises:
+            ConfigError: If the file is missing, is no TOML or holds something else.
+        """
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: cannot be read ({error.strerror}); expected a TOML file with {cls.word}"
+            ) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: is not TOML: {error}") from error
+        return cls.make({"name": path.stem, **values}, str(path))
+
+    @classmethod
+    def make(cls, values: Mapping[str, Any], source: str) -> Self:
+        """What these settings ask for.
+
+        Args:
+            values: By name.
+            source: Where they are from, for messages.
+
+        Raises:
+            ConfigError: If one of them is unknown or wrong.
+        """
+        try:
+            return cls.model_validate_json(json.dumps(cls.reshaped(values, source), default=str))
+        except ValidationError as error:
+            raise ConfigError(f"{source}: {explain(error, cls, {})}") from error
+
+    @classmethod
+    def reshaped(cls, values: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+        """The settings of a file as the model has them.
+
+        Raises:
+            ConfigError: If that cannot be.
+        """
+        del source
+        return values
+
+
+def repeated(values: Iterable[Any]) -> list[Any]:
+    """Values that are there more than once, in order."""
+    found = list(values)
+    return sorted({value for value in found if found.count(value) > 1})

@@ -1,0 +1,140 @@
+"""Results of studies in the store, by name.
+
+    <store>/<folder>/<name>/<asked>.json   what was asked for: `grid.json` of an ablation, `sweep.json` of a sweep
+    <store>/<folder>/<name>/result.json    the result
+    <store>/<folder>/<name>/success.svg    its drawing
+
+Made of stored runs and cells alone, so they can be made again at any time: running the same study again replaces them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from starpo.ragen.config.explanation import near
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.store.names import checked_name
+from starpo.ragen.store.records.runs import StageKeys
+from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, write_cells
+from starpo.ragen.store.remote.location import Location
+from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.plot import draw_ablation
+from starpo.ragen.studies.ablation.result import AblationResult
+from starpo.ragen.studies.ablation.tables import ablation_method, ablation_tables
+from starpo.ragen.studies.result import StudyResult, Table
+from starpo.ragen.studies.spec import StudySpec
+from starpo.ragen.studies.sweep.heat_map import draw_sweep
+from starpo.ragen.studies.sweep.result import SweepResult
+from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep.tables import sweep_method, sweep_tables
+
+Asked = TypeVar("Asked", bound=StudySpec)
+Result = TypeVar("Result", bound=StudyResult)
+
+
+class Studies(Generic[Asked, Result]):
+    """The studies of one kind in one store.
+
+    Class attributes:
+        word: The kind, such as "ablation".
+        cells: What fails or succeeds in it, such as "runs".
+        command: Makes a result.
+        folder: In the store.
+        spec: Model of what is asked for.
+        result: Model of a result.
+        tables: A result in words.
+        method: What the columns of its tables are.
+        draw: A result as SVG.
+    """
+
+    word: ClassVar[str]
+    cells: ClassVar[str]
+    command: ClassVar[str]
+    folder: ClassVar[str]
+    spec: ClassVar[type[StudySpec]]
+    result: ClassVar[type[StudyResult]]
+    tables: ClassVar[Callable[[Any], list[Table]]]
+    method: ClassVar[Callable[[Any], str]]
+    draw: ClassVar[Callable[[Any], str]]
+
+    def __init__(self, store_url: str) -> None:
+        self._location = Location(store_url)
+
+    def begin(self, asked: Asked) -> None:
+        """Note what is asked for, before any work: a store that cannot be written says so here.
+
+        Raises:
+            StoreError: If the store cannot be written.
+        """
+        self._write(asked, f"{self.spec.word.split()[-1]}.json")
+
+    def save(self, result: Result) -> None:
+        """Write a result and its drawing."""
+        self._location.replace(self._path(result.name, "success.svg"), type(self).draw(result).encode())
+        self._write(result, RESULT)
+
+    def get(self, name: str) -> Result:
+        """The result of this name.
+
+        Raises:
+            StoreError: If there is none; the message names those that are near.
+            ArtifactDamagedError: If it cannot be read.
+        """
+        try:
+            found = self.result.model_validate_json(self._location.read(self._path(name, RESULT)))
+        except FileNotFoundError as error:
+            names = self.names()
+            raise StoreError(
+                f"there is no result of {self._what} '{name}' in {self._location.name}{near(name, names)}; "
+                f"results: {', '.join(names) or 'none yet'}. `{self.command}` makes one"
+            ) from error
+        except ValidationError as error:
+            raise ArtifactDamagedError(
+                f"{self.place(name)}/{RESULT} cannot be read ({error.errors()[0]['msg']}); run it again: what it is "
+                "made of is stored, so only the result is made anew"
+            ) from error
+        return found  # type: ignore[return-value]
+
+    def names(self) -> list[str]:
+        """Names of those that have a result."""
+        names = self._location.names(self.folder)
+        return [name for name in names if RESULT in self._location.names(f"{self.folder}/{name}")]
+
+    def place(self, name: str) -> str:
+        """Where the files are, for people."""
+        root = str(self._location.local) if self._location.local is not None else self._location.name.rstrip("/")
+        return f"{root}/{self.folder}/{name}"
+
+    @property
+    def _what(self) -> str:
+        return f"{'an' if self.word[0] in 'aeiou' else 'a'} {self.word}"
+
+    def _write(self, record: StudySpec | StudyResult, file: str) -> None:
+        path = self._path(record.name, file)
+        self._location.replace(path, (record.model_dump_json(indent=2) + "\n").encode())
+
+    def _path(self, name: str, file: str) -> str:
+        return f"{self.folder}/{checked_name(name, f'name of {self._what}')}/{file}"
+
+
+class Ablations(Studies[Grid, AblationResult]):
+    """The ablations of one store."""
+
+    word, cells, command, folder = "ablation", "runs", "ragen ablate GRID", "ablations"
+    spec, result, tables, method, draw = Grid, AblationResult, ablation_tables, ablation_method, draw_ablation
+
+
+class Sweeps(Studies[Sweep, SweepResult]):
+    """The sweeps of one store, and the cells that they have measured, which garbage collection keeps."""
+
+    word, cells, command, folder = "sweep", "cells", "ragen eval-sweep RUN", SWEEPS
+    spec, result, tables, method, draw = Sweep, SweepResult, sweep_tables, sweep_method, draw_sweep
+
+    def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
+        """Say which cells have been measured, in place of what was said before."""
+        write_cells(self._location, name, cells)
+
+    def measured(self, name: str) -> StageKeys:
+        """Label of a cell -> {kind: key} of what has been measured; empty before the sweep has begun."""
+        return named_cells(self._location, name)

@@ -1,0 +1,63 @@
+"""A sweep's result in words: the leaderboard, and success by panel."""
+
+from starpo.ragen.studies.result import Table, share
+from starpo.ragen.studies.sweep.result import SweepResult
+
+_TEXTS = ("run",)
+
+
+def sweep_tables(result: SweepResult) -> list[Table]:
+    """The leaderboard, a row a checkpoint and temperature, the best first; where there are several panels, the same
+    with a column a panel."""
+    leaderboard = Table(f"leaderboard; {_heading(result)}", _leaderboard(result), _TEXTS)
+    if len(result.environments) < 2:
+        return [leaderboard]
+    return [leaderboard, Table("success by panel, over seeds", _by_panel(result), _TEXTS)]
+
+
+def sweep_method(result: SweepResult) -> str:
+    """What the columns are, in a sentence."""
+    mean = "success: mean over the environments, " if len(result.environments) > 1 else "success: "
+    return (
+        f"{mean}{result.confidence:.0%} interval (Wilson's where a prompt has one episode, else from resampling "
+        "prompts); to the first: paired over prompts, bootstrap."
+    )
+
+
+def _heading(result: SweepResult) -> str:
+    numbers = [score.num_episodes for score in result.scores] or [0]
+    several = f"{min(numbers)} to {max(numbers)}" if min(numbers) != max(numbers) else str(numbers[0])
+    seeds = ", ".join(map(str, result.sweep.seeds))
+    return f"{len(result.cells)} cells; {several} episodes a score; seed{'s' * (len(result.sweep.seeds) > 1)} {seeds}"
+
+
+def _leaderboard(result: SweepResult) -> list[dict[str, str]]:
+    is_several = len(result.environments) > 1
+    return [
+        {
+            "rank": str(standing.rank or ""),
+            "run": standing.run,
+            "checkpoint": str(standing.iteration),
+            "T": f"{standing.temperature:g}",
+            "success": _interval(standing.success, standing.low, standing.high) or "not measured",
+            "to the first": str(standing.difference or "first") if standing.rank else "",
+            **({name: share(standing.by_environment.get(name)) for name in result.environments} if is_several else {}),
+        }
+        for standing in result.leaderboard
+    ]
+
+
+def _by_panel(result: SweepResult) -> list[dict[str, str]]:
+    scores = {(s.run, s.iteration, s.temperature, s.environment): s for s in result.scores}
+    rows = []
+    for run, iteration, temperature in dict.fromkeys((c.run, c.iteration, c.temperature) for c in result.cells):
+        row = {"run": run, "checkpoint": str(iteration), "T": f"{temperature:g}"}
+        for name in result.environments:
+            score = scores.get((run, iteration, temperature, name))
+            row[name] = "" if score is None else _interval(score.success, score.low, score.high)
+        rows.append(row)
+    return rows
+
+
+def _interval(mean: float | None, low: float | None, high: float | None) -> str:
+    return "" if mean is None or low is None or high is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"

@@ -1,0 +1,61 @@
+import pyarrow as pa
+import pytest
+
+from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.ragen.studies.outcomes import read_evaluations
+from starpo.schemas.examples import example
+from starpo.schemas.manifest import Stage
+
+STAGE = Stage(name="evaluate", version=1)
+
+
+def put(store, iteration, table, panel="sokoban"):
+    settings = {"iteration": iteration, "panel": panel}
+    key = stage_key(STAGE, settings, {}, 0)
+    store.put_table("episodes", table, key=key, stage=STAGE, settings=settings, inputs={}, seed=0)
+    store.runs.record_stage("mine", iteration, f"evaluate:{panel}", {"episodes": key, "metrics": key})
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(str(tmp_path))
+    store.runs.create("mine", flow="starpo", preset=None, config={})
+    return store
+
+
+def replaced(table: pa.Table, **columns) -> pa.Table:
+    for name, values in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
+    return table
+
+
+def test_rates_are_by_prompt_and_leave_errors_out(store):
+    one = example("episodes")
+    assert one["env_seed"].to_pylist() == [7, 8]
+    twice = pa.concat_tables([one, replaced(one, member=[1, 1])])  # prompts 7, 8, 7, 8
+    status = ["ok", "format_error", "ok", "env_error"]
+    put(store, 0, replaced(twice, success=[True, False, False, True], status=status))
+    rates = read_evaluations(store, "mine")["sokoban"][0]
+    assert {seed: rate for (seed, _), rate in rates.items()} == {7: 0.5, 8: 0.0}
+
+
+def test_a_prompt_that_only_met_errors_is_absent(store):
+    put(store, 0, replaced(example("episodes"), status=["ok", "timeout"]))
+    assert [seed for seed, _ in read_evaluations(store, "mine")["sokoban"][0]] == [7]
+
+
+def test_iterations_ascend_and_panels_are_apart(store):
+    put(store, 5, example("episodes"))
+    put(store, 0, example("episodes"))
+    put(store, 0, example("episodes"), panel="Variant")
+    panels = read_evaluations(store, "mine")
+    assert {name: list(iterations) for name, iterations in panels.items()} == {"sokoban": [0, 5], "Variant": [0]}
+
+
+def test_a_missing_evaluation_is_an_error(store):
+    store.runs.record_stage("mine", 0, "evaluate:sokoban", {"episodes": "0" * 32})
+    with pytest.raises(ArtifactMissingError):
+        read_evaluations(store, "mine")
