@@ -1,8 +1,8 @@
 """Text of others as people may see it: nothing in it is unseen, reorders what is around it, or steers a terminal.
 
 Inside, text is data and stays as it is. It is made safe once, where it leaves: in a terminal
-(`flows.console.terminal`), in logs (`flows.logs`), on Prefect's pages (`flows.markdown`), on pages and pictures of our
-own (`ragen.core.templates`), and as a value that an error quotes (`quoted`).
+(`flows.console.terminal`), in logs (`flows.logs`), on Prefect's pages (`flows.markdown`), on pages and in pictures of
+our own (`ragen.core.templates`, `ragen.core.pictures`), and as a value that an error quotes (`quoted`).
 """
 
 import re

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.templates import template
-
-_COLOURS = ("#2b63c9", "#c2570c", "#0f8a6b", "#8b3fb0", "#b1890c", "#c0264b")
-_WIDTH, _HEIGHT = 760, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 736, 64, 340
+from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, success_axis, svg
 
 
 @dataclass(frozen=True)
@@ -45,30 +41,23 @@ def draw_comparison(curves: Sequence[Curve], title: str) -> str:
     empty = [curve.run for curve in curves if not curve.points]
     if not curves or empty:
         raise ConfigError(f"nothing to draw: no evaluation in {', '.join(empty) or 'no run at all'}; see `ragen runs`")
-    last = max(point[0] for curve in curves for point in curve.points) or 1.0
     families = list(dict.fromkeys(curve.family for curve in curves))
-    colours = {family: _COLOURS[i % len(_COLOURS)] for i, family in enumerate(families)}
-
-    def place(updates: float, success: float) -> str:
-        return f"{_LEFT + updates / last * (_RIGHT - _LEFT):.1f},{_BOTTOM - success * (_BOTTOM - _TOP):.1f}"
-
-    drawn = [
-        {
-            "run": curve.run,
-            "colour": colours[curve.family],
-            "line": " ".join(place(p[0], p[1]) for p in curve.points),
-            "band": " ".join(
-                [place(p[0], p[3]) for p in curve.points] + [place(p[0], p[2]) for p in curve.points[::-1]]
-            ),
-        }
-        for curve in curves
-    ]
-    return template("starpo.ragen.evidence.report", "comparison.svg.j2").render(
-        title=title,
-        note="success on the fixed panel, a line a run; the band is the 95% interval",
-        width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, bottom=_BOTTOM,
-        y_ticks=[{"at": _BOTTOM - t / 4 * (_BOTTOM - _TOP), "label": f"{25 * t}%"} for t in range(5)],
-        x_ticks=[{"at": _LEFT + t / 4 * (_RIGHT - _LEFT), "label": f"{last * t / 4:g}"} for t in range(5)],
-        curves=drawn,
-        legend=[{"at": _LEFT + 180 * i, "label": f, "colour": colours[f]} for i, f in enumerate(families)],
-    )  # fmt: skip
+    note = "success on the fixed panel, a line a run; the band is the 95% interval"
+    with style():
+        figure = new_figure(7.6, 4.2, title, note)
+        axes = figure.subplots()
+        success_axis(axes)
+        lines = {}
+        for curve in curves:
+            colour = COLOURS[families.index(curve.family) % len(COLOURS)]
+            updates, success, low, high = zip(*curve.points, strict=True)
+            axes.fill_between(updates, low, high, color=colour, alpha=0.12, linewidth=0)
+            (line,) = axes.plot(updates, success, color=colour, linewidth=1.6, marker="o", markersize=2.5, gid="curve")
+            lines[curve.family] = line
+        axes.set_xlim(left=0)
+        legend = figure.legend(list(lines.values()), [""] * len(lines), loc="outside lower left", ncols=4)
+        for entry, family in zip(
+            legend.get_texts(), lines, strict=True
+        ):  # a label that begins with _ would be left out
+            entry.set_text(label(family))
+        return svg(figure)

@@ -3,17 +3,10 @@
 AblationResult -> draw_ablation -> SVG
 """
 
-from collections.abc import Mapping
-
-from starpo.ragen.core.templates import template
+from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, success_axis, svg
 from starpo.ragen.studies.ablation.result import AblationResult, CellResult
 
-_COLOURS = ("#5b6472", "#2b63c9", "#c2570c", "#0f8a6b", "#8b3fb0", "#b1890c", "#c0264b", "#1797a6", "#7a5230")
-_WIDTH = 1080
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 560, 84, 380
-_ROW = 34
-_LABELS, _ZERO_LEFT, _ZERO_RIGHT = 596, 810, 1044
-_TICKS = 4
+_BASE = "#1f2430"
 
 
 def draw_ablation(result: AblationResult) -> str:
@@ -22,76 +15,41 @@ def draw_ablation(result: AblationResult) -> str:
     Returns:
         An SVG document. Cells of which no run came to its end are named and not drawn.
     """
-    last = max((at for cell in result.cells for at in _curve(result, cell)), default=0) or 1
-    bottom = max(_BOTTOM, _TOP + _ROW * len(result.cells))
-    reach = _reach(result)
-
-    def place(updates: float, success: float) -> str:
-        return f"{_LEFT + updates / last * (_RIGHT - _LEFT):.1f},{bottom - success * (bottom - _TOP):.1f}"
-
-    def across(difference: float) -> float:
-        return round(_ZERO_LEFT + (difference + reach) / (2 * reach) * (_ZERO_RIGHT - _ZERO_LEFT), 1)
-
-    cells = []
-    for number, cell in enumerate(result.cells):
-        panel = cell.panels.get(result.panel)
-        difference = panel.difference if panel else None
-        cells.append(
-            {
-                "label": cell.label,
-                "colour": _COLOURS[number % len(_COLOURS)],
-                "dashes": "" if number < len(_COLOURS) else "6 4",
-                "y": _TOP + _ROW * number + _ROW / 2,
-                "note": _note(cell, result.panel),
-                "mean": _line(panel.curve if panel else {}, place),
-                "seeds": [
-                    {"run": cell.runs[seed], "line": _line(curve, place)} for seed, curve in panel.seed_curves.items()
-                ]
-                if panel
-                else [],
-                "mark": across(difference.mean) if difference else None,
-                "low": across(max(-reach, difference.low)) if difference else None,
-                "high": across(min(reach, difference.high)) if difference else None,
-                "per_seed": [across(value) for value in difference.per_seed.values()] if difference else [],
-            }
-        )
-    picture = template("starpo.ragen.studies.ablation", "ablation.svg.j2")
-    return picture.render(
-        title=f"Ablation {result.name}",
-        note=f"success on the panel {result.panel}: mean over seeds, thin lines the single runs",
-        difference_note=f"last evaluation, {result.confidence:.0%} interval (paired bootstrap); small dots are seeds",
-        width=_WIDTH, height=bottom + 52, left=_LEFT, right=_RIGHT, top=_TOP, bottom=bottom,
-        labels=_LABELS, zero=across(0.0), forest_left=_ZERO_LEFT, forest_right=_ZERO_RIGHT,
-        y_ticks=[
-            {"at": bottom - t / _TICKS * (bottom - _TOP), "label": f"{100 * t // _TICKS}%"} for t in range(_TICKS + 1)
-        ],
-        x_ticks=[
-            {"at": _LEFT + t / _TICKS * (_RIGHT - _LEFT), "label": f"{last * t / _TICKS:g}"} for t in range(_TICKS + 1)
-        ],
-        d_ticks=[
-            {"at": across(reach * part), "label": f"{100 * reach * part:+.3g}" if part else "0"}
-            for part in (-1, -0.5, 0, 0.5, 1)
-        ],
-        cells=cells,
-    )  # fmt: skip
-
-
-def _curve(result: AblationResult, cell: CellResult) -> Mapping[int, float]:
-    panel = cell.panels.get(result.panel)
-    return panel.curve if panel else {}
-
-
-def _line(curve: Mapping[int, float], place: object) -> str:
-    return " ".join(place(at, success) for at, success in curve.items())  # type: ignore[operator]
-
-
-def _reach(result: AblationResult) -> float:
-    """Half the width of the axis of differences: the smallest round number that holds every interval and seed."""
-    found = [0.01]
-    for cell in result.cells:
-        if (panel := cell.panels.get(result.panel)) and panel.difference:
-            found += map(abs, (panel.difference.low, panel.difference.high, *panel.difference.per_seed.values()))
-    return next(step for step in (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0) if max(found) <= step)
+    rows = range(len(result.cells))
+    note = (
+        f"left: success on {result.panel}, mean over seeds, thin lines the runs; right: last evaluation minus the "
+        f"base's, {result.confidence:.0%} paired bootstrap interval, dots the seeds"
+    )
+    with style():
+        figure = new_figure(11, max(4.2, 1.6 + 0.36 * len(rows)), f"Ablation {result.name}", note)
+        curves, forest = figure.subplots(1, 2, width_ratios=(1.2, 1))
+        success_axis(curves)
+        forest.axvline(0, color="#98a2b3", linewidth=0.8)
+        reach = 0.02
+        for row, cell in zip(rows, result.cells, strict=True):
+            panel = cell.panels.get(result.panel)
+            if panel is None:
+                continue
+            colour = _BASE if cell.is_base else COLOURS[(row - 1) % len(COLOURS)]
+            dashes = "-" if row <= len(COLOURS) else "--"
+            for curve in panel.seed_curves.values():
+                points = list(curve), list(curve.values())
+                curves.plot(*points, color=colour, linewidth=0.6, alpha=0.4, linestyle=dashes, gid="run")
+            mean = list(panel.curve), list(panel.curve.values())
+            curves.plot(*mean, color=colour, linewidth=2, linestyle=dashes, marker="o", markersize=3, gid="mean")
+            if found := panel.difference:
+                seeds = list(found.per_seed.values())
+                reach = max(reach, *map(abs, (found.low, found.high, *seeds)))
+                forest.plot(seeds, [row] * len(seeds), ".", color=colour, markersize=4, alpha=0.5)
+                forest.plot([found.low, found.high], [row, row], color=colour, linewidth=1.6, gid="interval")
+                forest.plot([found.mean], [row], "o", color=colour, markersize=6)
+            elif cell.is_base:
+                forest.plot([0], [row], "s", color=colour, markersize=6)
+        forest.set(ylim=(max(1, len(rows)) - 0.5, -0.5), xlim=(-1.1 * reach, 1.1 * reach), xlabel="points of success")
+        forest.set_yticks(rows, [f"{label(cell.label)}\n{_note(cell, result.panel)}" for cell in result.cells])
+        forest.xaxis.set_major_formatter(lambda value, _: f"{100 * value:+.3g}" if abs(value) > 1e-9 else "0")
+        forest.grid(axis="x")
+        return svg(figure)
 
 
 def _note(cell: CellResult, name: str) -> str:

@@ -1,33 +1,35 @@
-from xml.etree import ElementTree
-
 import pytest
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
+from tests.ragen.pictures import lines, texts
 
-POINTS = [(0.0, 0.25, 0.2, 0.3), (20.0, 0.75, 0.7, 0.8)]
-SVG = "{http://www.w3.org/2000/svg}"
+POINTS = [(0.0, 0.25, 0.2, 0.3), (20.0, 0.75, 0.7, 0.8), (30.0, 0.5, 0.4, 0.6)]
 
 
 def test_points_are_placed_by_updates_and_success() -> None:
-    page = ElementTree.fromstring(draw_comparison([Curve("a-s0", "a", POINTS)], "title"))
-    # 0 to 100% is y 340 to 64, 276 high: 25% at 340 - 69 = 271, 75% at 340 - 207 = 133; x from 56 to 736.
-    assert page.find(f"{SVG}polyline").get("points") == "56.0,271.0 736.0,133.0"  # type: ignore[union-attr]
+    ((first, second, third),) = lines(draw_comparison([Curve("a-s0", "a", POINTS)], "title"), "curve")
+    assert second[0] - first[0] == pytest.approx(2 * (third[0] - second[0]), rel=1e-3)
+    assert first[1] - second[1] == pytest.approx(2 * (third[1] - second[1]), rel=1e-3)
 
 
-def test_runs_of_one_preset_share_a_colour_and_a_legend_entry() -> None:
+def test_runs_of_one_preset_share_a_legend_entry() -> None:
     curves = [Curve("a-s0", "a", POINTS), Curve("a-s1", "a", POINTS), Curve("b-s0", "b", POINTS)]
-    page = ElementTree.fromstring(draw_comparison(curves, "title"))
-    colours = [line.get("stroke") for line in page.findall(f"{SVG}polyline")]
-    assert colours[0] == colours[1] != colours[2]
-    assert [t.text for t in page.findall(f"{SVG}text")][-2:] == ["a", "b"]
+    picture = draw_comparison(curves, "title")
+    assert len(lines(picture, "curve")) == 3
+    assert [text for text in texts(picture) if text in ("a", "b")] == ["a", "b"]
 
 
-def test_names_are_escaped() -> None:
-    page = draw_comparison([Curve("<script>", "<b>", POINTS)], "<i>")
-    assert "<script>" not in page
-    assert "<b>" not in page
-    assert "<i>" not in page
+@pytest.mark.parametrize("name", ["<script>", "$x$", "a\x1b[31m\u202eb", "_hidden"])
+def test_names_stay_text(name: str) -> None:
+    picture = draw_comparison([Curve("run", name, POINTS)], name)
+    assert "<script>" not in picture
+    shown = name.replace("\x1b", "").replace("\u202e", "")
+    assert texts(picture).count(shown) == 2
+
+
+def test_the_same_curves_are_the_same_bytes() -> None:
+    assert draw_comparison([Curve("a", "a", POINTS)], "t") == draw_comparison([Curve("a", "a", POINTS)], "t")
 
 
 def test_a_run_without_evaluation_is_named() -> None:

@@ -1,0 +1,87 @@
+"""The door to pictures: a figure of matplotlib as SVG, the same bytes each time, in which text of others is text."""
+
+import io
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from starpo.ragen.core.visible import shortened, visible
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_LABEL = 60
+"""Characters of a name in a picture."""
+COLOURS = ("#2b63c9", "#c2570c", "#0f8a6b", "#8b3fb0", "#b1890c", "#c0264b", "#1797a6", "#7a5230", "#5b6472")
+_STYLE: dict[Any, Any] = {
+    "axes.edgecolor": "#d0d5dd",
+    "axes.labelcolor": "#5b6472",
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "grid.color": "#eceff3",
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
+    "svg.hashsalt": "starpo",
+    "text.parse_math": False,
+    "xtick.color": "#5b6472",
+    "ytick.color": "#5b6472",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """How pictures look; around all that draws, `svg` included."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def new_figure(width: float, height: float, title: str, note: str) -> "Figure":
+    """An empty figure with a heading.
+
+    Args:
+        width: In inches.
+        height: In inches.
+        title: What it is.
+        note: What it shows, below.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    lines = textwrap.wrap(label(note, 400), int(14.5 * width))
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - (0.38 + 0.17 * len(lines)) / height))  # type: ignore[union-attr, call-arg]
+    top = {"va": "top", "ha": "left", "x": 0.12 / width}
+    figure.text(y=1 - 0.1 / height, s=label(title), fontsize=12, fontweight="bold", **top)  # type: ignore[arg-type]
+    figure.text(y=1 - 0.34 / height, s="\n".join(lines), color="#5b6472", **top)  # type: ignore[arg-type]
+    return figure
+
+
+def success_axis(axes: "Axes") -> None:
+    """Updates from left to right, success from 0 to 100% upwards."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set(xlabel="updates", ylim=(0, 1), yticks=[0, 0.25, 0.5, 0.75, 1])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    axes.grid(axis="y")
+
+
+def label(text: str, limit: int = MAX_LABEL) -> str:
+    """A name as it may be drawn: on one line, cut, and nothing in it unseen."""
+    return shortened(" ".join(visible(text, lambda _: "").split()), limit)
+
+
+def svg(figure: "Figure") -> str:
+    """The figure as an SVG document."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    return stream.getvalue()[stream.getvalue().index("<svg") :]
