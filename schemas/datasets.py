@@ -9,6 +9,7 @@ and hold no nulls. All text is untrusted model or environment output.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +25,22 @@ STATUSES = ("ok", "format_error", "truncated", "env_error", "timeout")
 Trajectories that contain one of the last two never enter group statistics or training."""
 
 ERROR_STATUSES = ("env_error", "timeout")
+NO_RESPONSE: dict[str, Any] = {
+    "prompt_ids": [],
+    "response_ids": [],
+    "behaviour_logprobs": [],
+    "response": "",
+    "think": None,
+    "answer": None,
+    "parsed_actions": [],
+    "executed_actions": [],
+    "action_rewards": [],
+    "action_effective": [],
+    "format_ok": False,
+    "forfeited_actions": 0,
+    "finish_reason": "none",
+}
+"""Columns of a turn without a response."""
 FINISH_REASONS = ("stop", "length", "none")
 """Why a response ended: at its end token, at `max_response_tokens`, or there was none (status truncated, timeout, and
 env_error where the environment failed before the response)."""

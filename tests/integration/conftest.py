@@ -1,6 +1,7 @@
 """Real servers for the tests that need one: on loopback, on a free port, started and stopped here."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +16,15 @@ from typing import IO
 import pytest
 
 _ROOT = Path(__file__).parents[2]
+ACCOUNT = {
+    "AWS_ACCESS_KEY_ID": "an-access-key-of-tests",
+    "AWS_SECRET_ACCESS_KEY": "a-secret-that-must-not-be-shown",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+"""Of S3, and no other."""
 _MOTO = "import sys; from moto.server import main; main(['-H', '127.0.0.1', '-p', sys.argv[1]])"
 
 
@@ -74,18 +84,9 @@ def ceph() -> Iterator[dict[str, str]]:
 @pytest.fixture
 def s3_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An account in the environment, and none beside it; copies of what is fetched go into the test's own folder."""
-    account = {
-        "AWS_ACCESS_KEY_ID": "an-access-key-of-tests",
-        "AWS_SECRET_ACCESS_KEY": "a-secret-that-must-not-be-shown",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }
-    for name, value in account.items():
+    for name, value in {**ACCOUNT, "XDG_CACHE_HOME": str(tmp_path / "cache")}.items():
         monkeypatch.setenv(name, value)
-    return account
+    return ACCOUNT
 
 
 @pytest.fixture(scope="session")
@@ -95,3 +96,9 @@ def prefect_server() -> Iterator[None]:
 
     with prefect_test_harness(server_startup_timeout=120):
         yield
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the run's store, to be tampered with."""
+    return Path(shutil.copytree(finished, tmp_path / "store"))

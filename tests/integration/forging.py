@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.torch import load_file, save_file
 
+from starpo.flows.verify import Verification, verify_run
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.files import entries_of, entry_of
 from starpo.ragen.store.artifacts.folders import digest_of
@@ -21,6 +22,10 @@ from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
 RUN = "mine"
 Rows = list[dict[str, Any]]
 Records = dict[int, dict[str, dict[str, str]]]
+
+
+def verify(folder: Path, **options: Any) -> Verification:
+    return verify_run(Store(str(folder)), RUN, **options)
 
 
 def artifact(folder: Path, iteration: int, stage: str, kind: str) -> Path:

@@ -12,7 +12,7 @@ import torch
 from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import Verification, verify_run
+from starpo.flows.verify import verify_run
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.recompute.verify.finding import Verdict
@@ -38,6 +38,7 @@ from tests.integration.forging import (
     reseal_folder,
     strip_seals,
     tensors,
+    verify,
     write_records,
 )  # fmt: skip
 
@@ -55,16 +56,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
     folder = tmp_path_factory.mktemp("forgeries") / "store"
     starpo(preset("smoke", SETTINGS), preset="smoke", store=str(folder), run=RUN)
     return folder
-
-
-@pytest.fixture
-def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the run's store, to be tampered with."""
-    return Path(shutil.copytree(finished, tmp_path / "store"))
-
-
-def verify(folder: Path, **options: Any) -> Verification:
-    return verify_run(Store(str(folder)), RUN, **options)
 
 
 def records(change: Callable[[Records], object]) -> Callable[[Path], None]:

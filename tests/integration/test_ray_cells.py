@@ -24,6 +24,7 @@ from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.integration,
     pytest.mark.usefixtures("prefect_server"),
     pytest.mark.timeout(600),

@@ -183,24 +183,14 @@ def test_a_fault_that_stays_is_one_message_in_bounded_time(
     assert time.monotonic() - started < 5
 
 
-def test_a_server_that_drips_is_given_up(
-    location: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", [Fault.SLOW, Fault.SILENT])
+def test_a_server_that_drips_or_falls_silent_is_given_up(
+    location: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """It is never silent for long, so that only the limit of the whole call ends it."""
+    """One that drips is never silent for long, so that only the limit of the whole call ends it."""
     monkeypatch.setattr(object_storage, "PATIENCE_S", 1.0)
     monkeypatch.setattr("tests.integration.faults.DRIP_S", 0.5)
-    proxy.schedule = always(Fault.SLOW)
-    started = time.monotonic()
-    with pytest.raises(StoreError, match="no answer in time"):
-        location.read("a/file")
-    assert time.monotonic() - started < 10
-
-
-def test_a_server_that_falls_silent_is_given_up(
-    location: Location, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(object_storage, "PATIENCE_S", 1.0)
-    proxy.schedule = always(Fault.SILENT)
+    proxy.schedule = always(fault)
     started = time.monotonic()
     with pytest.raises(StoreError, match=r"no answer in time\n"):
         location.read("a/file")

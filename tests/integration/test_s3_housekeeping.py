@@ -26,19 +26,9 @@ LATER = datetime.now(UTC) + timedelta(days=2)
 
 
 @pytest.fixture
-def bucket(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def bucket(endpoint: str, s3_account: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
     """An empty bucket, through boto3, so that tests see what lies there with other eyes than the store's."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "an-access-key",
-        "AWS_SECRET_ACCESS_KEY": "a-secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-    }.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     made = boto3.resource("s3", endpoint_url=endpoint).create_bucket(Bucket=f"bucket-{uuid.uuid4().hex}")
     yield made
     made.objects.all().delete()

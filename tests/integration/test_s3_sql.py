@@ -14,6 +14,7 @@ from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Store
 from starpo.schemas.examples import example_turns
 from starpo.schemas.manifest import Manifest, Stage
+from tests.integration.conftest import ACCOUNT
 
 pytestmark = pytest.mark.integration
 
@@ -50,15 +51,7 @@ def log(
         s3_server(_SERVER, output) as url,
         pytest.MonkeyPatch.context() as environment,
     ):
-        for name, value in {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "an-access-key",
-            "AWS_SECRET_ACCESS_KEY": "a-secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }.items():
+        for name, value in {**ACCOUNT, "AWS_ENDPOINT_URL": url}.items():
             environment.setenv(name, value)
         yield file
 

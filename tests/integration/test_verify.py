@@ -14,7 +14,7 @@ from starpo.flows import cli
 from starpo.flows import verify as verify_flow
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
-from starpo.flows.verify import Verification, verify_run
+from starpo.flows.verify import Verification
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.recompute.verify import verifier
 from starpo.ragen.recompute.verify.finding import Finding, Verdict
@@ -22,7 +22,7 @@ from starpo.ragen.recompute.verify.plan import Visit
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from starpo.tasks import reward as reward_stage
-from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal
+from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal, verify
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -43,16 +43,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
     folder = tmp_path_factory.mktemp("verify") / "store"
     starpo(preset("smoke"), preset="smoke", store=str(folder), run=RUN)
     return folder
-
-
-@pytest.fixture
-def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the run's store, to be tampered with."""
-    return Path(shutil.copytree(finished, tmp_path / "store"))
-
-
-def verify(folder: Path, **options: Any) -> Verification:
-    return verify_run(Store(str(folder)), RUN, **options)
 
 
 def faults(verification: Verification) -> dict[tuple[int, str, str], Finding]:

@@ -18,6 +18,7 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.schemas.validate import validate
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.vllm,
     pytest.mark.integration,
     pytest.mark.timeout(400),

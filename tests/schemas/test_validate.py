@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from starpo.schemas import datasets
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
 from starpo.schemas.models import across_rules, row_rules
@@ -53,21 +54,7 @@ def test_empty_dataset_is_valid(kind: str) -> None:
     validate(DATASETS[kind].schema.empty_table(), kind)
 
 
-NO_RESPONSE = {
-    "prompt_ids": [],
-    "response_ids": [],
-    "behaviour_logprobs": [],
-    "response": "",
-    "think": None,
-    "answer": None,
-    "parsed_actions": [],
-    "executed_actions": [],
-    "action_rewards": [],
-    "action_effective": [],
-    "format_ok": False,
-    "finish_reason": "none",
-    "terminated": False,
-}
+NO_RESPONSE = {**datasets.NO_RESPONSE, "prompt_ids": [], "terminated": False}
 
 
 @pytest.mark.parametrize(

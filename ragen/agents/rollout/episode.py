@@ -15,26 +15,12 @@ from starpo.ragen.agents.prompting.context import Context, ContextBuilder
 from starpo.ragen.agents.prompting.parser import ParsedResponse, parse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.envs.base import Environment
+from starpo.schemas.datasets import NO_RESPONSE
 
 Row = dict[str, Any]
 """Column of `turns` -> value."""
 
 _UNKNOWN_DIGEST = "0" * 16
-_NO_RESPONSE: Row = {
-    "prompt_ids": [],
-    "response_ids": [],
-    "behaviour_logprobs": [],
-    "response": "",
-    "think": None,
-    "answer": None,
-    "parsed_actions": [],
-    "executed_actions": [],
-    "action_rewards": [],
-    "action_effective": [],
-    "format_ok": False,
-    "forfeited_actions": 0,
-    "finish_reason": "none",
-}
 
 
 @dataclass(frozen=True)
@@ -222,7 +208,7 @@ class LiveEpisode:
             "initial_state_digest": self.initial_digest,
             "state_digest": self._digest,
         }
-        self.rows.append(row | _NO_RESPONSE | columns)
+        self.rows.append(row | NO_RESPONSE | columns)
 
 
 def _spoken(response: Response, text: str, parsed: ParsedResponse) -> Row:

@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.engine import Request, Response
+from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 
 
 class CorridorSettings(EnvironmentSettings):
@@ -136,3 +142,15 @@ def corridor(monkeypatch: pytest.MonkeyPatch) -> type[CorridorSettings]:
 def scripted_engine(tokenizer: PreTrainedTokenizerFast) -> Callable[..., ScriptedEngine]:
     """`scripted_engine(script)`."""
     return lambda script: ScriptedEngine(tokenizer, script)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> RolloutJob:
+    """FrozenLake by a policy that has learned nothing."""
+    folder = str(tmp_path_factory.mktemp("policy"))
+    tokenizer = make_tokenizer()
+    make_model(TinyPolicy(hidden_size=32, num_layers=1, intermediate_size=64), tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return RolloutJob(
+        folder, "key", FrozenLakeSettings(), AgentConfig(prompt="state"), SamplingConfig(max_response_tokens=12), 512
+    )

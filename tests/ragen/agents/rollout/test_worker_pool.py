@@ -7,45 +7,26 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
 
-from starpo.ragen.agents.policy.tiny import make_model
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
-from starpo.ragen.config.agent import AgentConfig
-from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import ConfigError, EngineError, PolicyError
-from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.schemas.validate import validate
 
 SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(4)], group_size=3, shard_groups=2)
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("policy"))
-    tokenizer = make_tokenizer()
-    make_model(TinyPolicy(hidden_size=32, num_layers=1, intermediate_size=64), tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return RolloutJob(
-        folder, "key", FrozenLakeSettings(), AgentConfig(prompt="state"), SamplingConfig(max_response_tokens=12), 512
-    )
-
-
-@pytest.fixture(scope="module")
 def pool():
     return WorkerPool("torch", 2)
-
-
-def changed(job, **values):
-    return RolloutJob(**{**job.__dict__, **values})
 
 
 EARLIER = set()
@@ -94,7 +75,7 @@ def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
 
 
 def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
-    long = changed(job, sampling=SamplingConfig(max_response_tokens=400))
+    long = replace(job, sampling=SamplingConfig(max_response_tokens=400))
     reference = play_shards(pool, long, SHARDS)
     victims = workers()
     for victim in victims:
@@ -116,9 +97,9 @@ def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch
 
 def test_errors_keep_their_type(job, pool, tmp_path):
     with pytest.raises(ConfigError, match=r"raise rollout.max_context_tokens"):
-        play_shards(pool, changed(job, max_context_tokens=16), SHARDS)
+        play_shards(pool, replace(job, max_context_tokens=16), SHARDS)
     with pytest.raises(EngineError, match=r"shard .* failed: PolicyError: ") as caught:
-        play_shards(pool, changed(job, folder=str(tmp_path / "nowhere"), checkpoint_key="other"), SHARDS)
+        play_shards(pool, replace(job, folder=str(tmp_path / "nowhere"), checkpoint_key="other"), SHARDS)
     assert isinstance(caught.value.__cause__, PolicyError)
     assert play_shards(pool, job, SHARDS).num_rows > 12
 

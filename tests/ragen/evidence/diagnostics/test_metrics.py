@@ -10,7 +10,7 @@ from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_ta
 from starpo.ragen.evidence.diagnostics.series import metric_series
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
-from starpo.schemas.datasets import METRICS
+from starpo.schemas.datasets import METRICS, NO_RESPONSE
 
 MALFORMED = {
     "format_ok": False,
@@ -20,12 +20,6 @@ MALFORMED = {
     "executed_actions": [],
     "action_rewards": [],
     "action_effective": [],
-}
-NO_RESPONSE = MALFORMED | {
-    "response_ids": [],
-    "behaviour_logprobs": [],
-    "response": "",
-    "finish_reason": "none",
 }
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen2ForCausalLM
 
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of, known_architectures
 from starpo.ragen.learning.learners.critic import Critic
+from tests.ragen.evidence.sizing.models import model_of
 
 PUBLISHED = {  # sums of the tensors that the makers published
     "Qwen/Qwen2.5-0.5B": 494_032_768,
@@ -25,17 +26,8 @@ PUBLISHED = {  # sums of the tensors that the makers published
 
 
 def on_meta(architecture: Architecture) -> Qwen2ForCausalLM:
-    config = Qwen2Config(
-        vocab_size=architecture.vocab_size,
-        hidden_size=architecture.hidden_size,
-        num_hidden_layers=architecture.num_layers,
-        num_attention_heads=architecture.num_heads,
-        num_key_value_heads=architecture.num_kv_heads,
-        intermediate_size=architecture.intermediate_size,
-        tie_word_embeddings=architecture.is_tied,
-    )
     with torch.device("meta"):
-        return Qwen2ForCausalLM(config)
+        return model_of(architecture)
 
 
 def count(model: torch.nn.Module) -> int:

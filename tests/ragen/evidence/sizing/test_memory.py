@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from starpo.ragen.evidence.sizing.architecture import Architecture, known_architectures
 from starpo.ragen.evidence.sizing.memory import (
@@ -14,22 +13,14 @@ from starpo.ragen.evidence.sizing.memory import (
     optimiser_bytes,
     zero_bytes,
 )
+from tests.ragen.evidence.sizing.models import model_of
 
 SMALL = Architecture(64, 3, 4, 2, 16, 160, 128, is_tied=True)
 
 
 def kept_bytes(architecture: Architecture, num_tokens: int, dtype: str) -> int:
     """What a forward pass saves for its backward pass, parameters left out; each storage once."""
-    config = Qwen2Config(
-        vocab_size=architecture.vocab_size,
-        hidden_size=architecture.hidden_size,
-        num_hidden_layers=architecture.num_layers,
-        num_attention_heads=architecture.num_heads,
-        num_key_value_heads=architecture.num_kv_heads,
-        intermediate_size=architecture.intermediate_size,
-        tie_word_embeddings=True,
-    )
-    model = Qwen2ForCausalLM(config).eval()
+    model = model_of(architecture).eval()
     own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
     kept: dict[int, torch.Tensor] = {}
 

@@ -7,21 +7,13 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.registry import ENVIRONMENTS, load
 from starpo.ragen.learning.reward.components import environment_reward, forfeited_actions, format_penalty
 from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.schemas.datasets import NO_RESPONSE
 
 ACTION_COSTS = sorted({load(ENVIRONMENTS, name).action_cost for name in ENVIRONMENTS} | {0.0, -0.1, -2.5})
 
-MALFORMED = {
-    "response": "",
-    "think": None,
-    "answer": None,
-    "parsed_actions": [],
-    "executed_actions": [],
-    "action_rewards": [],
-    "action_effective": [],
-    "format_ok": False,
-    "status": "format_error",
-}
-NO_RESPONSE = MALFORMED | {"response_ids": [], "behaviour_logprobs": [], "finish_reason": "none", "status": "truncated"}
+NOTHING_DONE = NO_RESPONSE.keys() - {"prompt_ids", "response_ids", "behaviour_logprobs", "finish_reason"}
+MALFORMED = {name: NO_RESPONSE[name] for name in NOTHING_DONE} | {"status": "format_error"}
+TRUNCATED = {**NO_RESPONSE, "status": "truncated"}
 
 
 def test_environment_reward_adds_up_the_actions_of_a_turn(make_turns):
@@ -35,7 +27,7 @@ def test_environment_reward_adds_up_the_actions_of_a_turn(make_turns):
 
 
 def test_format_penalty_is_for_responses_only(make_turns):
-    turns = make_turns([{"turn": 0}, {"turn": 1, **MALFORMED}, {"turn": 2, **NO_RESPONSE}])
+    turns = make_turns([{"turn": 0}, {"turn": 1, **MALFORMED}, {"turn": 2, **TRUNCATED}])
     np.testing.assert_array_equal(format_penalty(turns, RewardConfig(format_penalty=-0.5)), [0.0, -0.5, 0.0])
 
 
@@ -44,7 +36,7 @@ def test_forfeit_prices_what_was_given_up(make_turns):
         [
             {"turn": 0, "action_cost": -0.5},
             {"turn": 1, **MALFORMED, "forfeited_actions": 3, "action_cost": -0.5},  # 3 * -0.5 = -1.5
-            {"turn": 2, **NO_RESPONSE, "actions_left": 4, "action_cost": -0.5},  # all 4 left: 4 * -0.5 = -2
+            {"turn": 2, **TRUNCATED, "actions_left": 4, "action_cost": -0.5},  # all 4 left: 4 * -0.5 = -2
         ]
     )
     np.testing.assert_array_equal(forfeited_actions(turns, RewardConfig()), [0.0, -1.5, -2.0])
@@ -70,7 +62,7 @@ def _episode(plan: list[str], action_cost: float, limits: tuple[int, int]) -> li
         elif step == "malformed":
             row |= MALFORMED | {"forfeited_actions": count}
         else:
-            rows.append(row | NO_RESPONSE | {"truncated": True})
+            rows.append(row | TRUNCATED | {"truncated": True})
             break
         actions_left -= count
         rows.append(row)

@@ -139,18 +139,6 @@ def test_a_killed_holder_is_succeeded_at_once(local: Store) -> None:
     holder.communicate()
 
 
-def test_a_process_id_that_is_used_again_is_not_the_holder(local: Store) -> None:
-    with local.runs.hold("mine") as lease:
-        lease._stop.set()
-        mine = leases._myself()
-        Location(local.url).replace("runs/mine/leases/000001.json", leases._json(
-            mine.model_copy(update={"started": f"{mine.started}0"})
-        ))  # fmt: skip
-        assert not local.runs.is_running("mine")
-        with local.runs.hold("mine"):
-            assert lease_files(local) == ["000002.json"]
-
-
 def test_one_on_another_machine_is_respected_while_it_is_heard_of(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
