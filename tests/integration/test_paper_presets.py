@@ -7,8 +7,6 @@ and for the engine and learner, which are those of one process.
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from starpo.flows.presets import names, preset
 from starpo.flows.starpo import starpo
@@ -16,10 +14,10 @@ from starpo.ragen.agents.policy.load import save_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.store import Store
+from tests.ragen.agents.prompting.conftest import tokenizer_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
-TEMPLATE = Path(__file__).parents[1] / "ragen" / "agents" / "prompting" / "templates" / "qwen2.5.jinja"
 SMALLER = {
     "iterations": 1,
     "rollout.engine": "torch",
@@ -39,17 +37,8 @@ SMALLER = {
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder with the stand-in: one token a byte, and the two special tokens of the template."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    bytewise = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
-    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    bytewise.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bytewise,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        additional_special_tokens=["<|im_start|>"],
-    )
-    tokenizer.chat_template = TEMPLATE.read_text()
+    tokenizer = tokenizer_of("qwen2.5")
+    tokenizer.pad_token = "<|endoftext|>"
     sizes = TinyPolicy(
         hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=16, max_positions=8192
     )
