@@ -19,9 +19,9 @@ from typing import Literal
 
 from starpo.flows.walk import walk_record
 from starpo.ragen.config.load import recorded_config
-from starpo.ragen.recompute.verify.finding import Finding, Verdict
-from starpo.ragen.recompute.verify.plan import Visit, check_stages, chosen_iterations
+from starpo.ragen.recompute.verify.chosen import Visit, check_stages, chosen_iterations
 from starpo.ragen.recompute.verify.scratch import Scratch
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.recompute.verify.verifier import Verifier
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RECORD_ADVICE
@@ -44,7 +44,7 @@ class Verification:
     """
 
     run: str
-    findings: list[Finding]
+    findings: list[CheckResult]
     num_iterations: int
     seconds: float
 
@@ -107,7 +107,7 @@ def verify_run(
     chosen = chosen_iterations(run, list(recorded), first, last, share)
     walk = walk_record(store, record, config, recorded)
     visits = [v for v in walk.visits if v.iteration in chosen and (not stages or v.stage in stages)]
-    findings = [_of_seals(store, run), *(walk.findings or [Finding(0, "record", "place", Verdict.SAME)])]
+    findings = [_of_seals(store, run), *(walk.findings or [CheckResult(0, "record", "place", Verdict.SAME)])]
     sound: set[tuple[str, str]] = set()
     with (
         without_progress_bars(),
@@ -127,18 +127,18 @@ def verify_run(
     return Verification(run, findings, len({visit.iteration for visit in visits}), time.perf_counter() - started)
 
 
-def _of_seals(store: Store, run: str) -> Finding:
+def _of_seals(store: Store, run: str) -> CheckResult:
     """What the chain of the run's records shows."""
     seals = store.runs.seals(run)
     for path, what in seals.broken.items():
         more = f" (and {len(seals.broken) - 1} more)" if len(seals.broken) > 1 else ""
         detail = f"runs/{run}/{path}: {what}{more}. {RECORD_ADVICE}"
-        return Finding(0, "record", "seals", Verdict.DIFFERENT, detail, f"runs/{run}/{path}")
+        return CheckResult(0, "record", "seals", Verdict.DIFFERENT, detail, f"runs/{run}/{path}")
     for path, why in seals.absent.items():
         more = f" (and {len(seals.absent) - 1} more)" if len(seals.absent) > 1 else ""
         detail = f"nothing seals runs/{run}/{path}: {why}{more}"
-        return Finding(0, "record", "seals", Verdict.NOT_SHOWN, detail, f"runs/{run}/{path}")
-    return Finding(0, "record", "seals", Verdict.SAME, artifact=f"runs/{run}/run.json")
+        return CheckResult(0, "record", "seals", Verdict.NOT_SHOWN, detail, f"runs/{run}/{path}")
+    return CheckResult(0, "record", "seals", Verdict.SAME, artifact=f"runs/{run}/run.json")
 
 
 class _Ahead:
@@ -147,7 +147,7 @@ class _Ahead:
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
         self._thread = ThreadPoolExecutor(1, "verify-ahead")
-        self._begun: deque[tuple[Visit, Future[list[Finding]]]] = deque()
+        self._begun: deque[tuple[Visit, Future[list[CheckResult]]]] = deque()
         self._is_of_use = True
 
     def __enter__(self) -> "_Ahead":
@@ -167,7 +167,7 @@ class _Ahead:
         if self._is_of_use:
             self._begun.extend((visit, self._thread.submit(self._verify, visit)) for visit in visits)
 
-    def found(self, visit: Visit) -> list[Finding]:
+    def found(self, visit: Visit) -> list[CheckResult]:
         """What was found about the stage, if everything is the same; else nothing: it is to be looked at in order."""
         if not self._begun or self._begun[0][0] is not visit:
             return []
@@ -177,7 +177,7 @@ class _Ahead:
         self._is_of_use = False
         return []
 
-    def _verify(self, visit: Visit) -> list[Finding]:
+    def _verify(self, visit: Visit) -> list[CheckResult]:
         from starpo.ragen.placement import playing_apart
 
         with playing_apart():

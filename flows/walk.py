@@ -20,9 +20,9 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, NothingKeptError, StarPOError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.recompute.replay.plan import plan_replay
-from starpo.ragen.recompute.verify.finding import Finding, Verdict, first_line
+from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.origin import misfit
-from starpo.ragen.recompute.verify.plan import Visit
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Run, StageKeys
 from starpo.ragen.store.records.seals import record_path
@@ -122,7 +122,7 @@ class RecordWalk(Runner):
         self.store_url = store.url
         self.recorded = recorded
         self.visits: list[Visit] = []
-        self.findings: list[Finding] = []
+        self.findings: list[CheckResult] = []
         self.works: dict[str, Work] = {}
         self.left = {(n, stage): keys for n, stages in recorded.items() for stage, keys in stages.items()}
         self.ends_at = (0, "record")
@@ -193,7 +193,7 @@ class RecordWalk(Runner):
     def _find(self, iteration: int, name: str, verdict: Verdict, detail: str, keys: Mapping[str, str] | None) -> None:
         record = f"runs/{self.name}/{record_path(iteration)}"
         artifact = "/".join(next(iter(keys.items()))) if keys else record
-        self.findings.append(Finding(iteration, name, "place", verdict, f"{record}: {detail}", artifact))
+        self.findings.append(CheckResult(iteration, name, "place", verdict, f"{record}: {detail}", artifact))
 
     def _taken(self, iteration: int, name: str) -> Keys | None:
         keys = self.left.pop((iteration, name), None)

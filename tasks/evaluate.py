@@ -80,9 +80,9 @@ def _play(
     from starpo.ragen.agents.evaluation.episodes import fold_episodes
     from starpo.ragen.agents.evaluation.summary import summarise
     from starpo.ragen.agents.evaluation.training_states import training_states
+    from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-    from starpo.ragen.agents.rollout.usage import take_usage
     from starpo.ragen.evidence.diagnostics.metrics import metrics_table
     from starpo.ragen.placement import checkpoint_folder, is_deterministic, shard_player
 

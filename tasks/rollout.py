@@ -55,9 +55,9 @@ def held_out(config: StarPOConfig) -> list[Panel]:
 
 
 def _play(config: StarPOConfig, iteration: int, work: Work, store: Store) -> Iterator[Made]:
+    from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-    from starpo.ragen.agents.rollout.usage import take_usage
     from starpo.ragen.envs.initial_states import fresh_env_seed
     from starpo.ragen.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 

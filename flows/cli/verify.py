@@ -11,7 +11,7 @@ from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, description_column, print_json, say
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.recompute.verify.finding import Finding, Verdict
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 
 if TYPE_CHECKING:
     from starpo.flows.verify import Verification
@@ -92,7 +92,7 @@ def _share(text: str) -> float:
     return share
 
 
-def _rows(findings: list[Finding]) -> list[dict[str, Any]]:
+def _rows(findings: list[CheckResult]) -> list[dict[str, Any]]:
     """A row a stage and check: how many findings of each verdict, nothing where there are none."""
     counts = Counter((finding.stage, finding.check, finding.verdict) for finding in findings)
     return [
@@ -101,7 +101,7 @@ def _rows(findings: list[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def _notes(findings: list[Finding]) -> list[str]:
+def _notes(findings: list[CheckResult]) -> list[str]:
     """Every fault on its own line, as far as they fit; reasons for what is not shown once each."""
     faults = [f for f in findings if f.verdict.is_fault]
     lines = [f"{f.verdict}: iteration {f.iteration}, {f.stage}, {f.check} ({f.artifact}): {f.detail}" for f in faults]

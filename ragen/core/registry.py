@@ -175,7 +175,7 @@ AUDITS = Registry(
     {
         "duplicates": "starpo.ragen.evidence.audit.responses:duplicate_responses",
         "formats": "starpo.ragen.evidence.audit.responses:invalid_formats",
-        "actions": "starpo.ragen.evidence.audit.actions:actions_without_effect",
+        "actions": "starpo.ragen.evidence.audit.action_effects:actions_without_effect",
         "rewards": "starpo.ragen.evidence.audit.rewards:rewards_add_up",
         "reasoning": "starpo.ragen.evidence.audit.reasoning:reasoning_against_board",
         "groups": "starpo.ragen.evidence.audit.groups:groups_by_reason",

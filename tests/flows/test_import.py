@@ -14,7 +14,7 @@ from starpo.flows.cli import app
 from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError, DataError, StoreError
 from starpo.ragen.recompute.replay.plan import plan_replay
-from starpo.ragen.recompute.verify.finding import Verdict
+from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.examples import example_turns
 

@@ -15,7 +15,7 @@ from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import EngineError
-from starpo.ragen.recompute.verify.finding import Verdict
+from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.copying import copy_run
 from starpo.ragen.store.remote.location import Location

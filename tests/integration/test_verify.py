@@ -17,8 +17,8 @@ from starpo.flows.starpo import starpo
 from starpo.flows.verify import Verification
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.recompute.verify import verifier
-from starpo.ragen.recompute.verify.finding import Finding, Verdict
-from starpo.ragen.recompute.verify.plan import Visit
+from starpo.ragen.recompute.verify.chosen import Visit
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
 from starpo.tasks import reward as reward_stage
@@ -45,7 +45,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> 
     return folder
 
 
-def faults(verification: Verification) -> dict[tuple[int, str, str], Finding]:
+def faults(verification: Verification) -> dict[tuple[int, str, str], CheckResult]:
     found = {(f.iteration, f.stage, f.check): f for f in verification.findings if f.verdict is not Verdict.SAME}
     assert verification.is_faultless == (not any(f.verdict.is_fault for f in found.values()))
     return found
@@ -93,7 +93,7 @@ def looked_at_ahead(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, boo
     """Iteration and stage of what was looked at ahead, and whether its result was taken."""
     seen, found = [], verify_flow._Ahead.found
 
-    def noted(self: verify_flow._Ahead, visit: Visit) -> list[Finding]:
+    def noted(self: verify_flow._Ahead, visit: Visit) -> list[CheckResult]:
         was_begun = bool(self._begun) and self._begun[0][0] is visit
         findings = found(self, visit)
         if was_begun:

@@ -19,13 +19,13 @@ import pytest
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
-from starpo.ragen.agents.rollout.usage import take_usage
 from starpo.ragen.agents.rollout.vllm_python import vllm_python
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.agent import AgentConfig

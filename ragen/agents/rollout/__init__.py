@@ -17,7 +17,7 @@ vllm_engine   continuous batching on vLLM, in its own environment or this one; m
 openai_engine a server that speaks OpenAI's protocol, for evaluation; openai_session, openai_errors
 engine_spec   which engine, told how: the one place where engines are made
 stream        one way to drive sessions that answer in rounds and those that stream
-usage         what responses took, on its way to the stage's records
+costs         what responses took, on its way to the stage's records
 episode       one episode from reset to end, its limits, forfeits and errors
 loop          a shard of groups, turn by turn, as rows of `turns`
 shards        splits an iteration into shards and plays them side by side

@@ -9,12 +9,12 @@ from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.costs import with_usage
 from starpo.ragen.agents.rollout.engine import Request, Response, RolloutEngine, StreamingSession
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.stream import as_stream
-from starpo.ragen.agents.rollout.usage import with_usage
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import EngineError
 

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
-from starpo.ragen.agents.rollout.usage import take_usage, total, with_usage
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError
 from starpo.schemas.datasets import TURNS

@@ -6,7 +6,7 @@ database     SQL over Arrow data that can read its views and do nothing else
 stored       the views over a store, local or remote, column by column
 audits       the named audits (`ragen.core.registry.AUDITS`), run one by one
 finding      what an audit found
-responses, actions, rewards, reasoning, groups, outliers, errors   the audits themselves: functions of a `Database`
+responses, action_effects, rewards, reasoning, groups, outliers, errors   the audits: functions of a `Database`
 lineage      ancestors and descendants of an artifact, through all runs of a store
 
     runs -> named -> stored -> Database -> audits -> Finding

@@ -1,8 +1,8 @@
 """Is what is stored what happened? Checks over stored datasets, and comparison with what a stage gives now.
 
 verifier    `verify`: a run's stages, one by one, computed again and compared
-plan        a recorded stage with the work that its place asks for; which of them are looked at
-finding     what a check found: same, different, not shown, left out, damaged
+chosen      a recorded stage with the work that its place asks for; which of them are looked at
+verdict     what a check found: same, different, not shown, left out, damaged
 differences where two datasets or two folders differ first
 actions     stored actions executed again in the environment
 texts       token ids against recorded texts: responses decoded, prompts built again

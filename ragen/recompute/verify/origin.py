@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.recompute.verify.finding import Verdict
+from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store.artifacts.keys import as_json
 from starpo.ragen.work import Work
 from starpo.schemas.manifest import Manifest

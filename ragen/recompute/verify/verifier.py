@@ -18,12 +18,12 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
+from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.differences import folder_difference, is_close, is_rounding, table_difference
-from starpo.ragen.recompute.verify.finding import Finding, Verdict, first_line, named_line, summarised
 from starpo.ragen.recompute.verify.numbers import evaluation_differences, rollout_differences, update_differences
 from starpo.ragen.recompute.verify.origin import different_origin
-from starpo.ragen.recompute.verify.plan import Visit
 from starpo.ragen.recompute.verify.scratch import Scratch, Stored
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line, named_line, summarised
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys
 from starpo.schemas.datasets import DATASETS
@@ -69,7 +69,7 @@ class Verifier:
     sound: set[tuple[str, str]] = field(default_factory=set)
     _passed: deque[str] = field(default_factory=deque)
 
-    def verify(self, visit: Visit) -> list[Finding]:
+    def verify(self, visit: Visit) -> list[CheckResult]:
         """All that is found about one stage: its results first, then what they hold."""
         computed, verdict, reason = self._computed(visit)
         stored = {kind: self.scratch.read(kind, key) for kind, key in visit.outputs.items()}
@@ -87,7 +87,7 @@ class Verifier:
             except Exception as error:  # whatever forged data make a check raise is a finding
                 verdict, detail = Verdict.DIFFERENT, f"the check fails: {named_line(error)}"
             artifact = f"{kind}/{visit.outputs[kind]}"
-            found.append(Finding(visit.iteration, visit.name, check, verdict, detail, artifact))
+            found.append(CheckResult(visit.iteration, visit.name, check, verdict, detail, artifact))
         return found
 
     def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
@@ -106,7 +106,7 @@ class Verifier:
 
     def _results(
         self, visit: Visit, stored: Mapping[str, Stored], computed: Keys, verdict: Verdict, reason: str
-    ) -> Iterator[Finding]:
+    ) -> Iterator[CheckResult]:
         """Compare all that the stage made."""
         for kind, key in visit.outputs.items():
             artifact = stored[kind]
@@ -116,7 +116,7 @@ class Verifier:
                 outcome = verdict, reason
             else:
                 outcome = self._compare(visit, kind, computed[kind], artifact)
-            yield Finding(visit.iteration, visit.name, kind, *outcome, artifact=f"{kind}/{key}")
+            yield CheckResult(visit.iteration, visit.name, kind, *outcome, artifact=f"{kind}/{key}")
 
     def _tidy(self, visit: Visit, stored: Mapping[str, Stored], computed: Keys) -> None:
         """Forget what was computed, but for what stands in for something lost and is still needed."""

@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from starpo.ragen.agents.rollout.costs import take_usage
 from starpo.ragen.agents.rollout.engine import StreamingSession
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-from starpo.ragen.agents.rollout.usage import take_usage
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import ConfigError, EngineError

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.engine import Response, StreamingSession
 from starpo.ragen.agents.rollout.engine_spec import EngineSpec
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -13,7 +14,6 @@ from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.stream import as_stream
-from starpo.ragen.agents.rollout.usage import take_usage, total, with_usage
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import EngineError

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from starpo.ragen.recompute.verify.finding import Verdict
 from starpo.ragen.recompute.verify.origin import different_origin, misfit
+from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.work import Work
 from starpo.schemas.manifest import Manifest, Stage
 

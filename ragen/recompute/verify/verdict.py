@@ -1,4 +1,4 @@
-"""`Finding`: what one check found about one stage of one iteration."""
+"""`CheckResult`: what one check found about one stage of one iteration."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """A check's result.
 
     Attributes:
