@@ -38,7 +38,7 @@ SMALLER = {
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder with the stand-in: one token a byte, and the two special tokens of the template."""
     tokenizer = tokenizer_of("qwen2.5")
-    tokenizer.pad_token = "<|endoftext|>"
+    tokenizer.add_special_tokens({"pad_token": "<|endoftext|>"})
     sizes = TinyPolicy(
         hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=16, max_positions=8192
     )
