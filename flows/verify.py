@@ -2,19 +2,13 @@
 
     run record -> seals, walk -> visits -> Verifier -> findings
 
-The verified store is only read. Every input is stored, so a stage need not wait for the one that made it: while the
-learner works in this process, the stages up to its next work are looked at beside it, with episodes played by other
-processes. Whatever is not the same there is looked at again in the order of the run, where what was computed may stand
-in for what is lost.
+The verified store is only read. Every stage is computed from its stored inputs, in the order of the run, so that what
+was computed may stand in for what is lost.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from types import TracebackType
 from typing import Literal
 
 from starpo.flows.walk import walk_record
@@ -25,9 +19,6 @@ from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.recompute.verify.verifier import Verifier
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RECORD_ADVICE
-
-_LEARNER_STAGES = ("warm_start", "update", "compare")
-"""Computed in this process; the others may be looked at beside them."""
 
 Outcome = Literal["verified", "faults", "not shown"]
 
@@ -108,22 +99,12 @@ def verify_run(
     walk = walk_record(store, record, config, recorded)
     visits = [v for v in walk.visits if v.iteration in chosen and (not stages or v.stage in stages)]
     findings = [_of_seals(store, run), *(walk.findings or [CheckResult(0, "record", "place", Verdict.SAME)])]
-    sound: set[tuple[str, str]] = set()
-    with (
-        without_progress_bars(),
-        Scratch(store) as scratch,
-        Scratch(store) as aside,
-        _Ahead(Verifier(store, aside, config, with_warm_start, may_derive=False, sound=sound)) as ahead,
-    ):
-        verifier = Verifier(store, scratch, config, with_warm_start, sound=sound)
+    with without_progress_bars(), Scratch(store) as scratch:
+        verifier = Verifier(store, scratch, config, with_warm_start)
         for number, visit in enumerate(visits):
             if on_visit is not None:
                 on_visit(number, len(visits), visit)
-            if visit.stage in _LEARNER_STAGES:
-                ahead.begin(takewhile(lambda visit: visit.stage not in _LEARNER_STAGES, visits[number + 1 :]))
-                findings += verifier.verify(visit)
-            else:
-                findings += ahead.found(visit) or verifier.verify(visit)
+            findings += verifier.verify(visit)
     return Verification(run, findings, len({visit.iteration for visit in visits}), time.perf_counter() - started)
 
 
@@ -139,46 +120,3 @@ def _of_seals(store: Store, run: str) -> CheckResult:
         detail = f"nothing seals runs/{run}/{path}: {why}{more}"
         return CheckResult(0, "record", "seals", Verdict.NOT_SHOWN, detail, f"runs/{run}/{path}")
     return CheckResult(0, "record", "seals", Verdict.SAME, artifact=f"runs/{run}/run.json")
-
-
-class _Ahead:
-    """Looks at stages in a thread of its own. A context manager: leaving it stops what is in play."""
-
-    def __init__(self, verifier: Verifier) -> None:
-        self._verifier = verifier
-        self._thread = ThreadPoolExecutor(1, "verify-ahead")
-        self._begun: deque[tuple[Visit, Future[list[CheckResult]]]] = deque()
-        self._is_of_use = True
-
-    def __enter__(self) -> "_Ahead":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
-            from starpo.ragen.placement import stop_playing
-
-            stop_playing()
-        self._thread.shutdown(cancel_futures=True)
-
-    def begin(self, visits: Iterable[Visit]) -> None:
-        """Look at these stages from now on; at none, once something was found that is not the same."""
-        if self._is_of_use:
-            self._begun.extend((visit, self._thread.submit(self._verify, visit)) for visit in visits)
-
-    def found(self, visit: Visit) -> list[CheckResult]:
-        """What was found about the stage, if everything is the same; else nothing: it is to be looked at in order."""
-        if not self._begun or self._begun[0][0] is not visit:
-            return []
-        findings = self._begun.popleft()[1].result()
-        if all(finding.verdict is Verdict.SAME for finding in findings):
-            return findings
-        self._is_of_use = False
-        return []
-
-    def _verify(self, visit: Visit) -> list[CheckResult]:
-        from starpo.ragen.placement import playing_apart
-
-        with playing_apart():
-            return self._verifier.verify(visit)

@@ -77,18 +77,7 @@ class _Shelf:
 
 
 _PLAYERS, _LEARNERS = _Shelf(), _Shelf()
-_IS_APART: ContextVar[bool] = ContextVar("is_apart", default=False)
 _IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
-
-
-@contextmanager
-def playing_apart() -> Iterator[None]:
-    """Inside, episodes are played by other processes, so that a learner may work in this one meanwhile."""
-    token = _IS_APART.set(True)
-    try:
-        yield
-    finally:
-        _IS_APART.reset(token)
 
 
 @contextmanager
@@ -105,12 +94,12 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
     """Who plays a rollout.
 
     Ray actors where RAGEN_POOL asks for them; worker processes where several shards can share the CPU's cores, or an
-    update computes in this process meanwhile (`rollout.staleness`, `playing_apart`); else this process. Without Ray,
-    vLLM is played in processes of the environment that has it, or here if that is this one and there is a GPU: on the
-    CPU vLLM works in no other thread than the one that started it.
+    update computes in this process meanwhile (`rollout.staleness`); else this process. Without Ray, vLLM is played in
+    processes of the environment that has it, or here if that is this one and there is a GPU: on the CPU vLLM works in
+    no other thread than the one that started it.
     """
     spec, num_threads = EngineSpec.of(rollout), Runtime.current().threads
-    is_apart = rollout.staleness > 0 or _IS_APART.get()
+    is_apart = rollout.staleness > 0
     if _is_on_ray(rollout):
         return _actors(spec)
     if rollout.engine == "vllm":

@@ -11,13 +11,11 @@ import pytest
 import torch
 
 from starpo.flows import cli
-from starpo.flows import verify as verify_flow
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import Verification
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 from starpo.ragen.recompute.verify import verifier
-from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import MANIFEST_NAME, Stage
@@ -79,49 +77,6 @@ def test_episodes_are_played_on_this_machine_wherever_the_run_played(
     monkeypatch.setenv("RAGEN_POOL", "ray")
     monkeypatch.setattr("starpo.ragen.placement._actors", no_actors)
     assert faults(verify(folder)) == {}
-
-
-def in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Verification:
-    """Verified with nothing looked at ahead."""
-    with monkeypatch.context() as patch:
-        patch.setattr(verify_flow._Ahead, "begin", lambda *_: None)
-        return verify(folder)
-
-
-@pytest.fixture
-def looked_at_ahead(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, bool]]:
-    """Iteration and stage of what was looked at ahead, and whether its result was taken."""
-    seen, found = [], verify_flow._Ahead.found
-
-    def noted(self: verify_flow._Ahead, visit: Visit) -> list[CheckResult]:
-        was_begun = bool(self._begun) and self._begun[0][0] is visit
-        findings = found(self, visit)
-        if was_begun:
-            seen.append((visit.iteration, visit.name, bool(findings)))
-        return findings
-
-    monkeypatch.setattr(verify_flow._Ahead, "found", noted)
-    return seen
-
-
-def test_what_is_looked_at_beside_an_update_is_found_the_same_as_in_order(
-    folder: Path, looked_at_ahead: list[tuple[int, str, bool]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ahead = verify(folder)
-    second = ["evaluate:sokoban", "rollout", "reward", "variance_filter", "diagnose"]
-    assert [(1, name, True) for name in second] == [entry for entry in looked_at_ahead if entry[0] == 1]
-    assert (2, "evaluate:sokoban", True) in looked_at_ahead
-    assert ahead.findings == in_order(folder, monkeypatch).findings
-
-
-def test_what_is_not_the_same_is_looked_at_again_in_order(
-    folder: Path, looked_at_ahead: list[tuple[int, str, bool]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.rmtree(artifact(folder, 0, "update", "checkpoint"))  # which plays the second rollout
-    ahead = verify(folder)
-    assert (1, "rollout", False) in looked_at_ahead
-    assert set(faults(ahead)) == {(0, "update", "checkpoint")}  # computed again, it stands in for the lost one
-    assert ahead.findings == in_order(folder, monkeypatch).findings
 
 
 def test_one_flipped_byte_is_named_and_all_that_follows_is_verified(folder: Path) -> None:

@@ -57,23 +57,20 @@ class Verifier:
         scratch: In front of it.
         config: The run's.
         with_warm_start: Do the warm start again even where it took long.
-        may_derive: Make checkpoints that were dropped, with this process's learner.
-        sound: Artifacts that were found to be what was written.
     """
 
     store: Store
     scratch: Scratch
     config: StarPOConfig
     with_warm_start: bool
-    may_derive: bool = True
-    sound: set[tuple[str, str]] = field(default_factory=set)
+    _sound: set[tuple[str, str]] = field(default_factory=set)
     _passed: deque[str] = field(default_factory=deque)
 
     def verify(self, visit: Visit) -> list[CheckResult]:
         """All that is found about one stage: its results first, then what they hold."""
         computed, verdict, reason = self._computed(visit)
         stored = {kind: self.scratch.read(kind, key) for kind, key in visit.outputs.items()}
-        self.sound.update((kind, key) for kind, key in visit.outputs.items() if not stored[kind].fault)
+        self._sound.update((kind, key) for kind, key in visit.outputs.items() if not stored[kind].fault)
         found = list(self._results(visit, stored, computed, verdict, reason))
         self._tidy(visit, stored, computed)
         for check, kind, differences in self._inner_checks(visit, stored):
@@ -186,8 +183,6 @@ class Verifier:
                 self._check_sound(kind, key)
             self.scratch.provide(kind, key)
             return
-        if not self.may_derive:
-            raise ArtifactMissingError(f"{kind}/{key} was dropped")
         from starpo.ragen.placement import learner_for
         from starpo.ragen.recompute.derive import derive, restore
         from starpo.ragen.store.keeping.recipe import find_recipe
@@ -203,11 +198,11 @@ class Verifier:
             ArtifactMissingError: If it is not there.
             ArtifactDamagedError: If it is something else.
         """
-        if (kind, key) not in self.sound:
+        if (kind, key) not in self._sound:
             fault = self.scratch.read(kind, key).fault
             if fault:
                 raise ArtifactDamagedError(fault)
-            self.sound.add((kind, key))
+            self._sound.add((kind, key))
 
     def _check_repeatable(self, visit: Visit, manifest: Manifest | None) -> None:
         if visit.is_misplaced:

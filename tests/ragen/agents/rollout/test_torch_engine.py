@@ -9,16 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
+from transformers import MistralConfig, MistralForCausalLM
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.engine import Request
@@ -28,30 +19,7 @@ from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError, PolicyError
 from starpo.ragen.core.seeding import token_uniforms
-
-NUM_IDS = 40
-"""Prompts and stop tokens come from the first ids, so that random weights stop now and then."""
-STOPS = tuple(range(20))
-SAMPLING = SamplingConfig(temperature=0.8, top_p=0.95, max_response_tokens=9)
-SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 256}
-ROTARY = SIZES | {"num_key_value_heads": 2, "intermediate_size": 48}
-MODELS = {
-    "qwen2": lambda v: Qwen2ForCausalLM(Qwen2Config(vocab_size=v, **ROTARY, tie_word_embeddings=True)),
-    "llama": lambda v: LlamaForCausalLM(LlamaConfig(vocab_size=v, **ROTARY, tie_word_embeddings=False)),
-    "gpt2": lambda v: GPT2LMHeadModel(GPT2Config(vocab_size=v, n_embd=32, n_layer=2, n_head=4, n_positions=256)),
-}
-
-
-def save_policy(folder, name="qwen2", seed=0):
-    tokenizer = make_tokenizer()
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        model = MODELS[name](len(tokenizer)).eval()
-        for parameter in model.parameters():  # the usual small weights give a flat distribution, which hides mistakes
-            torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return model
+from tests.ragen.agents.rollout.policies import MODELS, NUM_IDS, ROTARY, SAMPLING, STOPS, CountingDecoder, save_policy
 
 
 @pytest.fixture(scope="module")
@@ -180,91 +148,6 @@ def test_the_fused_pass_equals_transformers_own(policies, name):
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
 
 
-class CountingDecoder:
-    """Counts the tokens that a decoder reads in prefills, and the rows of its steps."""
-
-    def __init__(self, decoder):
-        self.decoder, self.prefilled, self.stepped = decoder, [], []
-
-    def __getattr__(self, name):
-        return getattr(self.decoder, name)
-
-    def prefill(self, tree, cache):
-        self.prefilled.append(len(tree.tokens))
-        return self.decoder.prefill(tree, cache)
-
-    def step(self, tokens, *args):
-        self.stepped.append(len(tokens))
-        return self.decoder.step(tokens, *args)
-
-
-def counting_engine(policies):
-    engine = TorchEngine(device="cpu")
-    engine.load(policies["qwen2"][0], "a")
-    engine._decoder = CountingDecoder(engine._decoder)
-    return engine, engine._decoder
-
-
-def test_a_groups_first_prompt_is_prefilled_once(policies):
-    engine, counter = counting_engine(policies)
-    requests = [Request(f"s{number}", [30, 31, 32], token_uniforms(number, 0, 9), 0) for number in range(8)]
-    responses = engine.session(SAMPLING, STOPS).generate(requests)
-    assert counter.prefilled == [3]
-    assert len({tuple(response.token_ids) for response in responses}) > 1  # and members still go their own ways
-
-
-def test_only_new_tokens_are_prefilled(policies):
-    engine, counter = counting_engine(policies)
-    session = engine.session(SAMPLING, STOPS)
-    (first,) = session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
-    session.generate([Request("s", [30, 31, 32, *first.token_ids, 33, 34], token_uniforms(0, 1, 9), 0)])
-    assert counter.prefilled == [3, 3]  # the last sampled token, which was never read, and the two new ones
-    session.generate([Request("s", [30, 31, 35], token_uniforms(0, 2, 9), 0)])
-    assert counter.prefilled[-1] == 3  # does not extend what is kept: the whole prompt
-
-
-def test_nothing_is_kept_where_prompts_begin_anew(policies):
-    engine, counter = counting_engine(policies)
-    session = engine.session(SAMPLING, STOPS)
-    session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
-    (second,) = session.generate([Request("s", [33, 34], token_uniforms(0, 1, 9), 0)])
-    prompt = [33, 34, *second.token_ids, 35]
-    (third,) = session.generate([Request("s", prompt, token_uniforms(0, 2, 9), 0)])
-    assert counter.prefilled == [3, 2, len(prompt)]
-    (anew,) = engine.session(SAMPLING, STOPS).generate([Request("s", prompt, token_uniforms(0, 2, 9), 0)])
-    assert third == anew
-
-
-def test_sequences_are_one_row_until_they_part_and_leave_when_they_end(policies):
-    engine, counter = counting_engine(policies)
-    requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 60), 0) for number in range(64)]
-    responses = engine.session(SamplingConfig(max_response_tokens=60), STOPS).generate(requests)
-    read = [response.token_ids[:-1] for response in responses]
-    for step, num_rows in enumerate(counter.stepped):
-        distinct = {tuple(ids[: step + 1]) for ids in read if len(ids) > step}
-        assert len(distinct) <= num_rows <= len(distinct) * 8 / 7 + 1  # rows leave when one in eight is dead
-    assert len(counter.stepped) == max(map(len, read))
-
-
-def test_members_that_draw_alike_are_read_once(policies):
-    engine, counter = counting_engine(policies)
-    sampling = SAMPLING.model_copy(update={"temperature": 0.0})
-    requests = [Request(f"s{number}", [30, 31], token_uniforms(number, 0, 9), 0) for number in range(16)]
-    responses = engine.session(sampling, STOPS).generate(requests)
-    assert set(counter.stepped) <= {1}
-    assert all(response == responses[0] for response in responses)
-
-
-def test_a_closed_session_begins_anew(policies):
-    engine, counter = counting_engine(policies)
-    session = engine.session(SAMPLING, STOPS)
-    (first,) = session.generate([Request("s", [30, 31, 32], token_uniforms(0, 0, 9), 0)])
-    session.close()
-    prompt = [30, 31, 32, *first.token_ids, 33]
-    session.generate([Request("s", prompt, token_uniforms(0, 1, 9), 0)])
-    assert counter.prefilled == [3, len(prompt)]
-
-
 def test_no_requests_give_no_responses(engines):
     assert engines["qwen2"].session(SAMPLING, STOPS).generate([]) == []
 
@@ -281,12 +164,12 @@ def digest_of_a_shard(folder):
 
 def test_the_same_shard_gives_the_same_bytes_in_another_process(policies):
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); "
-        "from test_torch_engine import digest_of_a_shard; print(digest_of_a_shard(sys.argv[2]))"
+        "import sys; sys.path.insert(0, sys.argv[1]); from tests.ragen.agents.rollout import test_torch_engine; "
+        "print(test_torch_engine.digest_of_a_shard(sys.argv[2]))"
     )
     folder = policies["qwen2"][0]
     found = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent), folder], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(Path(__file__).parents[4]), folder], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == digest_of_a_shard(folder)
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -23,6 +24,8 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import dynamics_seed, env_seed, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
@@ -271,3 +274,19 @@ class Browser:
 @pytest.fixture(scope="session")
 def browser(chromium: Any) -> Browser:
     return Browser(chromium)
+
+
+@pytest.fixture(scope="module")
+def path(stored_run: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(render_report(gather(stored_run, "hostile")), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def page(browser: Browser, path: Path) -> Iterator[Browser]:
+    """The page as it opens; afterwards nothing was logged, requested or run that was not its own."""
+    browser.open(path)
+    yield browser
+    assert browser.complaints() == []
+    assert browser.driver.title == "hostile · StarPO run"

@@ -1,48 +1,29 @@
 """What no run reaches goes, nothing else does, and nothing that is about to be named."""
 
-import json
 import os
 import time
 import uuid
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.core.errors import ArtifactDamagedError, DataError, StoreError
+from starpo.ragen.core.errors import DataError, StoreError
 from starpo.ragen.store import Store, keeping
 from starpo.ragen.store.keeping.garbage import delete_garbage, find_garbage
 from starpo.ragen.store.keeping.inventory import take_inventory
-from starpo.ragen.store.keeping.reachability import Reachability
 from starpo.ragen.store.remote.location import Location
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Manifest, Stage
+from tests.ragen.store.keeping.garbage import LATER, MakeRun, forget, paths
 
-MakeRun = Callable[..., list[tuple[str, str]]]
-LATER = datetime.now(UTC) + timedelta(days=2)
 NOW = timedelta(0)
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping.garbage, "SETTLE_S", 0.0)
-
-
-def forget(store: Store, run: str) -> None:
-    location = Location(store.url)
-    location.delete(file.path for file in location.files(f"runs/{run}"))
-    location.remove_empty(f"runs/{run}")
 
 
 def artifacts(store: Store) -> set[tuple[str, str]]:
     return set(take_inventory(Location(store.url)).artifacts)
-
-
-def paths(store: Store) -> list[str]:
-    return [file.path for file in Location(store.url).files("") if not file.path.startswith("runs/")]
 
 
 def test_what_every_run_needs_stays(store: Store, make_run: MakeRun) -> None:
@@ -200,88 +181,6 @@ def test_a_killed_deletion_leaves_nothing_half_visible_and_is_finished_by_the_ne
     assert {path.rsplit("/", 1)[0] for path in paths(store)} == {
         file.path.rsplit("/", 1)[0] for folder in take_inventory(location).artifacts.values() for file in folder.files
     }
-
-
-class TestFaults:
-    """A gap in what runs need: nothing is deleted without saying."""
-
-    @pytest.fixture
-    def damaged(self, store: Store, make_run: MakeRun) -> tuple[Store, str]:
-        """A run whose first rollout is lost, and artifacts that no run needs."""
-        turns = next(key for kind, key in make_run(store, "a", 1) if kind == "turns")
-        make_run(store, "b", 1, keep=0.25)
-        forget(store, "b")
-        Location(store.url).delete([f"turns/{turns}/manifest.json"])
-        return store, turns
-
-    def test_a_missing_artifact_is_named_and_nothing_goes(self, damaged: tuple[Store, str]) -> None:
-        store, turns = damaged
-        before = paths(store)
-        garbage = find_garbage(Location(store.url), now=LATER)
-        assert garbage.doomed
-        with pytest.raises(StoreError) as caught:
-            delete_garbage(Location(store.url), garbage)
-        assert "nothing was deleted" in str(caught.value)
-        assert f"turns/{turns} is not in the store; needed by run a, iteration 0, stage rollout" in str(caught.value)
-        assert "--ignore-missing" in str(caught.value)
-        assert paths(store) == before
-
-    def test_it_can_be_overruled_and_then_keeps_what_is_left_of_it(self, damaged: tuple[Store, str]) -> None:
-        store, turns = damaged
-        garbage = find_garbage(Location(store.url), now=LATER)
-        delete_garbage(Location(store.url), garbage, should_ignore_faults=True)
-        assert any(path.startswith(f"turns/{turns}/") for path in paths(store))
-        assert find_garbage(Location(store.url), now=LATER).doomed == []
-
-    def test_a_missing_input_is_named(self, store: Store, make_run: MakeRun) -> None:
-        made = make_run(store, "a", 1)
-        turns = next(key for kind, key in made if kind == "turns")
-        store.runs.create("branch", flow="replay", preset=None, config={})
-        store.runs.record_stage("branch", 0, "update", {"checkpoint": made[-1][1]})
-        forget(store, "a")
-        Location(store.url).delete([f"turns/{turns}/manifest.json"])
-        faults = find_garbage(Location(store.url), now=LATER).faults
-        assert [fault.artifact for fault in faults] == [("turns", turns)]
-        assert "its input 'turns'" in faults[0].named_by
-        assert "run branch" in faults[0].named_by
-
-    def test_an_edited_manifest_is_named(self, store: Store, make_run: MakeRun) -> None:
-        kind, key = make_run(store, "a", 1)[-1]
-        location, path = Location(store.url), f"{kind}/{key}/manifest.json"
-        location.replace(path, json.dumps({**json.loads(location.read(path)), "inputs": {}}).encode())
-        garbage = find_garbage(location, now=LATER)
-        assert [str(fault.artifact) for fault in garbage.faults] == [f"{kind}/{key}"]
-        with pytest.raises(StoreError, match=rf"{kind}/{key} is damaged: manifest.json was changed after it was"):
-            delete_garbage(location, garbage)
-
-    def test_records_that_cannot_be_read_stop_it(self, store: Store, make_run: MakeRun) -> None:
-        make_run(store, "a", 1)
-        for text in ("{", "[]", '{"rollout": 3}', '{"rollout": {"turns": 3}}'):
-            Location(store.url).replace("runs/a/iterations/00000.json", text.encode())
-            with pytest.raises(ArtifactDamagedError, match=r"iterations/00000.json cannot be read"):
-                find_garbage(Location(store.url), now=LATER)
-
-    def test_a_checkpoint_that_was_dropped_is_no_fault(self, store: Store, make_run: MakeRun) -> None:
-        made = make_run(store, "a", 3)
-        checkpoints = [key for kind, key in made if kind == "checkpoint"]
-        store.drop("checkpoint", checkpoints[1])
-        Location(store.url).delete([f"checkpoint/{checkpoints[2]}/manifest.json"])  # without keeping its manifest
-        garbage = find_garbage(Location(store.url), now=LATER)
-        assert garbage.faults == []
-        assert garbage.dropped == sorted(("checkpoint", key) for key in checkpoints[1:3])
-        assert garbage.doomed == []
-        reach = Reachability(Location(store.url)).of("a")
-        assert reach.dropped["checkpoint", checkpoints[1]] is not None  # type: ignore[index]
-        assert reach.dropped["checkpoint", checkpoints[2]] is None  # type: ignore[index]
-        forget(store, "a")
-        store.runs.create("b", flow="starpo", preset=None, config={})
-        delete_garbage(Location(store.url), find_garbage(Location(store.url), now=LATER))
-        assert paths(store) == []
-
-    def test_the_first_checkpoint_cannot_be_derived(self, store: Store, make_run: MakeRun) -> None:
-        kind, key = make_run(store, "a", 1)[0]
-        Location(store.url).delete([f"{kind}/{key}/manifest.json"])
-        assert [fault.artifact for fault in find_garbage(Location(store.url), now=LATER).faults] == [(kind, key)]
 
 
 class TestLeftovers:

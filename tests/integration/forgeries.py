@@ -1,0 +1,307 @@
+"""The forgeries of a stored run, each made to agree with itself: what is changed, and which stages show it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import MANIFEST_NAME, Stage
+from tests.integration.forging import (
+    RUN,
+    Records,
+    artifact,
+    change_records,
+    change_run,
+    claim,
+    edit_json,
+    forge,
+    manifest_of,
+    read_records,
+    rekey,
+    reseal,
+    reseal_folder,
+    strip_seals,
+    tensors,
+)  # fmt: skip
+
+EVALUATE = "evaluate:sokoban"
+RECORD = {"stages": ["reward"], "last": 0}
+"""Where the record itself is forged, the stages need not be computed again."""
+NO_STATE = "0" * 64
+
+
+def records(change: Callable[[Records], object]) -> Callable[[Path], None]:
+    return lambda folder: change_records(folder, change)
+
+
+def run(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    return lambda folder: change_run(folder, change)
+
+
+def rows(iteration: int, stage: str, kind: str, change: Callable[..., object], **fields: Any) -> Callable[[Path], None]:
+    return lambda folder: forge(artifact(folder, iteration, stage, kind), change, **fields)
+
+
+def moved(stage: str, source: int, target: int) -> Callable[[Path], None]:
+    return records(lambda found: found[target].update({stage: found[source][stage]}))
+
+
+def old_torch(forgery: Callable[[Path], None], iteration: int, stage: str, library: str = "torch") -> Callable:
+    """Claim that another version of a library made what was forged."""
+
+    def forged(folder: Path) -> None:
+        forgery(folder)
+        for kind in read_records(folder)[iteration][stage]:
+            claim(artifact(folder, iteration, stage, kind), "versions", library, "1.0")
+
+    return forged
+
+
+def checkpoint(
+    change: Callable[[Path], object], *, stage: str = "update", should_fit: bool = True
+) -> Callable[[Path], None]:
+    """Change a checkpoint's files; manifest and SHA-256 fit, and with `should_fit` its content digest too."""
+
+    def forged(folder: Path) -> None:
+        place = artifact(folder, 0, stage, "checkpoint")
+        change(place)
+        if should_fit:
+            reseal_folder(place)
+        else:
+            reseal(place)
+
+    return forged
+
+
+def all_values(name: str, value: object) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda found: [row.update({name: value}) for row in found]  # type: ignore[func-returns-value,return-value]
+
+
+def first_row(**values: object) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda found: found[0].update(values)
+
+
+def value_of(name: str, value: float) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda found: next(row for row in found if row["name"] == name).update(value=value)
+
+
+def more_logprob(found: list[dict[str, Any]]) -> None:
+    found[0]["behaviour_logprobs"] = [value - 0.5 for value in found[0]["behaviour_logprobs"]]
+
+
+def other_response(found: list[dict[str, Any]]) -> None:
+    row = next(row for row in found if row["response_ids"])
+    row["response"] += "!"
+
+
+def noise(place: Path) -> None:
+    tensors(place, "model.safetensors", lambda values: next(iter(values.values())).add_(0.01))
+
+
+def optimiser_times_three(place: Path) -> None:
+    def change(values: dict[str, torch.Tensor]) -> None:
+        for tensor in values.values():
+            if tensor.is_floating_point():
+                tensor.mul_(3)
+
+    tensors(place, next(file.name for file in place.glob("*optimiser*.safetensors")), change)
+
+
+def trainer(place: Path) -> None:
+    edit_json(place / "trainer.json", lambda content: content.update(forged=1))
+
+
+def extra(place: Path) -> None:
+    (place / "pytorch_model.bin").write_bytes(b"0" * 64)
+
+
+def truncated_and_failed(folder: Path) -> None:
+    change_records(folder, lambda found: (found.pop(2), found[1].pop("update")))
+    edit_json(folder / "runs" / RUN / "state.json", lambda state: state.update(status="failed", head=""))
+
+
+def untouched_seals(change: Callable[[dict[str, Any]], object], name: str) -> Callable[[Path], None]:
+    return lambda folder: edit_json(folder / "runs" / RUN / name, change)
+
+
+def no_torch_difference_but_seconds(folder: Path) -> None:
+    checkpoint(noise, stage="warm_start")(folder)
+    place = artifact(folder, 0, "warm_start", "checkpoint")
+    edit_json(place / MANIFEST_NAME, lambda manifest: manifest["provenance"].update(seconds=1000.0))
+
+
+def evaluation_of_another_checkpoint(folder: Path) -> None:
+    """The first evaluation as that of the last iteration, its iteration made to fit: its checkpoint does not."""
+    change_records(folder, lambda found: found[2].update({EVALUATE: found[0][EVALUATE]}))
+    settings = manifest_of(artifact(folder, 2, EVALUATE, "episodes")).settings
+    rekey(folder, 2, EVALUATE, settings={**settings, "iteration": 2})
+
+
+def evaluation_in_the_place_of_another(folder: Path) -> None:
+    """The same with its checkpoint made to fit too: it lies under the key of the last evaluation."""
+    last = manifest_of(artifact(folder, 2, EVALUATE, "episodes"))
+    change_records(folder, lambda found: found[2].update({EVALUATE: found[0][EVALUATE]}))
+    rekey(folder, 2, EVALUATE, settings=last.settings, inputs=last.inputs)
+
+
+def reward_of_another_version(folder: Path) -> None:
+    rows(0, "reward", "rewards", all_values("normalised_return", 9.0))(folder)
+    rekey(folder, 0, "reward", stage=Stage(name="reward", version=9))
+
+
+def reward_with_a_setting_more(folder: Path) -> None:
+    rows(0, "reward", "rewards", all_values("normalised_return", 9.0))(folder)
+    settings = manifest_of(artifact(folder, 0, "reward", "rewards")).settings
+    rekey(folder, 0, "reward", settings={**settings, "unheard_of": 1})
+
+
+def update_metrics_and_headline(folder: Path) -> None:
+    forge(artifact(folder, 0, "update", "metrics"), lambda found: found[0].update(value=0.25))
+    place = artifact(folder, 0, "update", "checkpoint")
+    headline = manifest_of(place).headline
+    reseal(place, headline={**headline, next(iter(headline)): 0.25})
+
+
+def evaluation_metrics_and_headlines(folder: Path) -> None:
+    name = "evaluation/sokoban/success"
+    forge(artifact(folder, 2, EVALUATE, "metrics"), value_of(name, 0.875))
+    for kind in ("episodes", "metrics"):
+        place = artifact(folder, 2, EVALUATE, kind)
+        reseal(place, headline={**manifest_of(place).headline, name: 0.875})
+
+
+def dropped_with_another_digest(folder: Path) -> None:
+    key = artifact(folder, 0, "update", "checkpoint").name
+    reseal(folder / "checkpoint" / key, content_digest=NO_STATE)
+    Store(str(folder)).drop("checkpoint", key)
+
+
+def headline(iteration: int, stage: str, kind: str, name: str, value: float) -> Callable[[Path], None]:
+    def forged(folder: Path) -> None:
+        place = artifact(folder, iteration, stage, kind)
+        reseal(place, headline={**manifest_of(place).headline, name: value})
+
+    return forged
+
+
+UPDATE = {"stages": ["update"], "last": 0}
+WARM_START = {"stages": ["warm_start"], "with_warm_start": True}
+REWARD = {"stages": ["reward"], "last": 0}
+FILTER = {"stages": ["variance_filter"], "last": 0}
+DIAGNOSE = {"stages": ["diagnose"], "last": 0}
+ROLLOUT = {"stages": ["rollout"], "last": 0}
+LAST = {"stages": ["evaluate"], "first": 2}
+
+FOUND: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+    # records, all sealed anew
+    "the first evaluation in the last place": (moved(EVALUATE, 0, 2), RECORD),
+    "the last evaluation in the first place": (moved(EVALUATE, 2, 0), RECORD),
+    "the second evaluation in the last place": (moved(EVALUATE, 1, 2), RECORD),
+    "the first rollout twice": (moved("rollout", 0, 1), RECORD),
+    "the first rewards twice": (moved("reward", 0, 1), RECORD),
+    "the first selection twice": (moved("variance_filter", 0, 1), RECORD),
+    "the first update twice": (moved("update", 0, 1), RECORD),
+    "the second update first": (moved("update", 1, 0), RECORD),
+    "the last evaluation taken out": (records(lambda found: found[2].pop(EVALUATE)), RECORD),
+    "the second evaluation taken out": (records(lambda found: found[1].pop(EVALUATE)), RECORD),
+    "the last update taken out": (records(lambda found: found[1].pop("update")), RECORD),
+    "the second rewards taken out": (records(lambda found: found[1].pop("reward")), RECORD),
+    "an iteration taken out": (records(lambda found: found.pop(1)), RECORD),
+    "the last iterations taken out": (records(lambda found: (found.pop(1), found.pop(2))), RECORD),
+    "an evaluation of another cell": (
+        records(lambda found: found[2].update({"evaluate:b": found[2][EVALUATE]})), RECORD),
+    "an iteration more": (records(lambda found: found.update({3: found[2]})), RECORD),
+    "an update as warm start": (
+        records(lambda found: found[0]["warm_start"].update(checkpoint=found[1]["update"]["checkpoint"])), RECORD),
+    "episodes of one evaluation and metrics of another": (
+        records(lambda found: found[2][EVALUATE].update(metrics=found[0][EVALUATE]["metrics"])), RECORD),
+    "an update without samples": (records(lambda found: found[0]["update"].pop("samples")), RECORD),
+    "a key of nothing": (records(lambda found: found[1]["reward"].update(rewards="0" * 32)), RECORD),
+    "another seed": (run(lambda content: content["config"].update(seed=5)), RECORD),
+    "another filter": (run(lambda content: content["config"]["filter"].update(keep=0.75)), RECORD),
+    "fewer iterations": (run(lambda content: content["config"].update(iterations=1)), RECORD),
+    "more panels": (
+        run(lambda content: content["config"]["evaluation"].update(
+            variants={"b": content["config"]["environment"]})), RECORD),
+    "another evaluation's work under a key of its own": (evaluation_of_another_checkpoint, RECORD),
+    # records whose seals do not fit
+    "another preset": (untouched_seals(lambda content: content.update(preset="sokoban-paper"), "run.json"), RECORD),
+    "another date": (
+        untouched_seals(lambda content: content.update(created="2020-01-01T00:00:00Z"), "run.json"), RECORD),
+    "a record written again": (untouched_seals(lambda content: None, "iterations/00001.json"), RECORD),
+    "the last record written again": (untouched_seals(lambda content: None, "iterations/00002.json"), RECORD),
+    "another head": (untouched_seals(lambda content: content.update(head=NO_STATE), "state.json"), RECORD),
+    # checkpoints
+    "optimiser times three": (checkpoint(optimiser_times_three), UPDATE),
+    "optimiser times three, digest left": (checkpoint(optimiser_times_three, should_fit=False), UPDATE),
+    "trainer.json": (checkpoint(trainer), UPDATE),
+    "trainer.json, digest left": (checkpoint(trainer, should_fit=False), UPDATE),
+    "noise on weights": (checkpoint(noise), UPDATE),
+    "noise on weights, digest left": (checkpoint(noise, should_fit=False), UPDATE),
+    "a file that no manifest names": (checkpoint(extra, should_fit=False), UPDATE),
+    "a file more": (checkpoint(extra), UPDATE),
+    "a file less": (checkpoint(lambda place: (place / "trainer.json").unlink()), UPDATE),
+    "noise on the first weights": (checkpoint(noise, stage="warm_start"), WARM_START),
+    "the first weights, an input, digest left": (checkpoint(noise, stage="warm_start", should_fit=False), UPDATE),
+    "a file more in an input": (checkpoint(extra, stage="warm_start", should_fit=False), UPDATE),
+    "another digest of a dropped checkpoint": (dropped_with_another_digest, UPDATE),
+    "a file beside rows": (lambda folder: extra(artifact(folder, 0, "reward", "rewards")), REWARD),
+    # rows
+    "rewards": (rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), REWARD),
+    "rewards of another torch": (
+        old_torch(rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), 0, "reward"), REWARD),
+    "rewards of another numpy": (
+        old_torch(rows(0, "reward", "rewards", all_values("normalised_return", 9.0)), 0, "reward", "numpy"), REWARD),
+    "rewards that need not be the same": (
+        rows(0, "reward", "rewards", all_values("normalised_return", 9.0), is_deterministic=False), REWARD),
+    "a selection": (rows(0, "variance_filter", "selection", all_values("kept", True)), FILTER),
+    "a selection of another polars": (
+        old_torch(rows(0, "variance_filter", "selection", all_values("kept", True)), 0, "variance_filter", "polars"),
+        FILTER),
+    "metrics of a rollout of another torch": (
+        old_torch(rows(0, "diagnose", "metrics", value_of("rollout/success_rate", 1.0)), 0, "diagnose"), DIAGNOSE),
+    "a state of another torch": (
+        old_torch(rows(0, "rollout", "turns", first_row(state_digest="f" * 16)), 0, "rollout"), ROLLOUT),
+    "a response of another torch": (old_torch(rows(0, "rollout", "turns", other_response), 0, "rollout"), ROLLOUT),
+    "log-probs": (rows(0, "rollout", "turns", more_logprob), ROLLOUT),
+    "turns, an input, digest left": (
+        lambda folder: (rows(0, "rollout", "turns", more_logprob)(folder),
+                        reseal(artifact(folder, 0, "rollout", "turns"), content_digest=NO_STATE)), REWARD),
+    "metrics of an evaluation of another torch": (
+        old_torch(rows(2, EVALUATE, "metrics", value_of("evaluation/sokoban/success", 0.875)), 2, EVALUATE), LAST),
+    "metrics and headlines of an evaluation of another torch": (
+        old_torch(evaluation_metrics_and_headlines, 2, EVALUATE), LAST),
+    "episodes of another torch": (
+        old_torch(rows(2, EVALUATE, "episodes", lambda found: found[0].update(success=not found[0]["success"])),
+                  2, EVALUATE), LAST),
+    "an evaluation in the place of another": (evaluation_in_the_place_of_another, LAST),
+    "samples": (rows(0, "update", "samples", all_values("advantage", 9.0)), UPDATE),
+    "metrics of an update of another torch": (
+        old_torch(rows(0, "update", "metrics", lambda found: found[0].update(value=0.25)), 0, "update"), UPDATE),
+    "metrics and headline of an update of another torch": (old_torch(update_metrics_and_headline, 0, "update"), UPDATE),
+    # manifests
+    "rewards of another version of the stage": (reward_of_another_version, REWARD),
+    "rewards by a setting that nobody knows": (reward_with_a_setting_more, REWARD),
+    "a headline of an evaluation": (headline(2, EVALUATE, "episodes", "evaluation/sokoban/success", 0.875), LAST),
+    "a headline of a rollout of another torch": (
+        old_torch(headline(0, "rollout", "turns", "num_successful", 15), 0, "rollout"), ROLLOUT),
+    "a headline less": (
+        lambda folder: reseal(artifact(folder, 0, "variance_filter", "selection"), headline={}), FILTER),
+    "a number of rows": (lambda folder: reseal(artifact(folder, 0, "reward", "rewards"), num_rows=1), REWARD),
+    "a seed": (lambda folder: reseal(artifact(folder, 0, "rollout", "turns"), seed=5), ROLLOUT),
+    "inputs": (lambda folder: reseal(artifact(folder, 0, "reward", "rewards"), inputs={"turns": "0" * 32}), REWARD),
+}  # fmt: skip
+
+NOT_SHOWN: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+    "records without seals": (strip_seals, RECORD),
+    "a run said to have failed": (truncated_and_failed, RECORD),
+    "another flow": (run(lambda content: content.update(flow="elsewhere")), RECORD),
+    "log-probs of another torch": (old_torch(rows(0, "rollout", "turns", more_logprob), 0, "rollout"), ROLLOUT),
+    "log-probs that need not be the same": (
+        rows(0, "rollout", "turns", more_logprob, is_deterministic=False), ROLLOUT),
+    "samples of another torch": (
+        old_torch(rows(0, "update", "samples", all_values("advantage", 9.0)), 0, "update"), UPDATE),
+    "weights of another torch": (old_torch(checkpoint(noise), 0, "update"), UPDATE),
+}  # fmt: skip

@@ -1,0 +1,167 @@
+"""The report in a real browser: what is looked for is found, and everything is reached by keyboard, phone and paper."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.store import Store
+from tests.ragen.evidence.report.stored import rows
+
+pytestmark = pytest.mark.integration
+
+
+def find(page, **choices: str) -> str:
+    """Choose facets, and return what is said of the results."""
+    before = page.run("return document.getElementById('finder').dataset.searched || '0'")
+    for name, value in choices.items():
+        selector = (
+            "#finder input[type=search]"
+            if name == "text"
+            else f"#finder [data-facet='{name}'], #finder [data-bound='{name.replace('_', '-')}']"
+        )
+        page.put(selector, value)
+    page.wait_for(f"Number(document.getElementById('finder').dataset.searched || 0) > {before}")
+    page.run("return new Promise((done) => setTimeout(done, 200))")  # typing is answered after a moment
+    return page.text(".said")
+
+
+def test_filters_leave_what_they_name_and_say_how_many(page, stored_run: Store) -> None:
+    page.run("document.getElementById('find').scrollIntoView()")
+    page.wait_for("document.getElementById('finder').dataset.searched")
+    assert page.text(".said") == "33 of 33 trajectories, in 5 iterations."
+    selections = [row for i in range(4) for row in rows(stored_run, i, "variance_filter", "selection")]
+    kept = 2 * sum(row["kept"] for row in selections)
+    assert f"kept ({kept})" in page.texts("[data-facet=decision] option")
+    assert find(page, decision="kept").startswith(f"{kept} of 33 trajectories")
+    positive = sum(r["advantage"] > 0 for i in range(4) for r in rows(stored_run, i, "update", "samples"))
+    assert find(page, advantage="positive").startswith(f"{positive} of 33")
+    assert find(page, decision="dropped") == "None of 33 trajectories."
+    page.click("#finder .clear")
+    page.wait_for("document.querySelector('.said').textContent.startsWith('33 of 33')")
+    turns = [row for i in range(4) for row in rows(stored_run, i, "rollout", "turns")]
+    wrong = {(n, r["trajectory_id"]) for n, r in enumerate(turns) if r["status"] == "format_error"}
+    episodes = [row for i in (0, 2, 4) for row in rows(stored_run, i, "evaluate:sokoban", "episodes")]
+    num_wrong = len({name for _, name in wrong}) + sum(row["num_format_errors"] > 0 for row in episodes)
+    assert find(page, format="errors").startswith(f"{num_wrong} of 33")
+    assert find(page, format="", source="sokoban").startswith("9 of 33 trajectories, in 3 iterations")
+    succeeded = sum(row["success"] for row in episodes)
+    assert f"success ({succeeded})" in page.texts("[data-facet=outcome] option") or succeeded == 0
+    high = sum(row["episode_return"] >= 0 for row in episodes)
+    assert find(page, return_low="0").startswith(f"{high} of 33" if high else "None of 33")
+    assert find(page, return_low="", source="", iteration_low="2", iteration_high="3").startswith("15 of 33")
+
+
+def test_search_finds_text_everywhere_and_leads_to_the_turn(page) -> None:
+    page.run("document.getElementById('find').scrollIntoView()")
+    said = find(page, text="ONERROR")
+    assert " of 33 trajectories" in said
+    hits = page.texts(".results .hit")
+    assert {hit.split(" · ")[0].split("iteration ")[1] for hit in hits} >= {"0", "1", "2", "3"}
+    assert set(page.texts(".results mark")) == {"onerror"}
+    page.follow(".results .hit")
+    assert "turn=" in page.run("return location.hash")
+    assert any("onerror" in text for text in page.texts(".turn.current pre"))
+    assert find(page, text="no response says this") == "None of 33 trajectories."
+
+
+def test_the_map_of_decisions_is_walked_with_the_keyboard_and_opens_groups(page) -> None:
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        page.press("canvas.map", key)
+    assert page.text("#heatmap .readout").startswith("Iteration 1, group i1-g")
+    page.press("canvas.map", "Enter")
+    page.wait_for("document.documentElement.dataset.ready.startsWith('#iteration=1&group=i1-g')")
+    page.run(
+        """
+        const canvas = document.querySelector('canvas.map');
+        const box = canvas.getBoundingClientRect();
+        const place = { clientX: box.left + 2, clientY: box.top + 2, bubbles: true };
+        canvas.dispatchEvent(new PointerEvent('pointermove', place));
+        canvas.dispatchEvent(new MouseEvent('click', place));
+        """
+    )
+    page.wait_for("document.documentElement.dataset.ready.startsWith('#iteration=0&group=i0-g')")
+    page.run("document.querySelector('#decisions details').open = true")
+    page.wait_for("document.querySelectorAll('#decision-table tbody tr').length === 4")
+    assert " of 3" in page.text("#decision-table tbody tr td:nth-child(2)")
+
+
+def test_curves_are_read_with_the_keyboard_and_lead_to_iterations(page) -> None:
+    page.press("#panels .panel:nth-child(2) svg", "End")
+    assert page.text("#panels .panel:nth-child(2) .readout").startswith("3: ")
+    page.press("#panels .panel:nth-child(2) svg", "ArrowLeft")
+    assert page.text("#panels .panel:nth-child(2) .readout").startswith("2: ")
+    page.press("#panels .panel:nth-child(2) svg", "Enter")
+    page.wait_for("document.documentElement.dataset.ready === '#iteration=2'")
+    page.run("document.querySelector('#curves details').open = true")
+    page.wait_for("document.querySelectorAll('#other-panels .panel').length > 5")
+
+
+def test_tab_reaches_every_kind_of_control(page) -> None:
+    """Whatever can be used can have the focus, and is named for those who do not see it."""
+    nameless = page.run(
+        """
+        const named = (e) => [e, e.closest('label')].some((x) => x?.textContent.trim()) || e.getAttribute('aria-label');
+        return Array.from(document.querySelectorAll('a[href], button, select, input, [tabindex="0"]'))
+          .filter((e) => e.tabIndex < 0 || !named(e)).map((e) => e.outerHTML.slice(0, 100));
+        """
+    )
+    assert nameless == []
+    for selector in (".player", ".tokens", "canvas.map", "#panels svg", ".members a", ".hit, #finder input"):
+        page.run("document.querySelector(arguments[0]).focus()", selector)
+        assert page.run("return document.activeElement.matches(arguments[0])", selector), selector
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_nothing_is_wider_than_the_window(page, width: int) -> None:
+    page.driver.set_window_size(width, 900)
+    page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    try:
+        root = "document.documentElement"
+        assert page.run(f"return {root}.scrollWidth <= {root}.clientWidth")
+    finally:
+        page.driver.set_window_size(1280, 900)
+
+
+def test_paper_has_no_controls_and_whole_texts(page) -> None:
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        for selector in ("nav", ".controls", ".player", "#find"):
+            assert page.run("return getComputedStyle(document.querySelector(arguments[0])).display", selector) == "none"
+        assert page.run("return getComputedStyle(document.querySelector('.turn pre')).maxHeight") == "none"
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_the_page_may_not_connect_to_anything(page) -> None:
+    blocked = page.run(
+        """
+        return new Promise((done) => {
+          document.addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective));
+          fetch('http://127.0.0.1:9/').catch(() => 0);
+        })
+        """
+    )
+    assert blocked == "connect-src"
+    assert len(page.complaints()) <= 3  # the attempt itself; asked here, so that it is not counted again
+
+
+def test_a_run_with_missing_parts_is_shown_with_what_is_there(browser, damaged_run: Store, tmp_path: Path) -> None:
+    import shutil
+
+    for iteration, stage, kind in (
+        (0, "reward", "rewards"),
+        (1, "variance_filter", "selection"),
+        (3, "rollout", "turns"),
+    ):
+        shutil.rmtree(Path(damaged_run.url) / kind / damaged_run.runs.iteration("hostile", iteration)[stage][kind])
+    file = tmp_path / "damaged.html"
+    file.write_text(render_report(gather(damaged_run, "hostile")), encoding="utf-8")
+    browser.open(file)
+    for address in ("#iteration=0&source=training", "#iteration=1&source=training", "#iteration=3"):
+        browser.go(address)
+    assert browser.count("#missing tbody tr") == 3
+    assert browser.complaints() == []
+    assert json.dumps(browser.texts("#missing td")).count("no artifact") == 3
