@@ -12,7 +12,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="compare", version=1)
+STAGE = Stage(name="compare", version=2)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="update", version=2)
+STAGE = Stage(name="update", version=3)
 
 
 def update(

@@ -1,14 +1,15 @@
 """Batches: trajectories split over optimiser steps, segments packed into forward passes.
 
     trajectories -> split_minibatches -> mini-batches (an optimiser step each; a trajectory is never split)
-    segments     -> pack -> micro-batches (a forward and backward pass each), by a budget of tokens
+    segments     -> prefix_rows -> pack -> micro-batches (a forward and backward pass each), by a budget of tokens
 
 Packing is a matter of memory and speed alone: gradients are sums over micro-batches.
-Legend: S segments of a micro-batch, T tokens of its longest segment, M its response tokens.
+Legend: S rows of a micro-batch, T tokens of its longest row, P different positions of it that predict response tokens,
+M response tokens that its rows stand for.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,31 +17,36 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.learning.learners.prefix_rows import PrefixRow, prefix_rows
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Segments of about one length, padded on the right.
-
-    Attention is causal, so padding on the right is seen by no real token: there is no attention mask.
+    """Rows of about one length, padded on the right.
 
     Attributes:
-        token_ids_ST: int64; 0 after a segment's end.
-        predictor_M: Where each response token is predicted from, the position before it, as an index into the
-            flattened [S * T]. int64
+        token_ids_ST: int64; 0 after a row's end.
+        position_ST: Of each token in its own context; None: its place in the row. int64
+        sees_STT: What each token attends to; None: all before it, and padding on the right is seen by no real token.
+        predictor_P: Where response tokens are predicted from, as indices into the flattened [S * T]. int64
+        prediction_M: Index of each response token's predictor among those P. int64
         target_M: The response token's id. int64
         token_M: Its index among the update's response tokens. int64
     """
 
     token_ids_ST: Tensor
-    predictor_M: Tensor
+    position_ST: Tensor | None
+    sees_STT: Tensor | None
+    predictor_P: Tensor
+    prediction_M: Tensor
     target_M: Tensor
     token_M: Tensor
 
     def to(self, device: torch.device) -> "MicroBatch":
         """The same on another device."""
-        return MicroBatch(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+        tensors = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items() if tensor is not None})
 
 
 def split_minibatches(num_trajectories: int, num_minibatches: int, seed: int, epoch: int) -> list[np.ndarray]:
@@ -95,57 +101,69 @@ def pack(lengths: Sequence[int] | np.ndarray, token_budget: int) -> list[np.ndar
     return packs
 
 
-def micro_batches(tokens: ResponseTokens, segments: np.ndarray, token_budget: int) -> list[MicroBatch]:
-    """Pack some segments of an update.
-
-    Args:
-        tokens: The update's response tokens.
-        segments: Indices of the segments to pack.
-        token_budget: Tokens of a micro-batch, padding included.
-    """
-    lengths = np.array([len(tokens.segments[index].token_ids) for index in segments])
-    return [_collate(tokens, segments[chosen]) for chosen in pack(lengths, token_budget)]
-
-
-def shared_micro_batches(
-    tokens: ResponseTokens, segments: np.ndarray, token_budget: int, rank: int, num_ranks: int
+def micro_batches(
+    tokens: ResponseTokens,
+    segments: np.ndarray,
+    token_budget: int,
+    *,
+    row_tokens: int = 0,
+    rank: int = 0,
+    num_ranks: int = 1,
 ) -> list[MicroBatch]:
     """Pack one rank's share of some segments; all ranks get equally many micro-batches.
 
-    Segments are shared out by length, longest first, so shares differ little in tokens. Passes over a model that is
-    sharded over ranks must be made by all of them at once: where a rank has fewer micro-batches than another it gets
-    empty ones, of one token and no response, whose losses and gradients are 0.
+    Rows are shared out by length, longest first, so shares differ little in tokens. Passes over a model that is sharded
+    over ranks must be made by all of them at once: where a rank has fewer micro-batches than another it gets empty
+    ones, of one token and no response, whose losses and gradients are 0.
 
     Args:
         tokens: The update's response tokens.
         segments: Indices of the segments to pack, of all ranks.
         token_budget: Tokens of a rank's micro-batch, padding included.
+        row_tokens: Of a row in which different segments share their beginning (`prefix_rows`); 0: only equal ones do.
         rank: Whose share.
-        num_ranks: Ranks in all; with 1 this is `micro_batches`.
+        num_ranks: Ranks in all.
     """
-    lengths = np.array([len(tokens.segments[index].token_ids) for index in segments])
+    rows = prefix_rows([segment.token_ids for segment in tokens.segments], segments, min(row_tokens, token_budget))
+    lengths = np.array([len(row) for row in rows])
     order = np.argsort(-lengths, kind="stable")
     num_batches = max(len(pack(lengths[order[r::num_ranks]], token_budget)) for r in range(num_ranks))
     own = order[rank::num_ranks]
-    batches = micro_batches(tokens, segments[own], token_budget) if len(own) else []
+    batches = [_collate(tokens, [rows[own[i]] for i in chosen]) for chosen in pack(lengths[own], token_budget)]
     return batches + [_empty() for _ in range(num_batches - len(batches))]
 
 
 def _empty() -> MicroBatch:
     nothing = torch.empty(0, dtype=torch.int64)
-    return MicroBatch(torch.zeros((1, 1), dtype=torch.int64), nothing, nothing, nothing)
+    return MicroBatch(torch.zeros((1, 1), dtype=torch.int64), None, None, nothing, nothing, nothing, nothing)
 
 
-def _collate(tokens: ResponseTokens, segments: np.ndarray) -> MicroBatch:
-    width = max(len(tokens.segments[index].token_ids) for index in segments)
-    token_ids_ST = np.zeros((len(segments), width), dtype=np.int64)
+def _collate(tokens: ResponseTokens, rows: list[PrefixRow]) -> MicroBatch:
+    width = max(map(len, rows))
+    token_ids_ST = np.zeros((len(rows), width), dtype=np.int64)
     predictors, targets, indices = [], [], []
-    for row, index in enumerate(segments):
-        segment = tokens.segments[index]
-        positions = np.flatnonzero(segment.response_mask)
-        token_ids_ST[row, : len(segment.token_ids)] = segment.token_ids
-        predictors.append(row * width + positions - 1)
-        targets.append(segment.token_ids[positions])
-        indices.append(tokens.segment_start[index] + np.arange(len(positions)))
-    arrays = (token_ids_ST, *(np.concatenate(parts) for parts in (predictors, targets, indices)))
-    return MicroBatch(*(torch.from_numpy(array) for array in arrays))
+    for number, row in enumerate(rows):
+        token_ids_ST[number, : len(row)] = row.token_ids
+        for index, branch in row.segments:
+            segment, (_, places) = tokens.segments[index], row.branches[branch]
+            responses = np.flatnonzero(segment.response_mask)
+            predictors.append(number * width + places[responses - 1])
+            targets.append(segment.token_ids[responses])
+            indices.append(tokens.segment_start[index] + np.arange(len(responses)))
+    predictor_P, prediction_M = np.unique(np.concatenate(predictors), return_inverse=True)
+    position_ST = sees_STT = None
+    if not all(row.is_plain for row in rows):
+        position_ST, sees_STT = map(torch.from_numpy, _attention(rows, width))
+    arrays = (predictor_P, prediction_M, np.concatenate(targets), np.concatenate(indices))
+    return MicroBatch(torch.from_numpy(token_ids_ST), position_ST, sees_STT, *map(torch.from_numpy, arrays))
+
+
+def _attention(rows: list[PrefixRow], width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions, int64 [S, T], and what is seen, bool [S, T, T]; padding sees itself, since nothing is no attention."""
+    position_ST = np.zeros((len(rows), width), dtype=np.int64)
+    sees_STT = np.zeros((len(rows), width, width), dtype=bool)
+    sees_STT[:, np.arange(width), np.arange(width)] = True
+    for number, row in enumerate(rows):
+        position_ST[number, : len(row)] = row.positions()
+        sees_STT[number, : len(row), : len(row)] = row.sees()
+    return position_ST, sees_STT

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import hidden_states
+from starpo.ragen.learning.learners.scoring import hidden_states, of_tokens
 
 
 class Critic(nn.Module):
@@ -41,7 +41,7 @@ class Critic(nn.Module):
 
     def forward(self, batch: MicroBatch) -> Tensor:
         """Value of the state before each response token, float32 [M]."""
-        return self.head(hidden_states(self.backbone, batch))[:, 0].float()
+        return of_tokens(self.head(hidden_states(self.backbone, batch))[:, 0].float(), batch)
 
 
 def evaluate(

@@ -30,7 +30,7 @@ from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.reference import Reference
-from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer
+from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, row_tokens
 from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
 from starpo.ragen.learning.learners.update import Update, trainable_tokens
 
@@ -46,11 +46,13 @@ class _Held:
     Attributes:
         checkpoint: Its policy and critic are inside the models; states of optimisers are not kept in it.
         models: 'policy' and, with a critic, 'critic'.
+        row_tokens: Of a row in which segments share their beginning.
         num_restarted: Optimisers that began anew.
     """
 
     checkpoint: Checkpoint
     models: dict[str, DeepSpeedModel]
+    row_tokens: int
     num_restarted: int
 
 
@@ -110,6 +112,7 @@ class RankLearner:
         dtype = getattr(torch, config.dtype)
         checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=config.deepspeed.zero_stage == 3)
         check_output_layer(checkpoint.policy)
+        shared = row_tokens(checkpoint.policy)
         networks: dict[str, Any] = {"policy": (ResponseLogits(checkpoint.policy), "model.", config.optimiser)}
         if checkpoint.critic is not None:
             networks["critic"] = (checkpoint.critic, "", config.critic.optimiser)
@@ -119,7 +122,7 @@ class RankLearner:
         }
         num_restarted = restore(models, checkpoint, folder)
         checkpoint.optimiser_states = {}
-        self._held = _Held(checkpoint, models, num_restarted)
+        self._held = _Held(checkpoint, models, shared, num_restarted)
 
     def _work(self, held: _Held, trajectories: bytes, context: UpdateContext) -> Update:
         given = unpack_trajectories(trajectories)
@@ -132,6 +135,7 @@ class RankLearner:
             open_reference=self._reference.opener(held.checkpoint.policy, held.models["policy"]),
             trajectories=given,
             tokens=trainable_tokens(given),
+            row_tokens=held.row_tokens,
             runner=self._runner,
             dp_group=self.dp_group,
             num_restarted=held.num_restarted,

@@ -1,10 +1,9 @@
 """Scoring: log-probabilities and entropies of response tokens under a model, by forward passes over micro-batches.
 
-The output layer runs at the positions that predict a response token and nowhere else: with prompts of half a sequence
-that halves the largest matrix of a pass.
+The output layer and its softmax run at the different positions that predict response tokens and nowhere else.
 
-Legend: S segments of a micro-batch, T tokens, M response tokens of it, V vocabulary, H hidden size, N response tokens
-of the update.
+Legend: S rows of a micro-batch, T tokens, P different positions that predict response tokens, M response tokens of it,
+V vocabulary, H hidden size, N response tokens of the update.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.objectives.losses import entropy
 
 Logits = Callable[[MicroBatch], Tensor]
-"""Logits at every position that predicts a response token, float32 [M, V]; `ResponseLogits`, or what stands for it."""
+"""Logits at every position that predicts response tokens, float32 [P, V]; `ResponseLogits`, or what stands for it."""
 
 
 class ResponseLogits(nn.Module):
@@ -37,7 +36,7 @@ class ResponseLogits(nn.Module):
         self.model = model
 
     def forward(self, batch: MicroBatch) -> Tensor:
-        """Logits at every position that predicts a response token, float32 [M, V]."""
+        """Logits at every position that predicts response tokens, float32 [P, V]."""
         return self.model.get_output_embeddings()(hidden_states(self.model.base_model, batch)).float()
 
 
@@ -55,28 +54,36 @@ class Scores:
 
 
 def response_logprobs(logits: Logits, batch: MicroBatch, temperature: float) -> Tensor:
-    """Normalised log-probabilities at every position that predicts a response token.
+    """Normalised log-probabilities at every position that predicts response tokens.
 
     Args:
         logits: Of a policy.
-        batch: Padded on the right; with causal attention that needs no mask.
+        batch: What to score.
         temperature: Divides the logits; 0 stands for 1, as for behaviour log-probs.
 
     Returns:
-        float32 [M, V]
+        float32 [P, V]
     """
     return torch.log_softmax(logits(batch) / (temperature or 1.0), dim=-1)
 
 
-def chosen(logprobs_MV: Tensor, batch: MicroBatch) -> Tensor:
+def chosen(logprobs_PV: Tensor, batch: MicroBatch) -> Tensor:
     """Log-probabilities of the response tokens themselves, [M]."""
-    return logprobs_MV.gather(1, batch.target_M[:, None])[:, 0]
+    return logprobs_PV.flatten().index_select(0, batch.prediction_M * logprobs_PV.shape[1] + batch.target_M)
+
+
+def of_tokens(values_P: Tensor, batch: MicroBatch) -> Tensor:
+    """What is known of positions, for each response token that they predict, [M]."""
+    return values_P.index_select(0, batch.prediction_M)
 
 
 def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
-    """Last hidden states at the positions that predict a response token, [M, H]."""
-    hidden_STH = backbone(input_ids=batch.token_ids_ST, use_cache=False).last_hidden_state
-    return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_M)
+    """Last hidden states at the positions that predict response tokens, [P, H]."""
+    attention = {}
+    if batch.sees_STT is not None:
+        attention = {"attention_mask": batch.sees_STT[:, None], "position_ids": batch.position_ST}
+    hidden_STH = backbone(input_ids=batch.token_ids_ST, use_cache=False, **attention).last_hidden_state
+    return hidden_STH.flatten(0, 1).index_select(0, batch.predictor_P)
 
 
 def score(
@@ -101,8 +108,8 @@ def score(
 
     @torch.no_grad()
     def of_batch(batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        logprobs_MV = response_logprobs(logits, batch, temperature)
-        return chosen(logprobs_MV, batch), entropy(logprobs_MV)
+        logprobs_PV = response_logprobs(logits, batch, temperature)
+        return chosen(logprobs_PV, batch), of_tokens(entropy(logprobs_PV), batch)
 
     logprobs_N, entropy_N = torch.zeros(num_tokens), torch.zeros(num_tokens)
     for batch, (logprobs_M, entropy_M) in zip(batches, runner.run(of_batch, batches), strict=True):
@@ -129,3 +136,38 @@ def check_output_layer(model: PreTrainedModel) -> None:
         f"{type(model).__name__} does not get its logits from its last hidden state by a linear map alone (it caps or "
         "scales them), so its log-probabilities cannot be computed at response positions only; choose another model"
     )
+
+
+def row_tokens(model: PreTrainedModel) -> int:
+    """Tokens of a row in which segments share their beginning, for this model; 0: it cannot, and only equal ones do.
+
+    Attention costs a token 4 H operations for each token of its row, and the matrices about 24 H^2: with as many tokens
+    as the hidden size H, a sixth of them.
+    """
+    return int(model.config.get_text_config().hidden_size) if can_share_prefixes(model) else 0
+
+
+@torch.no_grad()
+def can_share_prefixes(model: PreTrainedModel) -> bool:
+    """Does the model attend as a mask says, so that segments can share a beginning (`prefix_rows`)?
+
+    Found out on a row of two branches: `a b c` and `a d`. Sliding windows, recurrences and attention kernels without
+    masks cannot.
+    """
+    a, b, c, d = (number % model.config.vocab_size for number in (1, 2, 3, 4))
+    device = model.device
+    sees = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool, device=device)
+    row = {
+        "input_ids": torch.tensor([[a, b, c, d]], device=device),
+        "position_ids": torch.tensor([[0, 1, 2, 1]], device=device),
+        "attention_mask": sees[None, None],
+    }
+    try:
+        shared = model.base_model(**row, use_cache=False).last_hidden_state[0]
+    except (ValueError, TypeError, RuntimeError, IndexError):  # what it says of a mask that it does not take
+        return False
+    apart = [
+        model.base_model(input_ids=torch.tensor([ids], device=device), use_cache=False).last_hidden_state[0]
+        for ids in ([a, b, c], [a, d])
+    ]
+    return torch.allclose(shared, torch.cat([apart[0], apart[1][1:]]), atol=1e-4, rtol=1e-3)

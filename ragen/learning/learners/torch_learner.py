@@ -12,7 +12,7 @@ from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.reference import Reference
-from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer
+from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, row_tokens
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.update import Update, trainable_tokens
@@ -36,7 +36,7 @@ class TorchLearner:
         self._checkpoint: Checkpoint | None = None
         self._checkpoint_key: str | None = None
         self._models: dict[str, TorchModel] = {}
-        self._num_restarted = 0
+        self._num_restarted = self._row_tokens = 0
         self._reference = Reference(config, self._load_reference)
 
     def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
@@ -49,6 +49,7 @@ class TorchLearner:
         checkpoint = load_trained(folder, config, checkpoint_key, getattr(torch, config.dtype))
         policy, critic = checkpoint.policy.to(self.device), checkpoint.critic  # type: ignore[arg-type]
         check_output_layer(policy)
+        self._row_tokens = row_tokens(policy)
         models = {"policy": TorchModel(ResponseLogits(policy), ModelOptimiser(policy, config.optimiser))}
         if critic is not None:
             models["critic"] = TorchModel(critic, ModelOptimiser(critic.to(self.device), config.critic.optimiser))
@@ -89,6 +90,7 @@ class TorchLearner:
             open_reference=self._reference.opener(policy, self._models["policy"]),
             trajectories=trajectories,
             tokens=trainable_tokens(trajectories),
+            row_tokens=self._row_tokens,
             runner=self._runner,
             dp_group=SingleProcess(),
             num_restarted=self._num_restarted,

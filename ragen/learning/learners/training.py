@@ -14,13 +14,13 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, shared_micro_batches, split_minibatches
+from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, split_minibatches
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
-from starpo.ragen.learning.learners.scoring import chosen, response_logprobs
+from starpo.ragen.learning.learners.scoring import chosen, of_tokens, response_logprobs
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
@@ -57,16 +57,8 @@ class Targets:
     value_targets_N: Tensor | None
 
 
-def share(
-    tokens: ResponseTokens,
-    segments: np.ndarray,
-    config: UpdateConfig,
-    runner: MicroBatchRunner,
-    dp_group: DataParallelGroup,
-) -> list[MicroBatch]:
-    """This process's micro-batches of some segments of an update, on its device."""
-    batches = shared_micro_batches(tokens, segments, config.micro_batch_tokens, dp_group.rank, dp_group.size)
-    return [batch.to(runner.device) for batch in batches]
+BatchesOf = Callable[[np.ndarray], list[MicroBatch]]
+"""Indices of segments of the update -> this process's micro-batches of them, on its device."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +73,7 @@ class Training:
         tokens: Their response tokens.
         targets: What the losses are made of.
         ledger: Where what happens is noted.
+        batches_of: Packs segments.
         runner: How micro-batches are run, and where.
         dp_group: Who takes the steps together.
     """
@@ -92,6 +85,7 @@ class Training:
     tokens: ResponseTokens
     targets: Targets
     ledger: Ledger
+    batches_of: BatchesOf
     runner: MicroBatchRunner
     dp_group: DataParallelGroup
 
@@ -112,7 +106,7 @@ class Training:
             for minibatch in split_minibatches(len(trainable), num_minibatches, self.context.seed, epoch):
                 members = trainable[minibatch]
                 segments = np.flatnonzero(np.isin(self.tokens.segment_trajectory, members))
-                batches = self._share(segments)
+                batches = self.batches_of(segments)
                 own_lengths_B = torch.zeros_like(lengths_B)
                 own_lengths_B[members] = lengths_B[members]
                 if not critic_first:
@@ -133,11 +127,8 @@ class Training:
             LearnerError: If a loss is not finite.
         """
         everything = np.arange(len(self.tokens.segments))
-        self._add_policy_gradients(self._share(everything), self.tokens.lengths_B)
+        self._add_policy_gradients(self.batches_of(everything), self.tokens.lengths_B)
         return self.models["policy"].pop_gradient()
-
-    def _share(self, segments: np.ndarray) -> list[MicroBatch]:
-        return share(self.tokens, segments, self.config, self.runner, self.dp_group)
 
     def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
         self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, lengths_B))
@@ -156,8 +147,8 @@ class Training:
     def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> tuple[Tensor, Tensor]:
         """All weighted terms of each token's loss (surrogate, KL, entropy), and the surrogate's alone. [M], [M]"""
         config, targets, token_M = self.config, self.targets, batch.token_M
-        logprobs_MV = response_logprobs(self.models["policy"], batch, self.context.temperature)
-        logprobs_M = chosen(logprobs_MV, batch)
+        logprobs_PV = response_logprobs(self.models["policy"], batch, self.context.temperature)
+        logprobs_M = chosen(logprobs_PV, batch)
         old_M, advantages_M = targets.old_logprobs_N[token_M], targets.advantages_N[token_M]
         behaviour_M = targets.behaviour_logprobs_N[token_M]
         ratio_M = probability_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
@@ -172,7 +163,7 @@ class Training:
             divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, targets.ref_logprobs_N[token_M])
             terms_M = terms_M + config.kl_coefficient * divergence_M
         if config.entropy_coefficient > 0:
-            terms_M = terms_M - config.entropy_coefficient * entropy(logprobs_MV)
+            terms_M = terms_M - config.entropy_coefficient * of_tokens(entropy(logprobs_PV), batch)
         return terms_M * weights_M, surrogate_M * weights_M
 
     def _step_critic(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:

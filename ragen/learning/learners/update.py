@@ -18,7 +18,7 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.learning.learners.batches import MicroBatch
+from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.critic import evaluate
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
@@ -29,7 +29,7 @@ from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.scoring import Logits, Scores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
-from starpo.ragen.learning.learners.training import Targets, Training, share
+from starpo.ragen.learning.learners.training import Targets, Training
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.validity import validity
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
@@ -49,6 +49,7 @@ class Update:
         open_reference: None: no KL divergence is asked for.
         trajectories: What to train on.
         tokens: Their response tokens; at least one.
+        row_tokens: Of a row in which segments share their beginning (see `micro_batches`).
         runner: How micro-batches are run, and where.
         dp_group: Who computes it together.
         num_restarted: Optimisers that began anew when the models were loaded.
@@ -60,6 +61,7 @@ class Update:
     open_reference: OpenReference | None
     trajectories: Sequence[Trajectory]
     tokens: ResponseTokens
+    row_tokens: int
     runner: MicroBatchRunner
     dp_group: DataParallelGroup
     num_restarted: int = 0
@@ -72,7 +74,7 @@ class Update:
         """
         config, tokens, clock = self.config, self.tokens, _Clock()
         ledger = Ledger(tokens, self.runner.device)
-        batches = self._all_batches()
+        batches = self._batches(np.arange(len(tokens.segments)))
         prepared = self._prepare(batches)
         old, ref_N, credit = prepared.old, prepared.ref_logprobs_N, prepared.credit
         clock.lap("score_s")
@@ -119,7 +121,7 @@ class Update:
         Raises:
             LearnerError: If a loss or a log-probability is not finite.
         """
-        prepared = self._prepare(self._all_batches())
+        prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
         return self._training(prepared.targets, Ledger(self.tokens, self.runner.device)).gradient()
 
     def _training(self, targets: Targets, ledger: Ledger) -> Training:
@@ -131,12 +133,22 @@ class Update:
             tokens=self.tokens,
             targets=targets,
             ledger=ledger,
+            batches_of=self._batches,
             runner=self.runner,
             dp_group=self.dp_group,
         )
 
-    def _all_batches(self) -> list[MicroBatch]:
-        return share(self.tokens, np.arange(len(self.tokens.segments)), self.config, self.runner, self.dp_group)
+    def _batches(self, segments: np.ndarray) -> list[MicroBatch]:
+        """This process's micro-batches of some segments, on its device."""
+        batches = micro_batches(
+            self.tokens,
+            segments,
+            self.config.micro_batch_tokens,
+            row_tokens=self.row_tokens,
+            rank=self.dp_group.rank,
+            num_ranks=self.dp_group.size,
+        )
+        return [batch.to(self.runner.device) for batch in batches]
 
     def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
         """Score the tokens and assign credit."""

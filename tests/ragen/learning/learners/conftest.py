@@ -1,4 +1,4 @@
-"""A tiny random policy in a folder, and trajectories of random tokens for it."""
+"""A tiny random policy in a folder, and trajectories for it, of random tokens that often begin alike."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,16 +29,22 @@ def policy_folder(tmp_path_factory) -> str:
     return str(folder)
 
 
-def segment(rng: np.random.Generator, turns: list[int]) -> Segment:
-    """Two to five prompt tokens and one to six response tokens for each turn."""
-    masks, indices = [], []
+def segment(rng: np.random.Generator, turns: list[int], group: int) -> Segment:
+    """Two to five prompt tokens, the same for the turn in all of the group, and one to six response tokens a turn.
+
+    Responses are of three different tokens, so that members often begin alike and some segments are equal.
+    """
+    tokens, masks, indices = [], [], []
     for turn in turns:
-        prompt, response = int(rng.integers(2, 6)), int(rng.integers(1, 7))
-        masks += [False] * prompt + [True] * response
-        indices += [-1] * prompt + [turn] * response
+        told = np.random.default_rng([group, turn])
+        prompt = told.integers(0, 200, told.integers(2, 6))
+        response = rng.integers(7, 10, rng.integers(1, 7))
+        tokens += [*prompt, *response]
+        masks += [False] * len(prompt) + [True] * len(response)
+        indices += [-1] * len(prompt) + [turn] * len(response)
     mask = np.array(masks)
     logprobs = np.where(mask, -rng.random(len(mask)) - 5, 0).astype(np.float32)
-    return Segment(rng.integers(0, 200, len(mask)), mask, logprobs, np.array(indices))
+    return Segment(np.array(tokens), mask, logprobs, np.array(indices))
 
 
 def random_trajectory(index: int, context: str = "window", num_turns: int = 2, group_size: int = 4) -> Trajectory:
@@ -47,7 +53,7 @@ def random_trajectory(index: int, context: str = "window", num_turns: int = 2, g
     runs = [[turn] for turn in range(num_turns)] if context == "window" else [list(range(num_turns))]
     rewards = rng.normal(size=num_turns)
     total = float(rewards.sum())
-    segments = tuple(segment(rng, run) for run in runs)
+    segments = tuple(segment(rng, run, index // group_size) for run in runs)
     return Trajectory(f"t{index}", f"g{index // group_size}", segments, rewards, total, total)
 
 

@@ -11,7 +11,6 @@ from starpo.ragen.learning.learners.batches import (
     micro_batches,
     num_steps,
     pack,
-    shared_micro_batches,
     split_minibatches,
 )
 from starpo.ragen.learning.learners.tokens import ResponseTokens
@@ -75,9 +74,23 @@ def test_micro_batch_predicts_every_response_token_from_the_token_before(make_tr
     assert sorted(seen.tolist()) == list(range(len(tokens)))
     expected = np.concatenate([s.token_ids[s.response_mask] for s in tokens.segments])
     for batch in batches:
-        following_M = batch.token_ids_ST.flatten()[batch.predictor_M + 1]
+        assert batch.position_ST is batch.sees_STT is None
+        following_M = batch.token_ids_ST.flatten()[batch.predictor_P[batch.prediction_M] + 1]
         assert torch.equal(following_M, batch.target_M)
         assert batch.target_M.tolist() == expected[batch.token_M].tolist()
+
+
+@pytest.mark.parametrize("context", ["window", "full"])
+def test_a_position_is_asked_once_whatever_follows_it(make_trajectories, context):
+    tokens = ResponseTokens(make_trajectories(8, context=context))
+    segments = np.arange(len(tokens.segments))
+    (batch,) = micro_batches(tokens, segments, token_budget=10_000, row_tokens=200)
+    beginnings = [s.token_ids[:end].tobytes() for s in tokens.segments for end in np.flatnonzero(s.response_mask)]
+    assert len(batch.predictor_P) == len(set(beginnings)) < len(beginnings)
+    assert len(set(batch.predictor_P.tolist())) == len(batch.predictor_P)
+    predicted = {}
+    for beginning, index in zip(beginnings, batch.prediction_M[batch.token_M.argsort()].tolist(), strict=True):
+        assert predicted.setdefault(beginning, index) == index
 
 
 @given(
@@ -88,16 +101,10 @@ def test_micro_batch_predicts_every_response_token_from_the_token_before(make_tr
 def test_ranks_share_all_tokens_and_get_equally_many_micro_batches(make_trajectories, count, num_ranks, budget):
     tokens = ResponseTokens(make_trajectories(count))
     segments = np.arange(len(tokens.segments))
-    shares = [shared_micro_batches(tokens, segments, budget, rank, num_ranks) for rank in range(num_ranks)]
+    shares = [
+        micro_batches(tokens, segments, budget, row_tokens=12, rank=rank, num_ranks=num_ranks)
+        for rank in range(num_ranks)
+    ]
     assert len({len(share) for share in shares}) == 1
     seen = np.concatenate([batch.token_M.numpy() for share in shares for batch in share])
     assert sorted(seen.tolist()) == list(range(len(tokens)))
-
-
-def test_one_rank_has_the_micro_batches_of_a_learner_alone(make_trajectories):
-    tokens = ResponseTokens(make_trajectories(7))
-    segments = np.arange(len(tokens.segments))
-    alone, shared = micro_batches(tokens, segments, 40), shared_micro_batches(tokens, segments, 40, 0, 1)
-    assert len(alone) == len(shared) > 1
-    for one, other in zip(alone, shared, strict=True):
-        assert all(torch.equal(getattr(one, n), getattr(other, n)) for n in ("token_ids_ST", "predictor_M", "token_M"))

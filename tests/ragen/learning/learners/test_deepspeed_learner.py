@@ -79,7 +79,7 @@ def assert_agree(one: list[UpdateResult], other: list[UpdateResult], rel: float 
             np.testing.assert_allclose(result.samples[name], expected.samples[name], rtol=rel, atol=rel / 10)
 
 
-def assert_same_files(expected: Path, found: Path, atol: float = 1e-5) -> None:
+def assert_same_files(expected: Path, found: Path, atol: float = 3e-5) -> None:
     assert sorted(f.name for f in found.iterdir()) == sorted(f.name for f in expected.iterdir())
     for file in expected.iterdir():
         if file.name not in FILES:

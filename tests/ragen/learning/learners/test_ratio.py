@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
+from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import ResponseLogits, score
+from starpo.ragen.learning.learners.scoring import ResponseLogits, row_tokens, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
-from starpo.ragen.learning.learners.update import share
 
 PLAIN = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
 START = UpdateConfig(advantage="grpo", num_minibatches=1, clip_low=0.2, clip_high=0.2, optimiser=PLAIN)
@@ -24,7 +24,9 @@ def sampled_by(log_ratio: float, folder: str, trajectories: list) -> list:
     """The same tokens, as if a policy had sampled them that gave each e^-log_ratio times the probability."""
     tokens, runner = ResponseTokens(trajectories), MicroBatchRunner(torch.device("cpu"), 1, "float32")
     model, _ = load_policy(folder, torch.float32)
-    batches = share(tokens, np.arange(len(tokens.segments)), START, runner, _Alone)
+    batches = micro_batches(
+        tokens, np.arange(len(tokens.segments)), START.micro_batch_tokens, row_tokens=row_tokens(model)
+    )
     logprobs_N = score(ResponseLogits(model), batches, len(tokens), 1.0, runner).logprobs_N.numpy() - log_ratio
     segments = []
     for segment, start in zip(tokens.segments, tokens.segment_start.tolist(), strict=True):
@@ -36,10 +38,6 @@ def sampled_by(log_ratio: float, folder: str, trajectories: list) -> list:
         dataclasses.replace(trajectory, segments=tuple(segments[stop - len(trajectory.segments) : stop]))
         for trajectory, stop in zip(trajectories, counts.tolist(), strict=True)
     ]
-
-
-class _Alone:
-    rank, size = 0, 1
 
 
 def first_step(config: UpdateConfig, folder: str, trajectories: list, context) -> dict[str, float]:

@@ -12,8 +12,10 @@ from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.critic import Critic, evaluate
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, score
+from starpo.ragen.learning.learners.prefix_rows import prefix_rows
+from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, row_tokens, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
+from tests.ragen.agents.rollout.policies import save_policy
 
 PLAIN = MicroBatchRunner(torch.device("cpu"), 1, "float32")
 
@@ -38,18 +40,23 @@ def plain_logprobs(policy, tokens: ResponseTokens, temperature: float) -> torch.
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 @pytest.mark.parametrize("budget", [16, 60, 10_000])
-def test_scores_equal_a_full_forward_whatever_the_padding(policy, make_trajectories, context_mode, temperature, budget):
+@pytest.mark.parametrize("row_tokens", [0, 20, 500])
+def test_scores_equal_a_full_forward_whatever_the_rows(
+    policy, make_trajectories, context_mode, temperature, budget, row_tokens
+):
     tokens = ResponseTokens(make_trajectories(6, context=context_mode))
-    batches = micro_batches(tokens, np.arange(len(tokens.segments)), budget)
+    batches = micro_batches(tokens, np.arange(len(tokens.segments)), budget, row_tokens=row_tokens)
     scores = score(ResponseLogits(policy), batches, len(tokens), temperature, PLAIN)
     torch.testing.assert_close(scores.logprobs_N, plain_logprobs(policy, tokens, temperature), atol=2e-6, rtol=0)
     assert ((scores.entropy_N > 0) & (scores.entropy_N <= math.log(policy.config.vocab_size))).all()
 
 
-def test_padding_is_never_seen(policy, make_trajectories):
+@pytest.mark.parametrize("row_tokens", [0, 30])
+def test_padding_is_never_seen(policy, make_trajectories, row_tokens):
     tokens = ResponseTokens(make_trajectories(4, context="full"))
-    (batch,) = micro_batches(tokens, np.arange(4), 10_000)
-    lengths = sorted((len(s.token_ids) for s in tokens.segments), reverse=True)
+    (batch,) = micro_batches(tokens, np.arange(4), 10_000, row_tokens=row_tokens)
+    rows = prefix_rows([s.token_ids for s in tokens.segments], np.arange(4), row_tokens)
+    lengths = sorted(map(len, rows), reverse=True)
     is_padding_ST = torch.arange(lengths[0])[None] >= torch.tensor(lengths)[:, None]
     assert is_padding_ST.any()
     poisoned = dataclasses.replace(batch, token_ids_ST=batch.token_ids_ST.masked_fill(is_padding_ST, 77))
@@ -98,3 +105,31 @@ def test_a_model_that_caps_its_logits_is_refused(policy):
     policy.lm_head.weight.data.mul_(30)  # weights this large reach the cap
     with pytest.raises(PolicyError, match="Qwen2ForCausalLM does not get its logits"):
         check_output_layer(policy)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "llama", "gpt2"])
+def test_every_architecture_shares_prefixes(name, tmp_path, make_trajectories):
+    model = save_policy(tmp_path, name)
+    assert row_tokens(model) == 32
+    tokens = ResponseTokens(make_trajectories(6))
+    batches = micro_batches(tokens, np.arange(len(tokens.segments)), 10_000, row_tokens=32)
+    assert any(batch.sees_STT is not None for batch in batches)
+    scores = score(ResponseLogits(model), batches, len(tokens), 1.0, PLAIN)
+    torch.testing.assert_close(scores.logprobs_N, plain_logprobs(model, tokens, 1.0), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ["eager", "refused"])
+def test_a_model_that_takes_no_mask_merges_equal_segments_alone(policy, attention, monkeypatch):
+    assert row_tokens(policy) == 16
+    if attention == "eager":
+        policy.set_attn_implementation("eager")  # adds a mask of booleans to its scores
+    else:
+        forward = policy.base_model.forward
+
+        def refusing(**inputs):
+            if inputs.get("attention_mask") is not None:
+                raise ValueError("masks are not for this kernel")
+            return forward(**inputs)
+
+        monkeypatch.setattr(policy.base_model, "forward", refusing)
+    assert row_tokens(policy) == 0

@@ -1,0 +1,57 @@
+"""Rows hold every beginning once, and every token follows what it followed in its segment."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.learning.learners.prefix_rows import prefix_rows
+
+SEGMENTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=30)
+
+
+def rows_of(segments, max_tokens):
+    return prefix_rows([np.array(segment) for segment in segments], np.arange(len(segments)), max_tokens)
+
+
+@given(SEGMENTS, st.integers(0, 30))
+def test_every_segment_is_there_once_with_its_own_past(segments, max_tokens):
+    rows = rows_of(segments, max_tokens)
+    assert sorted(index for row in rows for index, _ in row.segments) == list(range(len(segments)))
+    for row in rows:
+        assert len(row) <= max_tokens or len(row.branches) == 1
+        tokens, positions, sees = np.array(row.token_ids), row.positions(), row.sees()
+        for index, branch in row.segments:
+            _, places = row.branches[branch]
+            assert tokens[places].tolist() == segments[index]
+            assert positions[places].tolist() == list(range(len(places)))
+            for depth, place in enumerate(places):
+                assert np.flatnonzero(sees[place]).tolist() == sorted(places[: depth + 1].tolist())
+
+
+@given(SEGMENTS)
+def test_a_row_with_room_has_a_token_for_each_beginning(segments):
+    (row,) = rows_of(segments, 10_000)
+    beginnings = {tuple(segment[:end]) for segment in segments for end in range(1, len(segment) + 1)}
+    assert len(row) == len(beginnings)
+
+
+@given(SEGMENTS)
+def test_without_rows_to_share_equal_segments_alone_are_merged(segments):
+    rows = rows_of(segments, 0)
+    assert sorted(tuple(row.token_ids) for row in rows) == sorted(set(map(tuple, segments)))
+    assert all(row.is_plain for row in rows)
+
+
+@pytest.mark.parametrize("max_tokens", [0, 4, 100])
+def test_only_the_segments_asked_for_are_laid_out(max_tokens):
+    token_ids = [np.array(ids) for ids in ([5, 6], [5, 7], [5, 6], [8])]
+    rows = prefix_rows(token_ids, np.array([1, 2]), max_tokens)
+    assert sorted(index for row in rows for index, _ in row.segments) == [1, 2]
+
+
+def test_the_drawing_of_the_module():
+    rows = rows_of([list("abc"), list("abde"), list("abde"), list("abdf")], 6)
+    assert [(row.token_ids, row.positions().tolist()) for row in rows] == [(list("abcdef"), [0, 1, 2, 2, 3, 3])]
+    drawn = ["x.....", "xx....", "xxx...", "xx.x..", "xx.xx.", "xx.x.x"]
+    assert rows[0].sees().tolist() == [[mark == "x" for mark in line] for line in drawn]
