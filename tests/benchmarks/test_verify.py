@@ -18,7 +18,7 @@ from starpo.flows.verify import verify_run
 from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800), pytest.mark.usefixtures("prefect_server")]
-ITERATIONS = 10
+ITERATIONS = 20
 
 
 def test_verify_takes_less_time_than_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

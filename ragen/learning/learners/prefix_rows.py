@@ -19,7 +19,7 @@ and gradients are sums.
 Legend: T tokens of a row, L tokens of a segment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,7 +64,7 @@ class PrefixRow:
         return sees
 
 
-def prefix_rows(token_ids: Sequence[np.ndarray], indices: np.ndarray, max_tokens: int) -> list[PrefixRow]:
+def prefix_rows(token_ids: Sequence[np.ndarray], indices: Iterable[int], max_tokens: int) -> list[PrefixRow]:
     """Lay segments out over rows.
 
     In the order of their tokens those with the same beginning are neighbours, so a row is a run of that order. Where a
@@ -81,7 +81,7 @@ def prefix_rows(token_ids: Sequence[np.ndarray], indices: np.ndarray, max_tokens
     """
     rows: list[PrefixRow] = []
     before = np.empty(0, dtype=np.int64)
-    for index in sorted(indices.tolist(), key=lambda index: token_ids[index].tobytes()):
+    for index in sorted(map(int, indices), key=lambda index: token_ids[index].tobytes()):
         tokens = token_ids[index]
         if rows and len(tokens) == len(before) and (tokens == before).all():
             rows[-1].segments.append((index, len(rows[-1].branches) - 1))

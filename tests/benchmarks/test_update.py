@@ -1,0 +1,69 @@
+"""An update that computes every beginning once, beside the plain one: each segment a row of its own.
+
+pytest -m benchmark tests/benchmarks/test_update.py -s
+"""
+
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.ragen.learning.learners import batches
+from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.prefix_rows import PrefixRow, prefix_rows
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.store import Store
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200), pytest.mark.usefixtures("prefect_server")]
+ROUNDS = 5
+
+
+def rows_apart(token_ids: Sequence[np.ndarray], indices: Iterable[int], _: int) -> list[PrefixRow]:
+    """Every segment in a row of its own, equal ones too."""
+    return [row for index in indices for row in prefix_rows(token_ids, [index], 0)]
+
+
+@pytest.mark.parametrize(("context", "iterations"), [("window", 11), ("full", 3)])
+def test_an_update_costs_what_is_different_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: str, iterations: int
+) -> None:
+    monkeypatch.setenv("RAGEN_WANDB_MODE", "offline")
+    changed = {"iterations": iterations, "agent.context": context, "evaluation.every": 100, "evaluation.variants": {}}
+    config = preset("sokoban", changed)
+    store, last = Store(str(tmp_path / "store")), iterations - 1
+    stages = store.runs.iterations(starpo(config, preset="sokoban", store=store.url))
+    tables = {"turns": "rollout", "rewards": "reward", "selection": "variance_filter"}
+    trajectories = assemble(*(store.read_table(kind, stages[last][stage][kind]) for kind, stage in tables.items()))
+    key, reference = stages[last - 1]["update"]["checkpoint"], stages[0]["warm_start"]["checkpoint"]
+    sampling = config.rollout.sampling
+    where = UpdateContext(last, iterations, 0, sampling.temperature, sampling.max_response_tokens)
+
+    def timed() -> tuple[float, UpdateResult]:
+        learner = TorchLearner(config.update, num_threads=2)
+        learner.load(store.local_folder("checkpoint", key), key, store.local_folder("checkpoint", reference))
+        started = time.perf_counter()
+        result = learner.update(trajectories, where)
+        return time.perf_counter() - started, result
+
+    shared_s, plain_s = [], []
+    for _ in range(ROUNDS):
+        seconds, shared = timed()
+        shared_s.append(seconds)
+        with monkeypatch.context() as patch:
+            patch.setattr(batches, "prefix_rows", rows_apart)
+            seconds, plain = timed()
+        plain_s.append(seconds)
+    ratios = [plain / shared for plain, shared in zip(plain_s, shared_s, strict=True)]
+    norms = [result.metrics["update/gradient_norm"] for result in (shared, plain)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-3)
+    print(
+        f"{context}: an update {statistics.median(shared_s):.2f} s, plain {statistics.median(plain_s):.2f} s; "
+        f"{statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f}); "
+        f"gradient norms {norms[0]:.6f}, {norms[1]:.6f}"
+    )
