@@ -3,7 +3,8 @@
 learner        the protocol
 trajectories   stored rows -> the trajectories and segments a learner trains on
 tokens         all response tokens of an update in one order, and as a rectangle
-batches        splits trajectories into mini-batches, packs segments into micro-batches
+prefix_rows    segments that begin alike, in one row: every beginning is computed once
+batches        splits trajectories into mini-batches, packs rows into micro-batches
 scoring        log-probabilities and entropies of response tokens under a model
 critic         the value function
 credit         rewards -> advantages and value targets
