@@ -132,7 +132,8 @@ def seconds(
 
     Training: 6 P operations a token forward and backward, 2 P forward (Kaplan et al. 2020, 2001.08361, section 2.1), at
     the device's `training_share`. An update scores all tokens before and after it, trains `num_epochs` times, and does
-    the same with the critic; the reference is scored once.
+    the same with the critic; the reference is scored once. Every token is counted, although beginnings that segments
+    share are computed once: how much is shared is known when it was played.
 
     Decoding: a step reads all weights and the keys and values of the rows in the batch, at `decoding_share` of the
     device's bandwidth; at least 2 P operations a token. On a CPU both rates are those measured with the tiny policy, in

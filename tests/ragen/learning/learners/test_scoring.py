@@ -13,8 +13,17 @@ from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.critic import Critic, evaluate
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.prefix_rows import prefix_rows
-from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, row_tokens, score
+from starpo.ragen.learning.learners.scoring import (
+    ResponseLogits,
+    check_output_layer,
+    chosen,
+    hidden_states,
+    of_tokens,
+    row_tokens,
+    score,
+)
 from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.objectives.losses import entropy
 from tests.ragen.agents.rollout.policies import save_policy
 
 PLAIN = MicroBatchRunner(torch.device("cpu"), 1, "float32")
@@ -133,3 +142,25 @@ def test_a_model_that_takes_no_mask_merges_equal_segments_alone(policy, attentio
 
         monkeypatch.setattr(policy.base_model, "forward", refusing)
     assert row_tokens(policy) == 0
+
+
+@pytest.mark.parametrize("context_mode", ["full", "window"])
+@pytest.mark.parametrize("row_tokens", [0, 20, 500])
+def test_gradients_are_those_of_segments_alone_in_float64(tmp_path, make_trajectories, context_mode, row_tokens):
+    """Of GPT-2: Qwen2 and Llama round their norms to float32 on the way."""
+    tokens = ResponseTokens(make_trajectories(6, context=context_mode))
+    policy, segments = save_policy(tmp_path, "gpt2").double(), np.arange(len(tokens.segments))
+    weights_N = torch.randn(len(tokens), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def gradient(batches):
+        policy.zero_grad()
+        for batch in batches:
+            logprobs_PV = policy.lm_head(hidden_states(policy.base_model, batch)).log_softmax(-1)
+            terms_M = chosen(logprobs_PV, batch) + of_tokens(entropy(logprobs_PV), batch)
+            (weights_N[batch.token_M] * terms_M).sum().backward()
+        return torch.cat([parameter.grad.flatten() for parameter in policy.parameters()])
+
+    alone = gradient([batch for index in segments for batch in micro_batches(tokens, segments[index : index + 1], 1)])
+    together = gradient(micro_batches(tokens, segments, 10_000, row_tokens=row_tokens))
+    torch.testing.assert_close(together, alone, atol=1e-12, rtol=1e-9)
+    assert alone.norm() > 0.1
