@@ -94,8 +94,11 @@ def prefect_server() -> Iterator[None]:
     """A Prefect server that this process talks to."""
     from prefect.testing.utilities import prefect_test_harness
 
-    with prefect_test_harness(server_startup_timeout=120):
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        # a task that waits for a concurrency limit asks again after a second, not after ten
+        patch.setenv("PREFECT_SERVER_TASKS_TAG_CONCURRENCY_SLOT_WAIT_SECONDS", "1")
+        with prefect_test_harness(server_startup_timeout=120):
+            yield
 
 
 @pytest.fixture

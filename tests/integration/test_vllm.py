@@ -197,6 +197,7 @@ def test_adapter_is_served_and_exchanged(facts):
     assert facts["adapter"]["served_gaps"][1] < 1e-4
 
 
+@pytest.mark.thorough
 def test_openai_engine_with_vllms_own_server(vllm_interpreter, folders, tmp_path, monkeypatch):
     """Greedy play through HTTP says what greedy play here says; text and ids agree."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -96,7 +96,8 @@ def _command(process: psutil.Process) -> str:
         return ""
 
 
-@pytest.mark.parametrize("num_actors", [pytest.param(1, marks=pytest.mark.thorough), 2])
+@pytest.mark.thorough
+@pytest.mark.parametrize("num_actors", [1, 2])
 def test_the_digest_does_not_depend_on_the_number_of_actors(pool, job, reference, num_actors):
     turns = play_shards(pool if num_actors == 2 else pool_of(num_actors), job, SHARDS)
     assert turns.equals(reference)
@@ -112,6 +113,7 @@ def test_actors_stay(job, pool, reference):
     assert pool.is_deterministic
 
 
+@pytest.mark.thorough
 def test_rows_are_read_where_the_actor_wrote_them(job, pool):
     """All buffers lie in the memory that is shared with Ray's store; small tables, up to 100 kB, go by value."""
     (episodes,) = make_episodes([(f"g{number}", number) for number in range(60)], group_size=8, shard_groups=60)
