@@ -17,7 +17,7 @@ from starpo.schemas.manifest import Stage
 from starpo.tasks.progress import RunProgress
 from starpo.tasks.rollout import held_out
 
-STAGE = Stage(name="warm_start", version=2)
+STAGE = Stage(name="warm_start", version=3)
 
 
 def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Work:

@@ -40,8 +40,8 @@ from starpo.ragen.envs.make import environment_type
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser, learning_rate_factor
 
 _PARTS = 2
-"""Parts of a batch that are learned side by side, one thread each. A constant, not the number of cores: the policy that
-comes out must not depend on the machine's size."""
+"""Parts of a batch that are learned side by side, one thread each, and threads of the optimiser. A constant, not the
+number of cores: the policy that comes out must not depend on the machine's size."""
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,11 @@ def _learn(
     batches = _batches(len(demonstrations.prompts), config.warm_start_batch_size, derive_seed(config.seed, "batches"))
     losses, accuracies = [], []
     model.train()
-    with _one_torch_thread(), ThreadPoolExecutor(_PARTS, initializer=torch.set_num_threads, initargs=(1,)) as workers:
+    with _torch_threads(1), ThreadPoolExecutor(_PARTS, initializer=torch.set_num_threads, initargs=(1,)) as workers:
         for step in range(steps):
             loss, accuracy = _accumulate_gradient(model, demonstrations, next(batches), workers)
-            optimiser.step(learning_rate_factor(schedule, step, steps))
+            with _torch_threads(_PARTS):
+                optimiser.step(learning_rate_factor(schedule, step, steps))
             losses.append(loss)
             accuracies.append(accuracy)
             if on_progress is not None:
@@ -211,10 +212,10 @@ def _learn(
 
 
 @contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """The last bits of a sum depend on how many threads share it; these matrices are too small to be shared anyway."""
+def _torch_threads(number: int) -> Iterator[None]:
+    """The last bits of a sum depend on how many threads share it, so their number must not be the machine's."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(number)
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 from starpo.ragen.core.registry import LEARNERS, load
 
 config = UpdateConfig.model_validate_json(sys.argv[1])
-context = UpdateContext(iteration=0, num_iterations=20, seed=0, temperature=1.0, max_response_tokens=32)
+context = UpdateContext(iteration=0, num_iterations=20, seed=0, temperature=1.0, max_response_tokens=64)
 rng = np.random.default_rng(0)
 def trajectory(index):
     mask = np.arange(64) >= 32

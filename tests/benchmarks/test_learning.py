@@ -63,12 +63,11 @@ def imitation(name: str, store: Path) -> float:
 
 @pytest.mark.parametrize("name", ["sokoban", "frozen-lake"])
 def test_it_learns_beyond_imitation(name: str, store: Path) -> None:
-    gain = {"sokoban": 0.30, "frozen-lake": 0.25}[name]
+    gain = {"sokoban": 0.60, "frozen-lake": 0.30}[name]
     found = curves(name, store)
     best_imitation = imitation(name, store)
     for curve in found:
         first, last = curve[0], curve[-1]
-        assert first["success"] <= 0.25
         assert last["success"] - first["success"] >= gain
         assert last["low"] > first["high"]
         assert last["success"] > best_imitation
@@ -86,10 +85,10 @@ def test_starpo_s_against_vanilla_starpo(store: Path) -> None:
         curves(name, store)
 
 
-def test_a_hundred_iterations_do_not_lose_it_again(store: Path) -> None:
-    run = starpo(preset="sokoban", iterations=100, store=str(store))
+def test_two_hundred_iterations_do_not_lose_it_again(store: Path) -> None:
+    run = starpo(preset="sokoban", iterations=200, store=str(store))
     curve = evaluation_curve(Store(str(store)), Store(str(store)).runs.get(run))
-    print("sokoban, 100 iterations: " + " ".join(f"{p['iteration']:.0f}:{p['success']:.3f}" for p in curve))
+    print("sokoban, 200 iterations: " + " ".join(f"{p['iteration']:.0f}:{p['success']:.3f}" for p in curve))
     assert curve[-1]["success"] >= max(point["success"] for point in curve) - 0.1
 
 

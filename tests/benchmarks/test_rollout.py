@@ -12,11 +12,9 @@ import time
 
 import pytest
 import torch
-from transformers import GenerationConfig
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.prompting.context import ContextBuilder
-from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
@@ -27,53 +25,18 @@ from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning.imitation import imitate
+from tests.benchmarks.generate_session import GenerateSession
 
 NUM_GROUPS, GROUP_SIZE, REPEATS = 24, 16, 7
 CORES = len(os.sched_getaffinity(0))
 GROUPS = [(f"g{group}", derive_seed("benchmark", group)) for group in range(NUM_GROUPS)]
 ROOMS = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
-SAMPLING = SamplingConfig(max_response_tokens=32)
+SAMPLING = SamplingConfig(max_response_tokens=64)
 MAX_CONTEXT_TOKENS = 1024
 AGENTS = {
     "window": AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False),
     "full": AgentConfig(prompt="state", context="full", should_show_reward=False),
 }
-
-
-class GenerateSession:
-    """`transformers` generation with the whole prompt, each turn anew."""
-
-    def __init__(self, model, stop_token_ids):
-        self.model, self.stops = model, set(stop_token_ids)
-        self.config = GenerationConfig(
-            do_sample=True,
-            temperature=SAMPLING.temperature,
-            top_k=0,
-            top_p=1.0,
-            max_new_tokens=SAMPLING.max_response_tokens,
-            eos_token_id=list(stop_token_ids),
-            pad_token_id=model.config.pad_token_id,
-        )
-
-    def generate(self, requests):
-        width = max(len(request.prompt_ids) for request in requests)
-        padding = [width - len(request.prompt_ids) for request in requests]
-        pad = self.model.config.pad_token_id
-        ids = torch.tensor(
-            [[pad] * num + list(request.prompt_ids) for num, request in zip(padding, requests, strict=True)]
-        )
-        mask = (torch.arange(width) >= torch.tensor(padding)[:, None]).long()
-        with torch.inference_mode():
-            output = self.model.generate(input_ids=ids, attention_mask=mask, generation_config=self.config)
-        return [self.response(row) for row in output[:, width:].tolist()]
-
-    def response(self, ids):
-        ends = [place for place, token in enumerate(ids) if token in self.stops]
-        ids = ids[: ends[0] + 1] if ends else ids
-        return Response(ids, [0.0] * len(ids), "stop" if ends else "length")
-
-    def close(self):
-        pass
 
 
 def tokens_per_s(rollout):
@@ -110,7 +73,7 @@ def test_five_times_the_tokens_of_transformers_generate(warm_started):
         before = torch.get_num_threads()
         torch.set_num_threads(num_threads)
         try:
-            session = GenerateSession(model, contexts.stop_token_ids)
+            session = GenerateSession(model, contexts.stop_token_ids, SAMPLING)
             return play(session, contexts, tokenizer, ROOMS, agent, SAMPLING, MAX_CONTEXT_TOKENS, episodes)
         finally:
             torch.set_num_threads(before)

@@ -31,7 +31,7 @@ REPEATS = 3
 SHARDS = make_episodes([(f"g{group}", derive_seed("benchmark", group)) for group in range(12)], 16, 12)
 ROOMS = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
 AGENT = AgentConfig(prompt="state", context="full", should_show_reward=False)
-ROLLOUT = RolloutConfig(engine="vllm", max_response_tokens=32, max_context_tokens=1024)
+ROLLOUT = RolloutConfig(engine="vllm", max_response_tokens=64, max_context_tokens=1024)
 UPDATES = """
 import json, sys, time
 from starpo.ragen.agents.rollout.vllm_engine import VLLMEngine
@@ -100,7 +100,7 @@ def measured(interpreter, folder, **settings):
 @pytest.mark.benchmark
 @pytest.mark.timeout(1800)
 def test_the_engine_beside_vllm_alone(vllm_interpreter, folder):
-    sizes = {"num_groups": 12, "group_size": 16, "max_response_tokens": 32, "max_context_tokens": 1024}
+    sizes = {"num_groups": 12, "group_size": 16, "max_response_tokens": 64, "max_context_tokens": 1024}
     assert measured(vllm_interpreter, folder, **sizes, repeats=REPEATS) > 0
 
 

@@ -1,13 +1,18 @@
-"""Claims about a lake: where the goal lies, and where things are."""
+"""Claims about a lake: where the goal lies, where things are, and walks over the ice."""
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from starpo.ragen.envs.claim import TERSE_DIRECTION, Cell, Claim, direction, sentences
 
 _COMPACT = re.compile(r"P (\d+) (\d+) G (\d+) (\d+)")
-_TERSE = re.compile(rf"G (?P<goal>{TERSE_DIRECTION})(?: go (?:up|down|left|right))?")
+_TERSE = re.compile(
+    rf"G (?P<goal>{TERSE_DIRECTION})"
+    r"(?: go (?:up|down|left|right)| go (?P<end>\d+ \d+)(?: from(?P<way>(?: \d+ \d+)+))?)?"
+)
+_PLACE = re.compile(r"(\d+) (\d+)")
 
 
 class SeenLake(NamedTuple):
@@ -15,6 +20,7 @@ class SeenLake(NamedTuple):
 
     player: Cell
     goal: Cell
+    ice: frozenset[Cell]
     has_coordinates: bool
 
 
@@ -28,22 +34,35 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
         things = {"player": [seen.player], "goal": [seen.goal], "target": [seen.goal]}
         return sentences(reasoning, things, has_coordinates=seen.has_coordinates)
     truth = direction(seen.player, seen.goal)
-    return [Claim("goal from player", terse["goal"], terse["goal"] == truth, truth)]
+    found = [Claim("goal from player", terse["goal"], terse["goal"] == truth, truth)]
+    if terse["end"]:
+        places = _PLACE.findall(f"{terse['end']}{terse['way'] or ''}")
+        end, *way = [(int(row), int(column)) for row, column in places]
+        is_true = seen.ice.issuperset(way) and all(_is_step(*pair) for pair in pairwise([end, *way, seen.player]))
+        said = terse[0][terse[0].index("go ") :]
+        found.append(Claim("walk", said, is_true, f"steps over ice that begin at {seen.player[0]} {seen.player[1]}"))
+    return found
+
+
+def _is_step(end: Cell, start: Cell) -> bool:
+    """To the cell beside, or nowhere, as at the edge."""
+    return abs(end[0] - start[0]) + abs(end[1] - start[1]) <= 1
 
 
 @lru_cache(65_536)
 def read_lake(observation: str) -> SeenLake | None:
     """Player and goal of an observation in any form of `ragen.envs.frozen_lake.environment`; None where it is none."""
-    line, _, _ = observation.partition("\n")
+    line, _, ground = observation.partition("\n")
     if compact := _COMPACT.fullmatch(line):
         row, column, goal_row, goal_column = map(int, compact.groups())
-        return SeenLake((row, column), (goal_row, goal_column), True)
+        ice = frozenset(_cells(ground.splitlines(), "_"))
+        return SeenLake((row, column), (goal_row, goal_column), ice, True)
     grid, _, coordinates = observation.partition("\nPlayer: ")
     rows = grid.splitlines()
     if len({len(row) for row in rows}) != 1 or set("".join(rows)) - set("P_OGX√"):
         return None
-    players, goals = _cells(rows, "PX√"), _cells(rows, "G√")
-    return SeenLake(players[0], goals[0], bool(coordinates)) if len(players) == len(goals) == 1 else None
+    players, goals, ice = _cells(rows, "PX√"), _cells(rows, "G√"), frozenset(_cells(rows, "P_G√"))
+    return SeenLake(players[0], goals[0], ice, bool(coordinates)) if len(players) == len(goals) == 1 else None
 
 
 def _cells(rows: list[str], symbols: str) -> list[Cell]:

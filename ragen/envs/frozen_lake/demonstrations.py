@@ -1,12 +1,12 @@
-"""FrozenLake as a mediocre player plays it: knows where the goal lies, decides badly, and walks as it decided.
+"""FrozenLake as a mediocre player plays it: knows the lake and the ways over it, and decides badly where to go.
 
-As in the other demonstrators the noise lies in decisions (which way to go), never in key presses or in what is said
-about the lake: a policy that imitates it learns to read the lake and to walk, and is left with the choice of ways to
-learn by reward.
+As in the other demonstrators the noise lies in decisions (which cell to walk to), never in key presses or in what is
+said about the lake: a policy that imitates it learns to read the lake and to walk, and is left with the choice of where
+to go to learn by reward.
 """
 
 import random
-from itertools import takewhile
+from collections import deque
 
 from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake
@@ -20,39 +20,58 @@ MAX_ACTIONS_SLIPPERY = 2
 
 
 def demonstrate(environment: FrozenLake, skill: float, rng: random.Random) -> Demonstration:
-    """Choose a direction and walk straight on in it. The environment is not stepped.
+    """Choose a cell and walk there. The environment is not stepped.
 
-    The thought is like `G down right go down`: where the goal lies from the player, and the direction chosen.
+    The thought is like `G down right go 2 3 from 1 3 1 2`: where the goal lies from the player, the cell chosen (row
+    and column), and the cells of the walk before it, the last one first: each is next to the one before, so the way is
+    found step by step, and is read off backwards.
 
     Args:
         environment: In the position to decide in, which must not be in a hole or at the goal.
-        skill: Probability that the direction and the length of the walk are the solver's. Otherwise the direction is
-            drawn uniformly from those that stay on the lake, and the walk goes on to its edge or its first hole.
+        skill: Probability that the walk is the solver's. Otherwise the cell is drawn uniformly from all that can be
+            walked to, holes and the goal among them, and the way is a shortest one.
         rng: The only source of chance.
 
     Returns:
-        One to five actions, all alike; at most two where the ice is slippery.
+        The walk's first five actions, or fewer; at most two where the ice is slippery.
     """
     assert not environment.is_over, "the walk has ended: there is nothing to decide"
     lake, cell, slip = environment.lake, environment.cell, environment.settings.slip
     limit = MAX_ACTIONS_SLIPPERY if slip > 0.0 else MAX_ACTIONS
     if rng.random() < skill:
-        plan = best_plan(lake, cell, slip, limit, actions_left=lake.num_cells)  # no shortest way is longer than that
-        walk = tuple(takewhile(lambda action: action == plan[0], plan))
+        length = limit if slip > 0.0 else lake.num_cells
+        walk = best_plan(lake, cell, slip, length, actions_left=lake.num_cells)  # no shortest way is longer than that
     else:
-        walk = _straight_walk(lake, cell, limit, rng)
-    return Demonstration(f"G {_direction(lake, cell)} go {walk[0].lower()}", walk)
+        walk = rng.choice(_walks(lake, cell))
+    cells = _cells_meant(lake, cell, walk)
+    way = f" from {' '.join(reversed(cells[:-1]))}" if cells[:-1] else ""
+    return Demonstration(f"G {_direction(lake, cell)} go {cells[-1]}{way}", walk[: min(limit, len(cells))])
 
 
-def _straight_walk(lake: LakeMap, cell: int, limit: int, rng: random.Random) -> tuple[str, ...]:
-    """One to `limit` moves in a random direction: up to the edge, the first hole (into it) or the goal."""
-    action = rng.choice([action for action in ACTIONS if lake.move(cell, action) != cell])
-    walk = [action]
-    cell = lake.move(cell, action)
-    while len(walk) < limit and not lake.is_end(cell) and lake.move(cell, action) != cell:
-        walk.append(action)
+def _walks(lake: LakeMap, start: int) -> list[tuple[str, ...]]:
+    """A shortest way to every other cell that can be walked to; holes and the goal end a walk. Nearest first."""
+    walks: dict[int, tuple[str, ...]] = {start: ()}
+    queue = deque([start])
+    while queue:
+        cell = queue.popleft()
+        for action in () if lake.is_end(cell) else ACTIONS:
+            ahead = lake.move(cell, action)
+            if ahead not in walks:
+                walks[ahead] = (*walks[cell], action)
+                queue.append(ahead)
+    return [walk for walk in walks.values() if walk]
+
+
+def _cells_meant(lake: LakeMap, cell: int, walk: tuple[str, ...]) -> list[str]:
+    """Row and column of every cell that the walk is meant to step on, in order, up to the first that would end it."""
+    cells = []
+    for action in walk:
         cell = lake.move(cell, action)
-    return tuple(walk)
+        row, column = lake.coordinates(cell)
+        cells.append(f"{row} {column}")
+        if lake.is_end(cell):
+            break
+    return cells
 
 
 def _direction(lake: LakeMap, cell: int) -> str:

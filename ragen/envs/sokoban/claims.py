@@ -1,14 +1,17 @@
 """Claims about a Sokoban board: where boxes and targets lie, and which pushes can be made."""
 
+import itertools
 import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.claim import TERSE_DIRECTION, Cell, Claim, direction, sentences
-from starpo.ragen.envs.sokoban.board import VOCABULARIES, Board, Symbols
+from starpo.ragen.envs.sokoban.board import VOCABULARIES, Board, Symbols, offsets
 from starpo.ragen.envs.sokoban.solver import feasible_pushes
 
+_CELLS = re.compile(r"(\d+) (\d+)")
+_NOWHERE = -1  # of a cell beyond the board
 _THINGS = re.compile(r"(\S) (\d+) (\d+)")
 
 
@@ -34,7 +37,7 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
     terse = re.fullmatch(
         rf"{re.escape(symbols.box)} (?P<box>{TERSE_DIRECTION}) "
         rf"{re.escape(symbols.target)} (?P<target>{TERSE_DIRECTION})"
-        r"(?: push (?P<push>up|down|left|right|none))?",
+        r"(?: push (?P<push>up|down|left|right|none)(?: from(?P<walk>(?: \d+ \d+)+))?)?",
         reasoning.strip(),
     )
     if terse is None:
@@ -43,7 +46,10 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
 
 
 def _terse_claims(said: re.Match[str], board: Board, places: dict[str, list[Cell]]) -> list[Claim]:
-    """`X down left O up right push left`: a box from the player, a target from that box, a push of that box."""
+    """`X down left O up right push left from 3 4 2 4`: where box and target lie, the push, and the walk to it.
+
+    The box is seen from the player, the target from that box; the cells of the walk come last one first.
+    """
     (player,), boxes, targets = places["player"], places["box"], places["target"]
     meant = [box for box in boxes if direction(player, box) == said["box"]]
     from_box = {direction(box, target) for box in meant or boxes for target in targets}
@@ -56,7 +62,21 @@ def _terse_claims(said: re.Match[str], board: Board, places: dict[str, list[Cell
         of_meant = {action for box, action in possible if not meant or board.coordinates(box) in meant}
         is_true = not possible if said["push"] == "none" else said["push"] in of_meant
         found.append(Claim("possible push", f"push {said['push']}", is_true, _either(of_meant) or "none"))
+    if said["walk"]:
+        walk = [(int(row), int(col)) for row, col in _CELLS.findall(said["walk"])]
+        cells = [row * board.width + col if col < board.width else _NOWHERE for row, col in walk]
+        behind = {box - offsets(board.width)[action.title()] for box, action in possible if action == said["push"]}
+        ends = _either({f"{row} {col}" for row, col in map(board.coordinates, behind)}) or "nowhere"
+        is_true = cells[0] in behind and _is_walk(board, [*cells, board.player])
+        found.append(Claim("walk", f"from{said['walk']}", is_true, f"a walk that ends at {ends}"))
     return found
+
+
+def _is_walk(board: Board, cells: list[int]) -> bool:
+    """Is each cell free floor, and next to the one before?"""
+    steps = set(offsets(board.width).values())
+    are_next = all(there - here in steps for here, there in itertools.pairwise(cells))
+    return are_next and (board.floor - board.boxes).issuperset(cells)
 
 
 @lru_cache(65_536)

@@ -4,10 +4,11 @@ The noise lies in decisions (which push), never in key presses or in what is sai
 imitates it learns to read the board and to walk, and is left with the choice of pushes to learn by reward.
 """
 
+import itertools
 import random
 
 from starpo.ragen.envs.demonstration import Demonstration
-from starpo.ragen.envs.sokoban.board import ACTIONS, Board
+from starpo.ragen.envs.sokoban.board import ACTIONS, Board, offsets
 from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.envs.sokoban.solver import Push, feasible_pushes, first_push, solve
 
@@ -20,9 +21,10 @@ def demonstrate(
 ) -> Demonstration:
     """Choose a push, walk to it and make it. The environment is not stepped.
 
-    The thought is like `X down left O up right push left`: where the box lies from the player, where the target lies
-    from the box, and the push. With several boxes it speaks of the one that is pushed (of the nearest where none can
-    be) and of the free target nearest to it.
+    The thought is like `X down left O up right push left from 3 4 2 4`: where the box lies from the player, where the
+    target lies from the box, the push, and the cells of the walk (row and column), the last one first: each is next to
+    the one before, so the way is found step by step, and is read off backwards. With several boxes it speaks of the one
+    that is pushed (of the nearest where none can be) and of the free target nearest to it.
 
     Args:
         environment: In the position to decide in, which must not be solved.
@@ -45,7 +47,16 @@ def demonstrate(
     )
     if push is None:
         return Demonstration(f"{facts} push none", (rng.choice(ACTIONS),), is_resigned=True)
-    return Demonstration(f"{facts} push {push.action.lower()}", push.path[:max_actions])
+    walk = _cells_walked(board, push)
+    way = f" from {' '.join(f'{row} {col}' for row, col in reversed(walk))}" if walk else ""
+    return Demonstration(f"{facts} push {push.action.lower()}{way}", push.path[:max_actions])
+
+
+def _cells_walked(board: Board, push: Push) -> list[tuple[int, int]]:
+    """Row and column of every cell that the player steps on before the push, in order; [] where it stands right."""
+    steps = offsets(board.width)
+    walk = itertools.accumulate((steps[action] for action in push.path[:-1]), initial=board.player)
+    return [board.coordinates(cell) for cell in walk][1:]
 
 
 def _choose(board: Board, skill: float, rng: random.Random) -> Push | None:

@@ -139,7 +139,7 @@ def test_imitation_learns_saves_and_leaves_no_global_state_behind(tmp_path: Path
     seen = []
     config = SMALL.model_copy(update={"warm_start_steps": 60, "demonstration_turns": 480})
     headline = imitation.imitate(
-        config, SOKOBAN, AGENT, 26, frozenset(), tmp_path, on_progress=lambda done, total: seen.append((done, total))
+        config, SOKOBAN, AGENT, 64, frozenset(), tmp_path, on_progress=lambda done, total: seen.append((done, total))
     )
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == threads
@@ -156,9 +156,9 @@ def test_the_same_warm_start_gives_the_same_bytes_whatever_the_number_of_threads
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "again"):
-        imitation.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / name)
+        imitation.imitate(SMALL, SOKOBAN, AGENT, 64, frozenset(), tmp_path / name)
     monkeypatch.setattr(imitation, "ThreadPoolExecutor", lambda _, **settings: OneWorker(1, **settings))
-    imitation.imitate(SMALL, SOKOBAN, AGENT, 26, frozenset(), tmp_path / "one")
+    imitation.imitate(SMALL, SOKOBAN, AGENT, 64, frozenset(), tmp_path / "one")
     weights = {name: (tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again", "one")}
     assert weights["first"] == weights["again"] == weights["one"]
 
@@ -168,7 +168,7 @@ OneWorker = imitation.ThreadPoolExecutor
 
 def test_no_steps_leave_the_seeded_weights_as_they_are(tmp_path: Path) -> None:
     config = SMALL.model_copy(update={"warm_start_steps": 0})
-    headline = imitation.imitate(config, SOKOBAN, AGENT, 26, frozenset(), tmp_path)
+    headline = imitation.imitate(config, SOKOBAN, AGENT, 64, frozenset(), tmp_path)
     made = imitation.make_model(config, TOKENIZER).state_dict()
     assert all(torch.equal(made[name], weight) for name, weight in load_policy(tmp_path)[0].state_dict().items())
     assert headline["num_turns"] == 0

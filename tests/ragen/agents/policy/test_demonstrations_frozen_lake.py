@@ -44,22 +44,29 @@ def test_the_thought_is_true_and_the_walk_is_what_it_says(seed, skill, slip, siz
     (goal_row, goal_column) = environment.lake.coordinates(environment.lake.goal)
     vertical = {-1: "up ", 0: "", 1: "down "}[(goal_row > row) - (goal_row < row)]
     horizontal = {-1: "left ", 0: "", 1: "right "}[(goal_column > column) - (goal_column < column)]
-    chosen = demonstration.actions[0]
-    assert demonstration.think == f"G {vertical}{horizontal}go {chosen.lower()}"
-    assert set(demonstration.actions) == {chosen}
+    facts, _, said = demonstration.think.partition(" go ")
+    assert facts == f"G {vertical}{horizontal}".strip()
+    numbers = list(map(int, said.replace(" from", "").split()))
+    cells = list(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
+    lake, cell = environment.lake, environment.cell
     assert 1 <= len(demonstration.actions) <= (2 if slip else 5)
+    for number, action in enumerate(demonstration.actions):
+        cell = lake.move(cell, action)
+        assert cells[number] == lake.coordinates(cell)
+        assert not lake.is_end(cell) or number == len(cells) - 1
+    assert len(cells) == len(demonstration.actions) or len(demonstration.actions) == (2 if slip else 5)
 
 
 def test_a_skilled_player_reaches_the_goal_without_slip():
-    assert success(1.0, slip=0.0) > 0.98  # a few lakes need more than five straight walks
+    assert success(1.0, slip=0.0) == 1.0
 
 
-def test_at_the_default_skill_it_is_mediocre_on_lakes_that_are_not_trivial():
-    assert 0.15 < success(0.15, slip=0.0, min_distance=4) < 0.25
+def test_without_skill_it_is_mediocre_on_lakes_that_are_not_trivial():
+    assert 0.12 < success(0.0, slip=0.0, min_distance=4) < 0.22
 
 
 def test_where_half_the_goals_are_two_moves_away_chance_alone_does_more():
-    assert 0.2 < success(0.0, slip=0.0) < 0.3
+    assert success(0.0, slip=0.0) > success(0.0, slip=0.0, min_distance=4)
 
 
 def test_skill_is_worth_something_on_slippery_ice_too():

@@ -40,7 +40,7 @@ def test_skilled_turn_by_hand():
     # The player is at (1, 1), the box at (2, 2), the target at (2, 4): the one solution walks Down and pushes Right.
     environment = facing("######\n#P___#\n#_X_O#\n#____#\n######")
     turn = demonstrate(environment, 1.0, random.Random(0))
-    assert turn.think == "X down right O right push right"
+    assert turn.think == "X down right O right push right from 2 1"
     assert turn.actions == ("Down", "Right")
 
 
@@ -61,14 +61,14 @@ def test_no_feasible_push_is_said_and_one_random_action_taken():
 
 def test_speaks_in_the_environments_vocabulary():
     environment = facing("######\n#P___#\n#_X_O#\n#____#\n######", vocabulary="new")
-    assert demonstrate(environment, 1.0, random.Random(0)).think == "B down right G right push right"
+    assert demonstrate(environment, 1.0, random.Random(0)).think == "B down right G right push right from 2 1"
 
 
 def test_walk_longer_than_a_turn_stops_where_the_turn_does():
     # From the far end of the corridor to above the box are six steps; the push would be the seventh action.
     environment = facing("########\n#_____P#\n#X######\n#_######\n#O######\n########")
     turn = demonstrate(environment, 1.0, random.Random(0))
-    assert turn.think.endswith("push down")
+    assert turn.think.endswith("push down from 1 1 1 2 1 3 1 4 1 5")  # the whole way, the last cell first
     assert turn.actions == ("Left",) * MAX_ACTIONS
     assert demonstrate(environment, 1.0, random.Random(0), max_actions=7).actions == ("Left",) * 5 + ("Down",)
 
@@ -80,14 +80,17 @@ def test_says_what_is_and_does_what_it_says(seed, skill, num_boxes):
     before = environment.board
     turn = demonstrate(environment, skill, random.Random(seed), max_actions=100)
     assert environment.board is before  # looked at, not stepped
-    after = before
+    after, walked = before, []
     for action in turn.actions:
         moved_from, after = after, after.after(action)
-    *_, push = turn.think.split(" push ")
+        walked += [after.coordinates(after.player)] if after.boxes == before.boxes else []
+    push, _, way = turn.think.split(" push ")[1].partition(" from ")
     if push == "none":
         assert len(turn.actions) == 1
         return
     assert turn.actions[-1].lower() == push
+    numbers = list(map(int, way.split()))
+    assert list(zip(numbers[::2], numbers[1::2], strict=True))[::-1] == walked
     assert after.boxes != moved_from.boxes == before.boxes
     (box,) = before.boxes - after.boxes
     (row, col), (box_row, box_col) = before.coordinates(before.player), before.coordinates(box)

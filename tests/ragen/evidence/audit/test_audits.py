@@ -206,6 +206,7 @@ class TestReasoning:
             "box from player",
             "target from box",
             "possible push",
+            "walk",
         }
 
     def test_false_reasoning_is_counted_with_an_example(self, tables: Ask) -> None:

@@ -102,6 +102,14 @@ EDGE = "#####\n#PX_#\n#___#\n#__O#\n#####"
         ("X down right O down right push right", [True, True, True]),
         ("X down right O down right push left", [True, True, True]),
         ("X down right O down right push none", [True, True, False]),
+        ("X down right O down right push right from 2 1", [True, True, True, True]),
+        ("X down right O down right push down from 1 2", [True, True, True, True]),
+        ("X down right O down right push left from 2 3 1 3 1 2", [True, True, True, True]),
+        ("X down right O down right push left from 2 3 1 2", [True, True, True, False]),  # no step between these
+        ("X down right O down right push left from 2 1", [True, True, True, False]),  # before the box, not behind
+        ("X down right O down right push left from 2 3 2 2 2 1", [True, True, True, False]),  # through the box
+        ("X down right O down right push right from 2 1 2 0 1 0", [True, True, True, False]),  # through the wall
+        ("X down right O down right push up from 99 99", [True, True, True, False]),
         ("X down O down right push down", [False, True, True]),
         ("X down right O up push down", [True, False, True]),
         ("X down right O", []),
@@ -166,3 +174,21 @@ def test_directions_are_opposite_both_ways(start: tuple[int, int], end: tuple[in
 
 def test_a_thing_is_not_compared_with_itself() -> None:
     assert sentences("the player is left of me", {"player": [(0, 0)]}, has_coordinates=True) == []
+
+
+@pytest.mark.parametrize(
+    ("walk", "is_true"),
+    [
+        ("go 1 0", True),
+        ("go 2 3 from 2 2 1 2 0 2 0 1", True),
+        ("go 1 1 from 0 1", True),  # into the hole, and says so
+        ("go 1 2 from 1 1 0 1", False),  # through the hole
+        ("go 2 3 from 2 2 0 2 0 1", False),  # no step between two of these
+        ("go 2 3", False),
+        ("go 0 0", True),  # against the edge
+    ],
+)
+def test_a_walk_over_the_ice(walk: str, is_true: bool) -> None:
+    goal, way = claims_of("frozen_lake")("P 0 0 G 2 3\n____\n_O__\n____\n____", f"G down right {walk}")
+    assert goal.is_true
+    assert (way.about, way.said, way.is_true) == ("walk", walk, is_true)
