@@ -16,13 +16,16 @@ ACCOUNT = {"AWS_ACCESS_KEY_ID": "of-tests", "AWS_SECRET_ACCESS_KEY": "of-tests",
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """moto's server, on a thread of this process."""
-    from moto.server import ThreadedMotoServer
+    """moto's server, on one thread of this process: of two at once moto may let both win."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-    server.stop()
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
 
 
 def _bucket(root: Path, endpoint: str, *arguments: str) -> subprocess.CompletedProcess[str]:

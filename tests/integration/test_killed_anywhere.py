@@ -1,4 +1,4 @@
-"""SIGKILL at 25 moments spread over a run, each followed by a restart: nothing half-written, and the end is the same.
+"""SIGKILL at moments spread over a run, each followed by a restart: nothing half-written, and the end is the same.
 
 A death is aimed at a place in the run: the making of the n-th artifact, n rising evenly from the first to the last.
 There it comes, in a seeded order and at a seeded point, in one of four ways: at a moment in the store (before, inside
@@ -30,13 +30,12 @@ from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(900)]
 
-DEATHS = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
+FEW = {"any": 4, "inside": 4, "computing": 3, "starting": 1}
+MANY = {"any": 8, "inside": 8, "computing": 6, "starting": 3}
 """How many of each."""
-NUM_DEATHS = sum(DEATHS.values())
 LAST_MOMENT = {"any": 8, "inside": 2}
 """An artifact has at least so many moments."""
 SEED = 20
-MAX_STARTS = 2 * NUM_DEATHS
 RUN = "mortal"
 ROOT = Path(__file__).parents[2]
 Answer = dict[str, Any]
@@ -188,18 +187,19 @@ def doing(folder: Path) -> str:
     return str(json.loads(state.read_bytes())["message"]) if state.is_file() else "nothing yet"
 
 
-def test_killed_at_25_moments_a_run_ends_as_if_nobody_had(
-    mortals: Mortals, reference: Reference, tmp_path: Path
+@pytest.mark.parametrize("wanted", [FEW, pytest.param(MANY, marks=pytest.mark.thorough)], ids=["12", "25"])
+def test_killed_at_many_moments_a_run_ends_as_if_nobody_had(
+    mortals: Mortals, reference: Reference, tmp_path: Path, wanted: dict[str, int]
 ) -> None:
     chance = random.Random(SEED)
-    sorts = [sort for sort, number in DEATHS.items() for _ in range(number)]
+    sorts = [sort for sort, number in wanted.items() for _ in range(number)]
     chance.shuffle(sorts)
     deaths: list[tuple[str, str]] = []
     survivors: dict[Path, int] = {}
     num_ends, folder, started = 0, tmp_path / "0", time.monotonic()
-    for _ in range(MAX_STARTS):
-        after = len(deaths) * reference.num_artifacts // NUM_DEATHS
-        sort = sorts[len(deaths)] if len(deaths) < NUM_DEATHS else "none"
+    for _ in range(2 * len(sorts)):
+        after = len(deaths) * reference.num_artifacts // len(sorts)
+        sort = sorts[len(deaths)] if len(deaths) < len(sorts) else "none"
         if sort == "none":
             said = mortals.run(folder)
         elif sort == "starting":
@@ -217,15 +217,15 @@ def test_killed_at_25_moments_a_run_ends_as_if_nobody_had(
         assert digests(folder) == reference.digests
         assert {path: path.stat().st_mtime_ns for path in survivors} == survivors, "something stored was written again"
         num_ends += 1
-        if len(deaths) == NUM_DEATHS:
+        if len(deaths) == len(sorts):
             break
         folder, survivors = tmp_path / str(num_ends), {}
     phases = Counter(phase for _, phase in deaths)
     print(f"\n{len(deaths)} deaths, {num_ends} ends, in {time.monotonic() - started:.0f} s")
     print(f"how: {dict(Counter(how for how, _ in deaths))}\nwhile: {dict(phases)}")
-    assert len(deaths) == NUM_DEATHS
+    assert len(deaths) == len(sorts)
     assert num_ends >= 1
-    assert Counter(how.partition(":")[0] for how, _ in deaths) == DEATHS
+    assert Counter(how.partition(":")[0] for how, _ in deaths) == wanted
     died_in = {phase.partition(" ")[0] for phase in phases}  # `update done` is said between stages
     assert died_in >= {"warm_start", "update", "evaluate"}, "they are not spread over the run"
-    assert died_in & {"rollout", "reward", "variance_filter", "diagnose"}, "they are not spread over the run"
+    assert died_in & {"rollout", "reward", "variance_filter", "diagnose", "probe"}, "they are not spread over the run"

@@ -35,7 +35,7 @@ def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
     store = Store(str(folder))
     stages = [set(stages) for stages in store.runs.iterations(run).values()]
     every = {"rollout", "reward", "variance_filter", "diagnose", "update", "evaluate:sokoban"}
-    assert stages == [every | {"warm_start"}, every, {"evaluate:sokoban"}]
+    assert stages == [every | {"warm_start", "probe"}, every, {"evaluate:sokoban"}]
     assert store.runs.state(run).status == "completed"
 
 
@@ -57,9 +57,9 @@ def test_what_a_run_says_last_is_how_well_its_last_checkpoint_plays(finished: tu
     folder, _ = finished
     store = Store(str(folder))
     run = starpo(preset("smoke", {"iterations": 1}), preset="smoke", store=str(folder))
-    first, last = (point["success"] for point in evaluation_curve(store, store.runs.get(run)))
+    *_, last = evaluation_curve(store, store.runs.get(run))
     said = store.runs.state(run).metrics
-    assert first != last == said["evaluation"]
+    assert (said["evaluation"], said["evaluated_at"]) == (last["success"], 1)
     assert said["iteration"] == said["iterations"] == 1
 
 
