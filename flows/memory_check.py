@@ -26,4 +26,5 @@ def check_memory(config: StarPOConfig) -> None:
         architecture = architecture_of(config.policy)
     except PolicyError:  # whatever is wrong with it, loading it says so better
         return
-    check_fits(config, architecture, this_machine(runtime.threads), host_memory())
+    for phase in config.phases:
+        check_fits(phase, architecture, this_machine(runtime.threads), host_memory())

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, DataError, NothingKeptError
+from starpo.ragen.core.errors import ArtifactDamagedError, DataError, RunStoppedError
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
 
@@ -53,7 +53,7 @@ def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[Work, bo
     planner = Planner(store, name, {} if known is None else known)
     try:
         train(planner, config)
-    except NothingKeptError as error:
+    except RunStoppedError as error:
         planner.plan.stops = str(error)
     return planner.plan
 

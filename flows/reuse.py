@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from starpo.flows.plan import Planner
 from starpo.flows.training import train
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import NothingKeptError, StoreError
+from starpo.ragen.core.errors import RunStoppedError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.provenance import code_revision, versions
 from starpo.ragen.work import Keys, Work
@@ -59,7 +59,7 @@ def reused(store: Store, name: str, config: StarPOConfig) -> Reuse:
         StoreError: If the store cannot be read.
     """
     planner = _UntilMissing(store, name)
-    with suppress(_NothingFollowsError, NothingKeptError):
+    with suppress(_NothingFollowsError, RunStoppedError):
         train(planner, config)
     stages = [stage for stage in planner.plan.stages if stage in planner.plan.stored]
     here = _maker(versions().get("starpo"), code_revision())

@@ -25,11 +25,12 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
         Stage -> its version; `stage.role` -> the identity of the code that settings name, such as
         `update.advantage`. Panels share the names of one stage, and count together.
     """
-    planner = _FirstIteration()
-    with suppress(_IterationDoneError):
-        train(planner, config)
+    planners = [_FirstIteration() for _ in config.phases]
+    for planner, phase in zip(planners, config.phases, strict=True):
+        with suppress(_IterationDoneError):
+            train(planner, phase)
     code: dict[str, set[str]] = {}
-    for work in planner.plan.stages:
+    for work in [work for planner in planners for work in planner.plan.stages]:
         stage = work.stage
         code.setdefault(stage.name, set()).add(str(stage.version))
         for role, identity in work.identities.items():

@@ -17,7 +17,7 @@ from starpo.flows.plan import LookedUp
 from starpo.flows.replay import carry_out
 from starpo.flows.training import Runner, reward_and_filter, train
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, NothingKeptError, StarPOError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, RunStoppedError, StarPOError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.recompute.replay.plan import plan_replay
 from starpo.ragen.recompute.verify.chosen import Visit
@@ -62,7 +62,7 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
             walk.fault(*walk.ends_at, f"{end}, though the run says that it is completed. {RECORD_ADVICE}")
         else:
             walk.not_shown(*walk.ends_at, f"the run is {status} and has not come to its end: {end}")
-    except NothingKeptError as error:
+    except RunStoppedError as error:
         if status == "completed":
             walk.fault(*walk.ends_at, f"the run says that it is completed, and by its record it failed: {error}")
     except StarPOError as error:
@@ -87,7 +87,7 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
         walk.left.clear()
         return
     base = RecordWalk(store, plan.base.name, store.runs.iterations(plan.base.name))
-    with suppress(_RecordEndsError, NothingKeptError):
+    with suppress(_RecordEndsError, RunStoppedError):
         train(base, plan.base_config)
     walk.works |= base.works
     should_evaluate = any(name.startswith(("evaluate:", "evaluate_base:")) for name in stages)

@@ -53,8 +53,10 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
 
 def _of_names(config: StarPOConfig) -> list[str]:
     """Built-in names that an installed package declares too."""
-    used = [(REWARDS, name) for name in config.reward.components]
-    used += [(PROMPTS, config.agent.prompt), (FILTERS, config.filter.strategy), (ADVANTAGES, config.update.advantage)]
+    used = [(PROMPTS, config.agent.prompt)]
+    for phase in config.phases:
+        used += [(REWARDS, name) for name in phase.reward.components]
+        used += [(FILTERS, phase.filter.strategy), (ADVANTAGES, phase.update.advantage)]
     used += [(ENVIRONMENTS, settings.type) for settings in config.panels.values()]
     return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
 

@@ -15,9 +15,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 COMMANDS = {
-    "Train": ("train", "follow", "cancel"),
+    "Train": ("train", "fork", "follow", "cancel"),
     "Before a run": ("plan", "validate", "presets", "envs", "play", "new"),
-    "Look at runs": ("runs", "show", "report", "compare", "sql", "audit", "lineage", "online-k"),
+    "Look at runs": ("runs", "show", "report", "diagnose", "compare", "sql", "audit", "lineage", "online-k"),
     "Do it again": ("verify", "replay", "checkpoint"),
     "Studies": ("evaluate", "eval-sweep", "ablate"),
     "Stores and files": ("import", "store"),

@@ -1,20 +1,74 @@
-"""`ragen runs`: the runs of a store, newest first."""
+"""`ragen runs`: the runs of a store, newest first, or as a tree of forks."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import at_a_glance, print_rows, run_facts
-from starpo.flows.console.terminal import Console, say
+from starpo.flows.console.terminal import Console, plain, print_json, say
 from starpo.ragen.core.errors import StoreError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.recompute.forks import Branch, family
 from starpo.ragen.store import Store
 
 
-def runs(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List the runs of a store, newest first."""
+def runs(
+    store: StoreOption = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw which runs begin in which: the tree of forks.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs of a store, newest first, or draw the tree of their forks."""
     opened = open_store(store)
     if store is not None:  # the configured one comes into being with its first run
         opened.expect()
-    print_runs(opened, as_json)
+    if tree:
+        print_tree(opened, as_json)
+    else:
+        print_runs(opened, as_json)
+
+
+def print_tree(store: Store, as_json: bool) -> None:
+    """Runs that train, the oldest first, each under the run in which it begins."""
+    roots = family(store)
+    if as_json:
+        print_json([_branch_facts(store, root) for root in roots])
+        return
+    console = Console()
+    if not roots:
+        say(console, f"no runs in {store.url} yet: `ragen train sokoban` makes one")
+    for root in roots:
+        console.print(_drawn(store, root))
+
+
+def _drawn(store: Store, branch: Branch) -> Tree:
+    facts = at_a_glance(run_facts(store, branch.run))
+    label = Text.assemble(
+        (plain(branch.run.name).plain, "bold"), f"  {facts['iterations']} updates  {facts['success']}"
+    )
+    if branch.start:
+        label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")
+    tree = Tree(label)
+    for fork in branch.forks:
+        tree.add(_drawn(store, fork))
+    return tree
+
+
+def _changes(branch: Branch) -> str:
+    if branch.changed is None:
+        return "the settings of one of the two are of another release"
+    changes = [f"{path} {quoted(was)} -> {quoted(now)}" for path, (was, now) in branch.changed.items()]
+    return ", ".join(changes) or "the same settings"
+
+
+def _branch_facts(store: Store, branch: Branch) -> dict[str, Any]:
+    changed = None
+    if branch.changed is not None:
+        changed = {path: {"was": was, "is": now} for path, (was, now) in branch.changed.items()}
+    forks = [_branch_facts(store, fork) for fork in branch.forks]
+    return {**run_facts(store, branch.run), "from": branch.start or None, "changed": changed, "forks": forks}
 
 
 def print_runs(store: Store, as_json: bool) -> None:

@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import SetOption, StoreOption, open_store, parse_overrides
-from starpo.flows.console.deployment import follow_deployment
-from starpo.flows.console.listing import success_line
-from starpo.flows.console.pages import write_report
 from starpo.flows.console.terminal import Console
+from starpo.flows.console.training import follow_training
 from starpo.flows.memory_check import check_memory
 from starpo.flows.presets import PRESETS
 from starpo.flows.presets import preset as load_preset
@@ -53,13 +51,4 @@ def train(
     optional = {"overrides": overrides or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}
     written = {"config": f'config="$(ragen validate {shlex.quote(preset)} --json)"'}
-    follow_deployment(f"starpo/{'custom' if is_file else preset}", parameters, opened, run_name, console, written)
-    report = write_report(opened, run_name, None)
-    for label, value in {
-        "run": run_name,
-        "success": success_line(opened, run_name),
-        "artifacts": opened.url if "://" in opened.url else str(Path(opened.url).resolve()),
-        "report": str(report),
-        "more": f"ragen show {run_name}",
-    }.items():
-        console.print(f"{label:<10} {value}", highlight=False, markup=False, soft_wrap=True)
+    follow_training(f"starpo/{'custom' if is_file else preset}", parameters, opened, run_name, console, written)

@@ -23,7 +23,7 @@ def follow_deployment(
     run: str,
     console: Console,
     written: Mapping[str, str] = MappingProxyType({}),
-) -> None:
+) -> str:
     """Run a deployment on the local server, which is started if need be, and follow the run that it makes to its end.
 
     Args:
@@ -34,6 +34,9 @@ def follow_deployment(
         console: Where to show it.
         written: Parameter -> how a shell would be told, where that is shorter than its value.
 
+    Returns:
+        The name of the run that it ended as: of one that was rolled back, that of its fork.
+
     Raises:
         ServerError: If there is no server, and none can be started, if it ends meanwhile, or if another process took
             the run to its own store.
@@ -42,7 +45,7 @@ def follow_deployment(
     ended = start_deployment(deployment, parameters, run, console, written)
     try:
         with watching(console, f"run {run}", *advice_on(run, parameters.get("store"))):
-            follow_run(store, run, console, ended)
+            run = follow_run(store, run, console, ended)
     except server.ServerGoneError as error:
         raise server.ServerGoneError(f"{error}. {_without_server(store, run)}") from error
     if run not in store.runs.names():
@@ -51,6 +54,7 @@ def follow_deployment(
             f"deployments at {server.api_url()}, such as that of another clone, and wrote to its own store. Stop it "
             "there (`ragen down`), or give this one a server of its own by another port in PREFECT_API_URL"
         )
+    return run
 
 
 def _without_server(store: Store, run: str) -> str:

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
 from starpo.flows.console.terminal import Console, description_column
+from starpo.flows.rollback import is_rollback
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Runs
@@ -43,14 +44,17 @@ class RunBar(Progress):
         yield from (Padding(Text(task.fields["numbers"]), (0, 0, 0, 2)) for task in self.tasks)
 
 
-def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> None:
-    """Show a run until it ends.
+def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> str:
+    """Show a run until it ends; one that is rolled back goes on as another, which is shown then.
 
     Args:
         store: The store it writes to; that is where it says how far it is.
         run: Its name.
         console: Where to draw; without a terminal, a line for each change of its numbers is printed instead.
         ended: Says how the run's process ended, None while it works. None: ask the run's own state, and its process.
+
+    Returns:
+        The name of the run that was shown last.
 
     Raises:
         RunFailedError: If it did not complete, or nobody is at work on it any more; the message is the run's own.
@@ -62,6 +66,8 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
         while True:
             outcome = ask()
             state = store.runs.state(run)
+            if state is not None and state.status == "failed" and not outcome:
+                run = _rolled_back_to(store.runs, run) or run
             if state is not None and (state.status == "running" or outcome):
                 facts, numbers = state.metrics, _numbers(state.metrics)
                 place = f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
@@ -81,6 +87,12 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
             time.sleep(POLL_S)
     if outcome.status != "completed":
         raise RunFailedError(f"run {run} ended as {outcome.status}: {outcome.reason}")
+    return run
+
+
+def _rolled_back_to(runs: Runs, run: str) -> str | None:
+    """The fork that its process works on now."""
+    return next((name for name in runs.names() if is_rollback(name, run) and runs.is_running(name)), None)
 
 
 def _outcome(runs: Runs, run: str) -> Outcome | None:

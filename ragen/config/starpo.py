@@ -1,14 +1,21 @@
 """`StarPOConfig`: everything that decides what a run computes."""
 
-from pydantic import Field, model_validator
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
 
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.diagnostics import DiagnosticsConfig
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
+from starpo.ragen.config.explanation import explain
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.policy import PolicyConfig, TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.schedule import Change
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.settings import Settings
 
@@ -55,6 +62,34 @@ class StarPOConfig(Settings):
     """How they are trained on."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """What is measured."""
+    diagnostics: DiagnosticsConfig = DiagnosticsConfig()
+    """What is looked for beside success."""
+    schedule: list[Change] = Field([], exclude_if=lambda changes: not changes)
+    """Changes of settings while the run trains, such as `[{ iteration = 30, set = { "filter.keep" = 1.0 } }]`: from
+    that iteration on, of `rollout`, `reward`, `filter` and `update`. `ragen fork` trains on from a stored checkpoint by
+    adding one: what was made before it has the same keys, and is found. None changes evaluation."""
+
+    def at(self, iteration: int) -> "StarPOConfig":
+        """The settings of an iteration: the run's, with all changes up to it.
+
+        Args:
+            iteration: Updates done before it.
+        """
+        changes = [change for change in self.schedule if change.iteration <= iteration]
+        if not changes:
+            return self
+        return self._with(changes)
+
+    def _with(self, changes: Sequence[Change]) -> "StarPOConfig":
+        values = self.model_dump(mode="json", exclude={"schedule": True, "diagnostics": {"remedies"}})
+        for change in changes:
+            values = change.applied(values)
+        return StarPOConfig.model_validate_json(json.dumps(values))
+
+    @property
+    def phases(self) -> list["StarPOConfig"]:
+        """The run's settings at its beginning and after every change."""
+        return [self, *(self.at(change.iteration) for change in self.schedule)]
 
     @property
     def panels(self) -> dict[str, EnvironmentConfig]:
@@ -96,3 +131,26 @@ class StarPOConfig(Settings):
                 f"{self.online_k} needs one then is known only after that update; set one of the two, not both"
             )
         return self
+
+    @model_validator(mode="after")
+    def _schedule_fits(self) -> "StarPOConfig":
+        iterations = [change.iteration for change in self.schedule]
+        if iterations != sorted(set(iterations)):
+            raise ValueError(f"schedule: changes at iterations {iterations}: expected ascending, each once")
+        if iterations and iterations[-1] >= self.iterations:
+            raise ValueError(
+                f"schedule: a change at iteration {iterations[-1]} of a run of {self.iterations} changes nothing; "
+                f"expected at most {self.iterations - 1}"
+            )
+        for change in self.schedule:
+            self._check(f"schedule: from iteration {change.iteration} on", self.at, change.iteration)
+        for number, remedy in enumerate(self.diagnostics.remedies):
+            self._check(f"diagnostics.remedies.{number}", self._with, [Change(iteration=1, set=remedy)])
+        return self
+
+    @staticmethod
+    def _check(place: str, make: Callable[..., "StarPOConfig"], *arguments: Any) -> None:
+        try:
+            make(*arguments)
+        except ValidationError as error:
+            raise ValueError(f"{place}: {explain(error, StarPOConfig, {})}") from error

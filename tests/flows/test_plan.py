@@ -30,7 +30,8 @@ def put_metrics(store: Store, stage: Work, num_kept: float) -> None:
 def test_a_plan_has_every_stage_and_writes_nothing(tmp_path: Path) -> None:
     plan = plan_run(Store(str(tmp_path / "store")), "mine", preset("smoke"))
     assert names(plan) == {
-        "warm_start": 1, "evaluate": 3, "rollout": 2, "reward": 2, "variance_filter": 2, "diagnose": 2, "update": 2,
+        "warm_start": 1, "evaluate": 3, "rollout": 2, "probe": 1, "reward": 2, "variance_filter": 2, "diagnose": 2,
+        "update": 2,
     }  # fmt: skip
     assert plan.new == plan.stages
     assert plan.assumed == {"filter/num_kept": 0}
@@ -44,10 +45,10 @@ def test_online_k_reuses_rollouts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "shared"),
-    [({"filter.keep": 1.0}, 4), ({"update.clip_high": 0.3}, 6), ({"seed": 1}, 2), ({"evaluation.every": 2}, 13)],
+    [({"filter.keep": 1.0}, 5), ({"update.clip_high": 0.3}, 7), ({"seed": 1}, 2), ({"evaluation.every": 2}, 14)],
 )
 def test_runs_share_the_stages_before_their_first_difference(tmp_path: Path, overrides, shared: int) -> None:
-    """warm start, first evaluation, rollout, reward | filter, diagnose | update; a seed changes the rollout."""
+    """warm start, first evaluation, rollout, probe, reward | filter, diagnose | update; a seed changes the rollout."""
     store = Store(str(tmp_path))
     one, other = plan_run(store, "a", preset("smoke")), plan_run(store, "b", preset("smoke", overrides))
     assert len(set(one.stages) & set(other.stages)) == shared

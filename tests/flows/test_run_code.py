@@ -29,7 +29,7 @@ def edited(mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> Call
 def test_all_that_settings_name_is_there_and_the_versions_of_the_stages() -> None:
     code = code_of(CONFIG)
     assert {name for name in code if "." not in name} == {
-        "warm_start", "evaluate", "rollout", "reward", "variance_filter", "diagnose", "update",
+        "warm_start", "evaluate", "rollout", "reward", "variance_filter", "diagnose", "probe", "update",
     }  # fmt: skip
     assert code["update"] == str(update.STAGE.version)
     assert {f"reward.{name}" for name in CONFIG.reward.components} <= code.keys()

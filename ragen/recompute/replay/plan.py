@@ -28,6 +28,7 @@ _REASONS = {
     "policy": "stored tokens were sampled from the recorded model; they say nothing about another one",
     "agent": "stored prompts are in the recorded format; another format is other tokens, which nobody sampled from",
     "rollout": "stored trajectories were sampled with the recorded temperature, lengths and group sizes",
+    "schedule": "the changes of the recorded run are replayed as they were; give a setting itself another value",
     "evaluation": "both ends are measured on the recorded panel",
 }
 _NAME_DIGITS = 8
@@ -110,12 +111,12 @@ def plan_replay(
         )
     base_config = recorded_config(base.name, base.config, "Replay it with the release that made it")
     config = _changed_config(base_config, overrides or {})
-    changed = dict(_differences(base_config.model_dump(mode="json"), config.model_dump(mode="json")))
+    changed = dict(changed_settings(base_config.model_dump(mode="json"), config.model_dump(mode="json")))
     idle = [path for path in changed if path.startswith("update.")] if not should_update else []
     if idle:
         raise ConfigError(f"{idle[0]} changes nothing when only reward and filter are replayed; replay the update too")
     recorded = store.runs.iterations(run)
-    checkpoints = _checkpoints(recorded)
+    checkpoints = recorded_checkpoints(recorded)
     num_done = len(checkpoints) - 1
     stop = num_done if stop is None else stop
     if not 0 <= start < stop <= num_done:
@@ -150,7 +151,7 @@ def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarP
     return apply_overrides(config, overrides)
 
 
-def _checkpoints(recorded: Mapping[int, StageKeys]) -> dict[int, str]:
+def recorded_checkpoints(recorded: Mapping[int, StageKeys]) -> dict[int, str]:
     """n -> key of the checkpoint after n finished iterations; an iteration without an update passes its own on.
 
     An iteration without an update counts if another follows: else the run may have stopped in the middle of it.
@@ -179,7 +180,8 @@ def _check_stored(store: Store, plan: ReplayPlan, should_update: bool) -> None:
             f"checkpoint {plan.start} of run '{name}' (checkpoint/{start}) is not in the store {store.url} ({hint}), "
             "so no update can start from it; restore it from a copy, or choose another --from"
         )
-    needs_reference = should_update and plan.config.update.kl_coefficient > 0
+    coefficients = [plan.config.at(iteration).update.kl_coefficient for iteration in plan.iterations]
+    needs_reference = should_update and max(coefficients) > 0
     if needs_reference and not store.was_made("checkpoint", plan.reference):
         raise ArtifactMissingError(
             f"update.kl_coefficient needs the first checkpoint of run '{name}' as the reference, and "
@@ -204,9 +206,10 @@ def _needed(stages: StageKeys, should_update: bool) -> Iterable[tuple[str, str, 
     return [(stage, kind, stages[stage][kind]) for stage in kinds if stage in stages for kind in kinds[stage]]
 
 
-def _differences(old: Any, new: Any, place: str = "") -> Iterable[tuple[str, tuple[Any, Any]]]:
+def changed_settings(old: Any, new: Any, place: str = "") -> Iterable[tuple[str, tuple[Any, Any]]]:
+    """Settings as nested tables that differ: dotted path, (was, is)."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
-            yield from _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
+            yield from changed_settings(old.get(name), new.get(name), f"{place}.{name}" if place else name)
     elif old != new:
         yield place, (old, new)

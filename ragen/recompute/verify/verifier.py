@@ -262,7 +262,7 @@ class Verifier:
         if visit.stage == "rollout" and "turns" in sound:
             turns = sound["turns"].table
             yield "actions", "turns", turn_differences(turns, self.config.environment, self.config.agent)
-            yield "texts", "turns", self._text_differences(sound["turns"])
+            yield "texts", "turns", self._text_differences(visit, sound["turns"])
             yield "numbers", "turns", rollout_differences(turns, _headline(sound["turns"]))
         if visit.stage == "evaluate" and "episodes" in sound:
             episodes = sound["episodes"].table
@@ -285,7 +285,7 @@ class Verifier:
             return
         yield from episode_differences(episodes, cells[visit.cell])
 
-    def _text_differences(self, turns: Stored) -> Iterator[str]:
+    def _text_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:
         from starpo.ragen.agents.policy.load import load_tokenizer
         from starpo.ragen.agents.prompting.context import ContextBuilder
         from starpo.ragen.recompute.verify.texts import text_differences
@@ -297,7 +297,8 @@ class Verifier:
             raise _NotComputedError(Verdict.NOT_SHOWN, reason)
         self._provide("checkpoint", key)
         tokenizer = load_tokenizer(self.scratch.store.local_folder("checkpoint", key))
-        contexts = ContextBuilder(tokenizer, self.config.agent, self.config.rollout.max_response_tokens)
+        longest = self.config.at(visit.iteration).rollout.max_response_tokens
+        contexts = ContextBuilder(tokenizer, self.config.agent, longest)
         yield from text_differences(turns.table, self.config.environment, tokenizer, contexts)
 
     def _token_differences(self, samples: Stored) -> Iterator[str]:
@@ -315,7 +316,7 @@ class Verifier:
 
 def _kind_of(role: str) -> str:
     """Kind of the artifact that a stage has for an input of this role."""
-    kind = role.removeprefix("base_").removeprefix("branch_")
+    kind = role.removeprefix("base_").removeprefix("branch_").removeprefix("before_")
     return "checkpoint" if kind in ("reference", "before") else kind
 
 

@@ -1,0 +1,50 @@
+"""`ragen fork`: train on from a stored checkpoint with other settings."""
+
+import shlex
+from typing import Annotated
+
+import typer
+
+from starpo.flows.cli.options import RunArgument, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.terminal import Console, print_json
+from starpo.flows.console.training import follow_training
+from starpo.flows.fork import plan_fork
+from starpo.flows.reuse import reused
+from starpo.flows.run_code import code_of
+from starpo.ragen.readiness import check_ready
+
+
+def fork(
+    run: RunArgument,
+    start: Annotated[int, typer.Option("--from", help="Checkpoint to train on from: updates done before it.")],
+    set_: SetOption = None,
+    name: Annotated[
+        str | None, typer.Option("--as", help="Name of the fork. Default: run, checkpoint and what was changed.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print its settings, and do nothing.")] = False,
+) -> None:
+    """Train on from a run's stored checkpoint with other settings of rollout, reward, filter or update.
+
+    All that came before is shared with the run. `ragen runs --tree` draws forks.
+    """
+    opened, overrides = open_store(store), parse_overrides(set_)
+    planned = plan_fork(opened, run, start, overrides)
+    settings = planned.config.model_dump(mode="json")
+    if as_json:
+        print_json(settings)
+        return
+    check_ready(planned.config, f"a fork of '{run}'")
+    fork_name, preset = name or planned.name, planned.base.preset or "custom"
+    if name is not None:  # a name of the user's own must not belong to another run
+        opened.runs.create(name, flow="starpo", preset=preset, config=settings, code=code_of(planned.config))
+    console = Console()
+    console.print(str(reused(opened, fork_name, planned.config)), highlight=False, markup=False, soft_wrap=True)
+    parameters = {"config": settings, "preset": preset, "run": fork_name}
+    if store is not None:
+        parameters["store"] = store
+    again = ["ragen", "fork", run, "--from", str(start)]
+    again += [word for assignment in set_ or [] for word in ("--set", assignment)]
+    again += ["--store", store] if store is not None else []
+    written = {"config": f'config="$({shlex.join(again)} --json)"'}
+    follow_training("starpo/custom", parameters, opened, fork_name, console, written)

@@ -1,0 +1,117 @@
+"""A fork: a run's settings with one more change, from an iteration on. It is a run as any other.
+
+    run, iteration, overrides -> plan_fork -> Fork: settings with a schedule -> flow `starpo`
+
+What came before the change has the keys that it had, so it is found in the store: resuming, verifying, replaying and
+comparing know nothing of forks.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from starpo.flows.plan import Planner
+from starpo.flows.run_code import code_of
+from starpo.flows.training import train
+from starpo.ragen.config.load import apply_overrides, recorded_config
+from starpo.ragen.config.schedule import changed_at
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError, RunStoppedError
+from starpo.ragen.recompute.replay.plan import recorded_checkpoints
+from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.records.run import Run, other_code
+
+_NAME_DIGITS = 8
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A fork that can be carried out.
+
+    Attributes:
+        base: The run that it begins in.
+        config: Its settings.
+        name: Base, iteration, and eight digits of settings and code: the same fork is the same run.
+    """
+
+    base: Run
+    config: StarPOConfig
+    name: str
+
+
+def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, Any]) -> Fork:
+    """Decide what a fork does.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        iteration: The checkpoint to train on from: updates done before. The run's own changes after it are left out.
+        overrides: Dotted path -> value, of settings of rollout, reward, filter and update.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If the run has no such checkpoint, if nothing is changed, if a setting is unknown, wrong or one
+            that cannot change while a run trains, or if this code would not make the run's checkpoint.
+    """
+    base = store.runs.get(run)
+    if base.flow != "starpo":
+        raise ConfigError(f"'{run}' is made by the flow '{base.flow}', and only training (`ragen train`) can be forked")
+    if not overrides:
+        raise ConfigError("a fork that changes nothing is the run itself; say what it changes: --set PATH=VALUE")
+    config = recorded_config(base.name, base.config, "Fork it with the release that made it")
+    checkpoints = recorded_checkpoints(store.runs.iterations(run))
+    last = min(len(checkpoints), config.iterations) - 1
+    if not 1 <= iteration <= last:
+        known = f"1 to {last}" if last else "none: an iteration has to be finished and another to come"
+        raise ConfigError(f"run '{run}' cannot be forked from checkpoint {iteration}; it can from {known}")
+    schedule = changed_at(config.schedule, iteration, overrides)
+    config = apply_overrides(config, {"schedule": schedule}, f"a fork of '{run}'")
+    _check_is_found(store, run, iteration, config, checkpoints[iteration])
+    content = canonical_json({"config": config.model_dump(mode="json"), "code": code_of(config)})
+    digits = hashlib.sha256(content.encode()).hexdigest()[:_NAME_DIGITS]
+    return Fork(base, config, f"{run[:80]}-fork-{iteration}-{digits}")
+
+
+def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig, checkpoint: str) -> None:
+    """Make sure that the fork leads to the run's checkpoint, and that this is stored or can be derived."""
+    planner = _UntilCheckpoint(store, run, iteration)
+    with suppress(_CheckpointReachedError, RunStoppedError):
+        train(planner, config)
+    if planner.checkpoints[-1] != checkpoint:
+        base = store.runs.get(run)
+        raise ConfigError(
+            f"this code would not make checkpoint {iteration} of run '{run}', but another, so the fork would not begin "
+            "where the run was. Fork it with the code that made it, or train it again. What differs:\n"
+            + other_code(base, base.model_copy(update={"code": code_of(config)}))
+        )
+    if not store.was_made("checkpoint", checkpoint):
+        raise ConfigError(
+            f"checkpoint {iteration} of run '{run}' (checkpoint/{checkpoint}) is not in the store {store.url}; restore "
+            "it from a copy, or fork from another"
+        )
+
+
+class _CheckpointReachedError(Exception):
+    """What comes after is the fork's own."""
+
+
+class _UntilCheckpoint(Planner):
+    """Plans as far as a checkpoint.
+
+    Attributes:
+        checkpoints: Their keys, so far.
+    """
+
+    def __init__(self, store: Store, name: str, number: int) -> None:
+        super().__init__(store, name, {})
+        self.checkpoints: list[str] = [""]
+        self._number = number
+
+    def retain(self, checkpoints: Sequence[str]) -> None:
+        """Stop where the checkpoint is."""
+        self.checkpoints = list(checkpoints)
+        if len(checkpoints) > self._number:
+            raise _CheckpointReachedError

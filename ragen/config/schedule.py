@@ -1,0 +1,67 @@
+"""`Change`: settings that change while a run trains. A fork of a run is the same run with one more change."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, JsonValue
+
+from starpo.ragen.core.settings import Settings
+
+CHANGEABLE = ("rollout", "reward", "filter", "update")
+"""Tables whose settings may change: those of what an iteration does. All others say what the run is."""
+
+_FIXED = {
+    "rollout.staleness": "which policy plays which rollout",
+    "update.learner": "what a checkpoint holds",
+    "update.lora": "what a checkpoint holds",
+}
+
+
+def _changeable(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    for path in values:
+        table, _, name = path.partition(".")
+        if table not in CHANGEABLE or not name:
+            raise ValueError(
+                f"{path} cannot change while a run trains; what can: settings of {', '.join(CHANGEABLE)}, such as "
+                "update.entropy_coefficient. For another value of this one start a run: `ragen train`"
+            )
+        fixed = next((fixed for fixed in _FIXED if path == fixed or path.startswith(f"{fixed}.")), None)
+        if fixed:
+            raise ValueError(f"{path} cannot change while a run trains: it decides {_FIXED[fixed]}")
+    return values
+
+
+Changes = Annotated[dict[str, JsonValue], Field(min_length=1), AfterValidator(_changeable)]
+"""Dotted path -> value, of settings that may change while a run trains."""
+
+
+class Change(Settings):
+    """Settings that hold from an iteration on."""
+
+    iteration: int = Field(ge=1, le=1_000_000)
+    """Updates done before the first iteration with them: the checkpoint of this number is the last without."""
+    set: Changes
+    """Dotted path -> value, such as `{ "update.entropy_coefficient" = 0.01 }`: of `rollout`, `reward`, `filter` and
+    `update`."""
+
+    def applied(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """All settings, as nested tables, with these; what was given is left as it is, and tables are merged."""
+        changed = dict(values)
+        for path, value in self.set.items():
+            for name in reversed(path.split(".")):
+                value = {name: value}
+            changed = _merged(changed, value)
+        return changed
+
+
+def changed_at(schedule: Sequence[Change], iteration: int, changes: Mapping[str, JsonValue]) -> list[dict[str, Any]]:
+    """A schedule in which these changes begin at an iteration: what came before stays, what comes after is left out."""
+    kept = {change.iteration: change.set for change in schedule if change.iteration <= iteration}
+    kept[iteration] = {**kept.get(iteration, {}), **changes}
+    return [{"iteration": number, "set": values} for number, values in sorted(kept.items())]
+
+
+def _merged(base: Any, extra: Any) -> Any:
+    if not (isinstance(base, dict) and isinstance(extra, dict) and extra):
+        return extra
+    return {**base, **{name: _merged(base.get(name), value) for name, value in extra.items()}}

@@ -1,0 +1,128 @@
+"""Forks of a real run: what is shared, what is anew; and all that knows nothing of forks: resume, verify, replay."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from starpo.flows.cli.runs import print_tree
+from starpo.flows.fork import plan_fork
+from starpo.flows.presets import preset
+from starpo.flows.replay import replay
+from starpo.flows.starpo import starpo
+from starpo.flows.verify import verify_run
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.recompute.forks import family
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Stage
+from starpo.tasks import reward
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+CHANGE = {"update.entropy_coefficient": 0.3, "filter.keep": 1.0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+    """A store with 'base', of four updates, of which every other checkpoint was dropped, and a fork from its third."""
+    folder = tmp_path_factory.mktemp("forks") / "store"
+    settings = {"iterations": 4, "checkpoint_every": 2, "evaluation.every": 2}
+    starpo(preset("smoke", settings), preset="smoke", store=str(folder), run="base")
+    train(Store(str(folder)), "base", 3, CHANGE, name="fork")
+    return folder
+
+
+@pytest.fixture
+def own(folder: Path, tmp_path: Path) -> Store:
+    """A copy of its own."""
+    shutil.copytree(folder, tmp_path / "own", ignore=shutil.ignore_patterns("tmp"))
+    return Store(str(tmp_path / "own"))
+
+
+def train(store: Store, run: str, iteration: int, change: dict[str, object], name: str) -> None:
+    fork = plan_fork(store, run, iteration, change)
+    starpo(fork.config, preset=fork.base.preset or "", store=store.url, run=name)
+
+
+def test_what_came_before_is_shared_and_what_comes_after_is_the_forks(folder: Path) -> None:
+    store = Store(str(folder))
+    base, fork = (store.runs.iterations(name) for name in ("base", "fork"))
+    assert {n: fork[n] for n in (0, 1, 2)} == {n: base[n] for n in (0, 1, 2)}
+    assert fork[3]["rollout"] == base[3]["rollout"]  # the same policy plays it, with the same settings
+    assert fork[3]["variance_filter"] != base[3]["variance_filter"]
+    assert fork[3]["update"] != base[3]["update"]
+    made = store.manifest("metrics", fork[3]["update"]["metrics"]).settings
+    assert made["entropy_coefficient"] == 0.3
+
+
+def test_its_checkpoint_was_dropped_and_is_derived(folder: Path) -> None:
+    store = Store(str(folder))
+    third = store.runs.iterations("base")[2]["update"]["checkpoint"]
+    assert not store.has("checkpoint", third)
+    assert store.was_made("checkpoint", third)
+
+
+def test_a_fork_is_verified_resumed_and_replayed_as_any_run(folder: Path) -> None:
+    store = Store(str(folder))
+    verification = verify_run(store, "fork")
+    assert (verification.outcome, verification.exit_code) == ("verified", 0)
+    before = set(folder.rglob("*.parquet"))
+    train(store, "base", 3, CHANGE, name="fork")
+    assert set(folder.rglob("*.parquet")) == before
+    branch = store.runs.iterations(replay("fork", start=2, store=str(folder)))
+    assert {n: stages["update"] for n, stages in branch.items()} == {
+        n: store.runs.iterations("fork")[n]["update"] for n in (2, 3)
+    }
+
+
+def test_a_fork_is_forked_and_changes_after_the_place_are_left_out(own: Store) -> None:
+    again = plan_fork(own, "fork", 3, {"filter.keep": 0.25})
+    assert [change.set for change in again.config.schedule] == [CHANGE | {"filter.keep": 0.25}]
+    earlier = plan_fork(own, "fork", 1, {"filter.keep": 0.25})
+    assert [change.iteration for change in earlier.config.schedule] == [1]
+
+
+def test_the_tree_is_told_by_checkpoints(own: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    train(own, "fork", 1, {"rollout.temperature": 1.5}, name="hot")
+    [root] = family(own)
+    assert root.run.name == "base"
+    assert [(fork.run.name, fork.start) for fork in root.forks] == [("fork", 3), ("hot", 1)]
+    assert root.forks[0].changed == {"filter.keep": (0.5, 1.0), "update.entropy_coefficient": (0.01, 0.3)}
+    print_tree(own, as_json=False)
+    drawn = capsys.readouterr().out
+    assert "from 3: filter.keep 0.5 -> 1.0, update.entropy_coefficient 0.01 -> 0.3" in drawn
+    print_tree(own, as_json=True)
+    [facts] = json.loads(capsys.readouterr().out)
+    assert [(fork["run"], fork["from"]) for fork in facts["forks"]] == [("fork", 3), ("hot", 1)]
+    assert facts["forks"][1]["changed"] == {"rollout.temperature": {"was": 1.0, "is": 1.5}}
+
+
+@pytest.mark.parametrize(
+    ("iteration", "change", "message"),
+    [
+        (4, CHANGE, "cannot be forked from checkpoint 4; it can from 1 to 3"),
+        (0, CHANGE, "cannot be forked from checkpoint 0; it can from 1 to 3"),
+        (2, {}, "a fork that changes nothing is the run itself"),
+        (2, {"environment.min_solution": 4}, "environment.min_solution cannot change while a run trains"),
+        (2, {"update.entropy": 0.1}, "no such setting"),
+        (2, {"rollout.staleness": 1}, "it decides which policy plays which rollout"),
+    ],
+)
+def test_what_cannot_be_forked_is_said(folder: Path, iteration: int, change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan_fork(Store(str(folder)), "base", iteration, change)
+
+
+def test_a_run_that_is_not_there_or_does_not_train_is_not_forked(own: Store) -> None:
+    with pytest.raises(StoreError, match="nobody"):
+        plan_fork(own, "nobody", 1, CHANGE)
+    branch = replay("base", start=2, store=own.url)
+    with pytest.raises(ConfigError, match="made by the flow 'replay'"):
+        plan_fork(own, branch, 1, CHANGE)
+
+
+def test_other_code_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reward, "STAGE", Stage(name="reward", version=reward.STAGE.version + 1))
+    with pytest.raises(ConfigError, match=r"would not make checkpoint 2 .*\n  reward: was '\d+', is '\d+'"):
+        plan_fork(Store(str(folder)), "base", 2, CHANGE)

@@ -1,0 +1,60 @@
+"""Settings that change while a run trains: what holds when, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.flows.run_code import code_of
+from starpo.ragen.core.errors import ConfigError
+
+CHANGES = [
+    {"iteration": 3, "set": {"update.entropy_coefficient": 0.05, "update.critic.clip_value": None}},
+    {"iteration": 7, "set": {"update.entropy_coefficient": 0.0, "update.critic": {"warmup_updates": 2}}},
+]
+
+
+def test_a_change_holds_from_its_iteration_on_and_until_another() -> None:
+    config = preset("sokoban", {"schedule": CHANGES})
+    assert [config.at(n).update.entropy_coefficient for n in (0, 2, 3, 6, 7, 99)] == [0.01, 0.01, 0.05, 0.05, 0.0, 0.0]
+    assert [config.at(n).update.critic.clip_value for n in (2, 3, 7)] == [0.5, None, None]
+    assert [config.at(n).update.critic.warmup_updates for n in (6, 7)] == [0, 2]
+    assert config.at(2) is config
+    assert config.at(3).environment == config.environment
+    assert [phase.update.entropy_coefficient for phase in config.phases] == [0.01, 0.05, 0.0]
+
+
+def test_it_is_part_of_what_a_run_is_only_where_there_is_one() -> None:
+    assert "schedule" not in preset("sokoban").model_dump(mode="json")
+    assert preset("sokoban", {"schedule": CHANGES}).model_dump(mode="json")["schedule"] == CHANGES
+
+
+def test_code_that_a_later_phase_names_belongs_to_the_run() -> None:
+    plain = code_of(preset("smoke"))["variance_filter.strategy"]
+    later = [{"iteration": 1, "set": {"filter.strategy": "top_p_linear"}}]
+    names = code_of(preset("smoke", {"schedule": later}))["variance_filter.strategy"].split()
+    assert len(names) == 2
+    assert plain in names
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([{"iteration": 3, "set": {}}], "schedule.0.set: .* at least 1 item"),
+        ([{"iteration": 0, "set": {"filter.keep": 1.0}}], "schedule.0.iteration = 0: .* greater than or equal to 1"),
+        ([{"iteration": 100, "set": {"filter.keep": 1.0}}], "100 of a run of 100 changes nothing; expected at most 99"),
+        ([{"iteration": 3, "set": {"filter": 1.0}}], "filter cannot change while a run trains"),
+        ([{"iteration": 3, "set": {"filter.kep": 1.0}}], "from iteration 3 on: filter.kep = 1.0: no such setting"),
+        ([{"iteration": 3, "set": {"filter.keep": "all"}}], "from iteration 3 on: filter.keep = 'all': should be"),
+        ([{"iteration": 3, "set": {"filter.strategy": "top_k"}}], "from iteration 3 on: .*needs filter.keep_count"),
+        ([{"iteration": 3, "set": {"environment.type": "bandit"}}], "environment.type cannot change while a run"),
+        ([{"iteration": 3, "set": {"seed": 1}}], "seed cannot change while a run trains"),
+        ([{"iteration": 3, "set": {"rollout.staleness": 1}}], "it decides which policy plays which rollout"),
+        ([{"iteration": 3, "set": {"update.lora.rank": 8}}], "it decides what a checkpoint holds"),
+        ([{"iteration": n, "set": {"filter.keep": 1.0}} for n in (5, 3)], r"iterations \[5, 3\]: expected ascending"),
+        ([{"iteration": 5, "set": {"filter.keep": 1.0}}] * 2, r"iterations \[5, 5\]: expected ascending, each once"),
+    ],
+)
+def test_what_cannot_be_is_said(changes: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        preset("sokoban", {"schedule": changes})
