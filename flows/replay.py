@@ -86,13 +86,14 @@ def _replay(runner: Runner, plan: ReplayPlan, should_update: bool) -> str:
     runner.training_begins()
     for iteration, recorded in plan.iterations.items():
         runner.reuse(iteration, "rollout", recorded["rollout"])
-        data = reward_and_filter(runner, config, iteration, recorded["rollout"])
+        now = config.at(iteration)
+        data = reward_and_filter(runner, now, iteration, recorded["rollout"])
         made: Keys | None = None
         if should_update and runner.metrics["filter/num_kept"]:
-            made = runner.stage(iteration, update(config, iteration, checkpoints[-1], plan.reference, **data))
+            made = runner.stage(iteration, update(now, iteration, checkpoints[-1], plan.reference, **data))
         elif should_update:
             runner.warn(f"iteration {iteration}: the filter kept no group, so there is no update")
-        branch = Side(config.update, data, checkpoints[-1], made)
+        branch = Side(now.update, data, checkpoints[-1], made)
         _compare(runner, plan, iteration, recorded, branch, should_update)
         checkpoints.append(made["checkpoint"] if made else checkpoints[-1])
         runner.retain(checkpoints)
@@ -105,8 +106,9 @@ def _compare(
 ) -> None:
     data: Keys = {**recorded["rollout"], **recorded["reward"], **recorded["variance_filter"]}
     update = recorded.get("update") if should_update else None
-    base = Side(plan.base_config.update, data, plan.checkpoints[iteration], update)
-    rollout = plan.base_config.rollout
+    played = plan.base_config.at(iteration)
+    base = Side(played.update, data, plan.checkpoints[iteration], update)
+    rollout = played.rollout
     context = UpdateContext(iteration, plan.config.iterations, 0, rollout.temperature, rollout.max_response_tokens)
     runner.stage(iteration, compare(Store(runner.store_url), context, base, branch, plan.reference))
 

@@ -7,7 +7,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="diagnose", version=2)
+STAGE = Stage(name="diagnose", version=3)
 
 
 def diagnose(iteration: int, turns: str, rewards: str, selection: str) -> Work:

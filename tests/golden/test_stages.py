@@ -2,7 +2,7 @@
 
 A stage that gives something else at the same version would pass its old results off as its new ones.
 
-    checkpoint/ -> rollout -> reward -> variance_filter -> diagnose, update, update with a critic
+    checkpoint/ -> rollout -> reward -> variance_filter -> diagnose, probe, update, update with a critic
     checkpoint/ -> evaluate
 
 `pytest tests/golden --regenerate-golden` writes `stages.json` anew; review what changes in it. Whole numbers, text and
@@ -27,6 +27,7 @@ from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
+from starpo.tasks.probe import probe
 from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
@@ -79,6 +80,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     data |= note(reward(CONFIG.reward, **data))
     data |= note(variance_filter(CONFIG.filter, **data))
     note(diagnose(0, **data))
+    note(replace(probe(CONFIG, 0, first, first, data["turns"]), seed=7))
     plain, with_critic = (replace(update(config, 0, first, first, **data), seed=7) for config in (CONFIG, WITH_CRITIC))
     note(plain)
     note(with_critic, "update with a critic")

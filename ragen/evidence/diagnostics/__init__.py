@@ -4,5 +4,7 @@ metrics    named numbers of one iteration (RAGEN, training settings), and the ta
 series     the dataset `metrics` as values by name and iteration
 smoothing  exponential moving average with bias correction
 thresholds when a number counts as a signal, and why
+reasoning  turns with a reasoning, and every reasoning under every prompt
+template   does the reasoning depend on the prompt? (RAGEN-2)
 collapse   a verdict, with its signals, from such series (RAGEN, findings)
 """

@@ -1,13 +1,13 @@
 """Is a run collapsing? A verdict from its metric series, with the signals it rests on.
 
-    metrics --series--> signals --> healthy | warning | collapsed
+    metrics --series--> signals --> healthy | warning | collapsing | collapsed
 
 What is looked for (RAGEN, Fig 6): the in-group reward std falls before the reward does; a
 spike of the gradient norm marks the point of no return; entropy, format and the variety of responses go with it. Every
 signal is causal: it depends on no later iteration, so judging a stored run says what could have been known, and when.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +21,11 @@ REWARD_STD, RETURN, SUCCESS = "reward/in_group_std", "reward/return_mean", "roll
 FORMAT, ENTROPY, DISTINCT = "rollout/format_ok", "rollout/entropy", "rollout/distinct_response_share"
 GRADIENT = "update/gradient_norm"
 
+WATCHED = (REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT, GRADIENT)
+"""The metrics that a verdict rests on."""
+
 Severity = Literal["warning", "collapse"]
+Status = Literal["healthy", "warning", "collapsing", "collapsed"]
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,19 @@ class Verdict:
     """How the run is doing at its last iteration.
 
     Attributes:
-        status: 'collapsed' while a signal of severity 'collapse' holds, 'warning' while any does, else 'healthy': a
-            run that has recovered is healthy, and its signals stay in the list.
+        status: 'collapsed' while a signal of severity 'collapse' holds, 'collapsing' while warnings of two metrics do,
+            'warning' while one does, else 'healthy': a run that has recovered is healthy, and its signals stay in the
+            list.
         signals: All that were ever raised, in order of iteration.
     """
 
-    status: Literal["healthy", "warning", "collapsed"]
+    status: Status
     signals: tuple[Signal, ...]
+
+    def at(self, iteration: int) -> Status:
+        """What the status was, as could be told at an iteration."""
+        raised = [signal for signal in self.signals if signal.iteration <= iteration]
+        return _status([signal for signal in raised if signal.ended is None or signal.ended > iteration])
 
     @property
     def words(self) -> str:
@@ -96,11 +106,14 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
         signals += judge(curves, limits)
     signals += _gradient_spikes(series.get(GRADIENT, {}), limits)
     signals.sort(key=lambda signal: (signal.iteration, signal.name, signal.severity))
-    holding = {signal.severity for signal in signals if signal.ended is None}
-    status: Literal["healthy", "warning", "collapsed"] = (
-        "collapsed" if "collapse" in holding else "warning" if holding else "healthy"
-    )
-    return Verdict(status, tuple(signals))
+    return Verdict(_status([signal for signal in signals if signal.ended is None]), tuple(signals))
+
+
+def _status(holding: Sequence[Signal]) -> Status:
+    if any(signal.severity == "collapse" for signal in holding):
+        return "collapsed"
+    num_metrics = len({signal.name for signal in holding})
+    return "collapsing" if num_metrics > 1 else "warning" if num_metrics else "healthy"
 
 
 def _reward_std(curves: Mapping[str, _Curve], limits: CollapseThresholds) -> list[Signal]:

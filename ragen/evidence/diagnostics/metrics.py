@@ -6,6 +6,7 @@ trajectories: one that contains an error status ('env_error', 'timeout') is coun
 Standard deviations have ddof 0.
 """
 
+import bz2
 import math
 from collections.abc import Mapping
 
@@ -28,7 +29,9 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
 
     Responses (denominator: responses of valid trajectories): `format_ok`, `length_share` (cut at the longest response
     allowed), `response_length_mean` and `response_length_max` (tokens), `distinct_response_share` (different texts; it
-    falls in the Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a reasoning).
+    falls in the Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a reasoning),
+    `compression_ratio` (bytes of all responses over those that bzip2 makes of them; it rises as they repeat), and
+    `repeated_ngram_share` (of runs of four words, those that stand earlier in the same response too).
 
     `entropy`: mean negative behaviour log-probability, nats; denominator: response tokens. It estimates the entropy of
     the distribution sampled from. `effective_action_share`: denominator: executed actions.
@@ -79,8 +82,26 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
         "distinct_response_share": _ratio(responses["response"].n_unique(), responses.height),
         "reasoning_characters_mean": _mean(reasonings.str.len_chars()),
         "distinct_reasoning_share": _ratio(reasonings.n_unique(), len(reasonings)),
+        "compression_ratio": _compression_ratio(responses["response"]),
+        "repeated_ngram_share": _repeated_ngram_share(responses["response"]),
     }
     return _present("rollout", values)
+
+
+def _compression_ratio(texts: pl.Series) -> float | None:
+    whole = "\n".join(texts.to_list()).encode()
+    return len(whole) / len(bz2.compress(whole)) if whole else None
+
+
+def _repeated_ngram_share(texts: pl.Series, length: int = 4) -> float | None:
+    """Denominator: all runs of so many words, of all responses."""
+    num_repeated = num_all = 0
+    for text, count in texts.value_counts().iter_rows():
+        words = text.split()
+        runs = list(zip(*(words[start:] for start in range(length)), strict=False))
+        num_all += count * len(runs)
+        num_repeated += count * (len(runs) - len(set(runs)))
+    return _ratio(num_repeated, num_all)
 
 
 def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
@@ -88,7 +109,8 @@ def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
 
     Over valid trajectories: `return_mean`, `return_std`, `return_min`, `return_max`; `component/<name>_mean`, the mean
     over trajectories of the component's sum over turns. `in_group_std`: mean over groups of the standard deviation of
-    the group's returns; only groups of at least two valid trajectories have one. `malformed_return_gap`: the mean
+    the group's returns; only groups of at least two valid trajectories have one; `in_group_std_spread`: the standard
+    deviation of these over groups. `malformed_return_gap`: the mean
     return of trajectories with a malformed response minus that of those without; when it is above 0, being malformed
     pays, and the format will collapse.
 
@@ -120,6 +142,7 @@ def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
         "return_min": _number(returns.min()),
         "return_max": _number(returns.max()),
         "in_group_std": _mean(group_stds),
+        "in_group_std_spread": _number(group_stds.std(ddof=0)),
     }
     by_format = {
         is_malformed: returns.filter(trajectories["is_malformed"] == is_malformed) for is_malformed in (True, False)

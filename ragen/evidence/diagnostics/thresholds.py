@@ -14,9 +14,10 @@ class CollapseThresholds(Settings):
     """Of the moving average through which all but the gradient norm is seen: about the last five points."""
     patience: int = Field(3, ge=1)
     """Points in a row before a signal is raised: one odd batch is no trend."""
-    std_warning: float = Field(0.5, gt=0.0, lt=1.0)
-    """Warn below this share of the early in-group reward std, less what a risen success rate explains. In the paper's
-    Figure 6 it falls tens of iterations before the reward does; RAGEN-2 reacts at a tenth, when nothing is left."""
+    std_warning: float = Field(0.15, gt=0.0, lt=1.0)
+    """Warn below this share of the early in-group reward std, less what a risen success rate explains. A policy that
+    learns ends its groups more and more alike: of 13 healthy runs none fell below 0.27, so half of that. RAGEN-2 stops
+    at a tenth."""
     success_warning: float = Field(0.75, gt=0.0, le=1.0)
     """Warn below this share of the best success rate so far."""
     success_collapse: float = Field(0.5, gt=0.0, le=1.0)

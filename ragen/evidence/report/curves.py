@@ -51,6 +51,8 @@ class Panel:
 
 
 _DISTINCT = "rollout/distinct_response_share"
+_DEPENDENCE = "reasoning/first_turn/token/mutual_information"
+_RETRIEVAL = "reasoning/first_turn/token/retrieval_at_1_above_chance"
 _SINGLE = (
     ("Training success", "share of trajectories, at the training temperature", "rollout/success_rate", True, False),
     ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
@@ -60,6 +62,14 @@ _SINGLE = (
     ("Gradient norm", "before clipping; a spike is often the point of no return", "update/gradient_norm", False, True),
     ("Well-formed responses", "share of responses", "rollout/format_ok", True, False),
     ("Distinct responses", "share of responses; it falls in the Echo Trap", _DISTINCT, True, False),
+    (
+        "Reasoning depends on the prompt",
+        "I(X; Z), nats a token; it falls in template collapse",
+        _DEPENDENCE,
+        False,
+        False,
+    ),
+    ("Reasoning is found again", "its own prompt is the likeliest: share above chance", _RETRIEVAL, True, False),
 )
 """(title, note, metric, is_share, is_log) of the panels with one curve each, in the order of the page."""
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from markupsafe import Markup
+
+from starpo.ragen.evidence.diagnostics.plane import draw_plane, path
 from starpo.ragen.evidence.report import words
 from starpo.ragen.evidence.report.curves import main_panels, other_panels
 from starpo.ragen.evidence.report.data import ReportData, stage_seconds
@@ -48,6 +51,7 @@ def render_report(data: ReportData) -> str:
         filter decision and 200 a stored artifact.
     """
     embedded = [*data.rollouts, *data.evaluations]
+    points = path(data.series)
     return render_document(
         "page.html.j2",
         scripts=_SCRIPTS,
@@ -57,6 +61,8 @@ def render_report(data: ReportData) -> str:
         state=data.state,
         verdict=data.verdict,
         verdict_words=words.verdict_words(data.verdict),
+        regime=points[-1].words if points else "",
+        plane=Markup(draw_plane(data.run.name, points)) if points else "",
         facts=words.facts(data),
         headline=words.headline(data.series, data.run.environment),
         settings=words.flattened(data.run.config),

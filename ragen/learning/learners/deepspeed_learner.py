@@ -80,8 +80,11 @@ class DeepSpeedLearner:
 
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """The policy's gradient before any step (see `Learner.gradient`)."""
-        _, gradient = self._ask("gradient", self._packed(trajectories), context=dataclasses.asdict(context))
-        return torch.from_numpy(np.frombuffer(gradient, dtype=np.float32).copy())
+        return self._numbers("gradient", trajectories, context)
+
+    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+        """What the policy makes of all response tokens (see `Learner.logprobs`)."""
+        return self._numbers("logprobs", trajectories, context)
 
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the present checkpoint, and be at `checkpoint_key` from now on (see `Learner.save`)."""
@@ -95,6 +98,10 @@ class DeepSpeedLearner:
         if self._ranks is not None:
             self._ranks.close()
         self._ranks, self._checkpoint_key, self._is_loaded = None, None, False
+
+    def _numbers(self, verb: str, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+        _, numbers = self._ask(verb, self._packed(trajectories), context=dataclasses.asdict(context))
+        return torch.from_numpy(np.frombuffer(numbers, dtype=np.float32).copy())
 
     def _packed(self, trajectories: list[Trajectory]) -> bytes:
         if not self._is_loaded:

@@ -92,6 +92,10 @@ class RankLearner:
         """See `Learner.gradient`; float32, end to end."""
         return self._work(self._loaded(), trajectories, context).gradient().numpy().tobytes()
 
+    def logprobs(self, trajectories: bytes, context: UpdateContext) -> bytes:
+        """See `Learner.logprobs`; float32, end to end."""
+        return self._work(self._loaded(), trajectories, context).logprobs().numpy().tobytes()
+
     def save(self, folder: str) -> None:
         """See `Learner.save`; rank 0 writes."""
         held = self._loaded()
@@ -173,8 +177,8 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
     if verb == "update":
         return learner.update(data, **request)
-    if verb == "gradient":
-        return {}, learner.gradient(data, **request)
+    if verb in ("gradient", "logprobs"):
+        return {}, getattr(learner, verb)(data, **request)
     assert verb in ("load", "save")
     getattr(learner, verb)(**request)
     return {}, b""

@@ -83,6 +83,16 @@ class Learner(Protocol):
             LearnerError: If there is nothing to train on, or a loss is not finite.
         """
 
+    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
+        """What the policy makes of all response tokens; nothing of the learner changes.
+
+        Returns:
+            Log-probabilities at the context's temperature, nats, in the order of `ResponseTokens`, on the CPU. float32
+
+        Raises:
+            LearnerError: If there is no response token, or one's log-probability is not finite.
+        """
+
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the present checkpoint into an empty local folder, and be at `checkpoint_key` from now on."""
 

@@ -72,6 +72,11 @@ class TorchLearner:
         with self._runner.alone():
             return self._work(trajectories, context).gradient()
 
+    def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
+        """What the policy makes of all response tokens (see `Learner.logprobs`)."""
+        with self._runner.alone():
+            return self._work(trajectories, context).logprobs()
+
     def save(self, folder: str, checkpoint_key: str) -> None:
         """Write the present checkpoint, and be at `checkpoint_key` from now on (see `Learner.save`)."""
         checkpoint = self._loaded()

@@ -124,6 +124,14 @@ class Update:
         prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
         return self._training(prepared.targets, Ledger(self.tokens, self.runner.device)).gradient()
 
+    def logprobs(self) -> Tensor:
+        """Log-probabilities of the response tokens under the policy (see `Learner.logprobs`); nothing of it changes.
+
+        Raises:
+            LearnerError: If one is not finite.
+        """
+        return self._score(self.models["policy"], self._batches(np.arange(len(self.tokens.segments)))).logprobs_N
+
     def _training(self, targets: Targets, ledger: Ledger) -> Training:
         return Training(
             config=self.config,

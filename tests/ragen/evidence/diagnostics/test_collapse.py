@@ -64,8 +64,8 @@ def test_a_solved_run_has_no_variance_and_is_healthy():
     success = np.concatenate([np.full(5, 0.25), np.linspace(0.25, 0.99, 20), np.full(20, 0.99)])
     verdict = diagnose({SUCCESS: _series(success), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
     assert verdict.status == "healthy"
-    # The same fall without the success is what the paper warns of.
-    unexplained = diagnose({SUCCESS: _series([0.25] * 45), REWARD_STD: _series(np.sqrt(success * (1 - success)))})
+    # A fall without the success is what the paper warns of.
+    unexplained = diagnose({SUCCESS: _series([0.25] * 45), REWARD_STD: _series(0.43 * (1 - success))})
     assert _names(unexplained) == {(REWARD_STD, "warning")}
 
 
@@ -76,7 +76,7 @@ def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
     first = {}
     for signal in verdict.signals:
         first.setdefault((signal.name, signal.severity), signal.iteration)
-    assert 40 < first[REWARD_STD, "warning"] < 70
+    assert 40 < first[REWARD_STD, "warning"] < 75
     assert first[GRADIENT, "warning"] == 85
     assert first[REWARD_STD, "warning"] < first[GRADIENT, "warning"] < first[SUCCESS, "warning"]
     assert first[SUCCESS, "warning"] < first[SUCCESS, "collapse"]
@@ -84,14 +84,29 @@ def test_a_collapsing_run_is_told_in_the_order_of_the_paper(seed):
     assert verdict.words.startswith("collapsed: since iteration ")
 
 
-def test_a_prefix_of_the_run_before_the_fall_only_warns():
+def test_a_prefix_of_the_run_before_the_fall_tells_of_it():
     prefix = {name: {i: v for i, v in series.items() if i <= 84} for name, series in _collapsing(seed=0).items()}
-    assert diagnose(prefix).status == "warning"
+    assert diagnose(prefix).status == "collapsing"
+
+
+def test_two_metrics_that_warn_at_once_are_a_collapse_under_way_and_the_past_is_told_as_it_was_known():
+    limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=1)
+    series = {
+        REWARD_STD: _series([4, 4, 4, 0.5, 0.5, 0.5, 0.5]),
+        DISTINCT: _series([1.0, 1.0, 1.0, 1.0, 0.1, 0.1, 1.0]),
+        SUCCESS: _series([0.6, 0.6, 0.6, 0.6, 0.6, 0.1, 0.6]),
+    }
+    verdict = diagnose(series, limits)
+    assert [verdict.at(n) for n in range(7)] == ["healthy"] * 3 + ["warning", "collapsing", "collapsed", "warning"]
+    assert verdict.status == verdict.at(6)
+    for n in range(3, 7):
+        known = {name: {i: v for i, v in of.items() if i <= n} for name, of in series.items()}
+        assert diagnose(known, limits).status == verdict.at(n)
 
 
 def test_a_signal_says_what_was_compared():
     # No smoothing: early std (4 + 4) / 2 = 4, bound 0.5 * 4 = 2; 1 is below it at iterations 2 and 3: raised at 3.
-    limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=2)
+    limits = CollapseThresholds(baseline_points=2, decay=0.0, patience=2, std_warning=0.5)
     verdict = diagnose({REWARD_STD: _series([4, 4, 1, 1, 3])}, limits)
     (signal,) = verdict.signals
     assert (signal.iteration, signal.ended) == (3, 4)

@@ -1,3 +1,4 @@
+import bz2
 import math
 
 import pyarrow as pa
@@ -96,8 +97,36 @@ def test_rollout_metrics_by_hand(turns):
             "rollout/distinct_response_share": 3 / 4,  # one, two, two, three
             "rollout/reasoning_characters_mean": (4 + 2 + 2) / 3,
             "rollout/distinct_reasoning_share": 2 / 3,  # four, to, to
+            "rollout/compression_ratio": 17 / len(bz2.compress(b"one\ntwo\ntwo\nthree")),
         }
     )
+
+
+def test_runs_of_words_that_stand_twice_in_a_response_are_counted(make_turns):
+    echo, other = "go up and up and up and up", "one two three"  # five runs of four words, of which two are repeated
+    turns = make_turns([{"group_id": g, "response": text} for g, text in (("a", echo), ("b", echo), ("c", other))])
+    assert rollout_metrics(turns)["rollout/repeated_ngram_share"] == pytest.approx(2 / 5)
+
+
+def test_responses_that_repeat_each_other_are_compressed_further(make_turns):
+    words = [f"{n * 7919 % 10007} {n * 104729 % 10007}" for n in range(200)]
+    varied = make_turns([{"group_id": "a", "member": n, "response": words[n]} for n in range(200)])
+    echoes = make_turns([{"group_id": "a", "member": n, "response": words[0]} for n in range(200)])
+    ratios = [rollout_metrics(turns)["rollout/compression_ratio"] for turns in (varied, echoes)]
+    assert ratios[0] < 3 < 10 < ratios[1]
+
+
+def test_groups_that_vary_differently_are_spread(make_turns):
+    returns = {"a": [0.0, 2.0], "b": [0.0, 6.0]}  # stds 1 and 3
+    turns = make_turns(
+        [
+            {"group_id": group, "member": member, "action_rewards": [value]}
+            for group, values in returns.items()
+            for member, value in enumerate(values)
+        ]
+    )
+    found = reward_metrics(compute_rewards(turns, RewardConfig()), turns)
+    assert (found["reward/in_group_std"], found["reward/in_group_std_spread"]) == (2.0, 1.0)
 
 
 def test_reward_metrics_by_hand(turns):
@@ -112,6 +141,7 @@ def test_reward_metrics_by_hand(turns):
             "reward/return_min": -2.25,
             "reward/return_max": 10,
             "reward/in_group_std": 6.125,  # group a alone has two valid members: (10 + 2.25) / 2
+            "reward/in_group_std_spread": 0.0,
             "reward/malformed_return_gap": -2.25 - (10 + 1) / 2,
             "reward/component/environment_mean": (10 - 0.5 + 2) / 3,
             "reward/component/format_mean": -0.25 / 3,

@@ -124,19 +124,20 @@ def test_adapters_agree_with_the_torch_learner(policy_folder, make_trajectories,
     assert not (tmp_path / "deepspeed" / "model.safetensors").exists()
 
 
-def test_the_gradient_is_that_of_the_torch_learner_and_changes_nothing(
+def test_gradient_and_logprobs_are_those_of_the_torch_learner_and_change_nothing(
     policy_folder, make_trajectories, context, tmp_path, ranks
 ):
     trajectories = make_trajectories(5)
     alone = TorchLearner(PPO, num_threads=1)
     alone.load(policy_folder, "start", policy_folder)
-    expected = alone.gradient(trajectories, context)
+    expected, logprobs = alone.gradient(trajectories, context), alone.logprobs(trajectories, context)
     for stage in (1, 3):
         team = DeepSpeedLearner(spread(PPO, stage, offload_optimizer=stage == 1), ranks=ranks)
         undisturbed = train(team, policy_folder, trajectories, context, tmp_path / f"{stage}", num_updates=1)
         team.load(policy_folder, "start", policy_folder)
         gradient = team.gradient(trajectories, context)
         torch.testing.assert_close(gradient, expected, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(team.logprobs(trajectories, context), logprobs, atol=1e-5, rtol=1e-4)
         result = team.update(trajectories, dataclasses.replace(context, seed=0))
         assert result.metrics == undisturbed[0].metrics
 

@@ -39,6 +39,23 @@ def change(config: UpdateConfig, **settings) -> UpdateConfig:
     return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_logprobs_equal_a_naive_loop_and_change_nothing(policy_folder, make_trajectories, context, temperature):
+    trajectories = make_trajectories(6, context="window")
+    learner = loaded(GRPO, policy_folder)
+    found = learner.logprobs(trajectories, dataclasses.replace(context, temperature=temperature))
+    model, _ = load_policy(policy_folder)
+    expected = []
+    for segment in (segment for trajectory in trajectories for segment in trajectory.segments):
+        token_ids = torch.from_numpy(segment.token_ids)
+        logprobs = torch.log_softmax(model(input_ids=token_ids[None]).logits[0, :-1] / temperature, -1)
+        chosen = logprobs.gather(1, token_ids[1:, None])[:, 0]
+        expected += chosen[torch.from_numpy(segment.response_mask[1:])].tolist()
+    assert found.tolist() == pytest.approx(expected, abs=1e-4)
+    after, untouched = (each.update(trajectories, context) for each in (learner, loaded(GRPO, policy_folder)))
+    assert after.samples.equals(untouched.samples)
+
+
 @pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "dr_grpo"])
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 def test_gradient_equals_a_naive_loop_over_whole_sequences(

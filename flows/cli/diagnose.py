@@ -1,0 +1,90 @@
+"""`ragen diagnose`: is a run collapsing, and does its reasoning depend on the prompt?"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.pages import write_page
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.diagnosis import Diagnosis, diagnose_run
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.diagnostics.collapse import Signal
+from starpo.ragen.evidence.diagnostics.plane import Point, draw_plane
+
+
+def diagnose(
+    run: RunArgument,
+    every: Annotated[
+        int | None,
+        typer.Option(min=0, help="Probe every n-th iteration; 0: none. Default: as in training, or every tenth."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the path of its reasoning (SVG).")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether a run is collapsing, since when and by which signals; probe its reasoning for template collapse.
+
+    Works on finished, interrupted, imported and older runs. What is missing is computed and stored.
+    """
+    opened = open_store(store)
+    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("probing", total=None)
+        found = diagnose_run(opened, run, every, lambda done, total: progress.update(bar, completed=done, total=total))
+    if as_json:
+        print_json(_facts(found))
+    else:
+        _print(Console(), found)
+    if output is not None:
+        if not found.points:
+            raise ConfigError(f"{output} is not drawn: run '{run}' has no probe that found reasoning under two prompts")
+        written = write_page(output, draw_plane(run, found.points))
+        say(Console(stderr=True), f"drawn: {written}")
+
+
+def _print(console: Console, found: Diagnosis) -> None:
+    say(console, f"{found.run}: {found.verdict.words}")
+    if found.verdict.signals:
+        print_table(console, [_signal_row(signal) for signal in found.verdict.signals])
+    if found.points:
+        print_table(console, [_point_row(point) for point in found.points], title="reasoning of first turns")
+        say(console, f"now {found.points[-1].words}")
+    else:
+        say(console, "reasoning: no probe found reasoning under two different prompts")
+    if found.num_computed:
+        say(console, f"computed and stored for this: {found.num_computed} stages")
+    for reason, number in found.not_computed.items():
+        say(console, f"not computed ({number}): {reason}")
+
+
+def _signal_row(signal: Signal) -> dict[str, Any]:
+    ended = "holds" if signal.ended is None else signal.ended
+    return {"raised": signal.iteration, "ended": ended, "severity": signal.severity, "signal": signal.words}
+
+
+def _point_row(point: Point) -> dict[str, Any]:
+    return {
+        "iteration": point.iteration,
+        "H(Z|X)": f"{point.diversity:.3f}",
+        "I(X;Z)": f"{point.dependence:.3f}",
+        "retrieval above chance": f"{point.retrieval:.2f}",
+        "regime": point.regime,
+    }
+
+
+def _facts(found: Diagnosis) -> dict[str, Any]:
+    reasoning = {name: series for name, series in found.series.items() if name.startswith("reasoning/")}
+    return {
+        "run": found.run,
+        "status": found.verdict.status,
+        "signals": [asdict(signal) for signal in found.verdict.signals],
+        "probes": [asdict(point) for point in found.points],
+        "reasoning": reasoning,
+        "num_computed": found.num_computed,
+        "not_computed": found.not_computed,
+    }

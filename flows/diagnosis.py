@@ -1,0 +1,102 @@
+"""Diagnosing a stored run: what its metrics say of a collapse, and probes of its stored checkpoints.
+
+run -> metrics and probes that are missing, computed and stored -> series -> verdict, path over RAGEN-2's plane
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from starpo.ragen.config.load import recorded_config
+from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
+from starpo.ragen.evidence.diagnostics.plane import Point, path
+from starpo.ragen.evidence.diagnostics.series import Series, metric_series
+from starpo.ragen.recompute.replay.plan import recorded_checkpoints
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import StageKeys
+from starpo.ragen.work import Work
+from starpo.schemas.datasets import METRICS
+from starpo.tasks import diagnose as diagnose_stage
+from starpo.tasks.probe import probe
+
+DEFAULT_EVERY = 10
+"""Iterations between probes of a run whose settings ask for none."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is known of a run.
+
+    Attributes:
+        run: Its name.
+        series: Metric -> iteration -> value.
+        verdict: Is it collapsing, and what says so?
+        points: Its probes.
+        num_computed: Stages that were computed for this; they are stored, and found the next time.
+        not_computed: Reason -> how many stages could not be.
+    """
+
+    run: str
+    series: dict[str, Series]
+    verdict: Verdict
+    points: list[Point]
+    num_computed: int
+    not_computed: dict[str, int]
+
+
+def diagnose_run(
+    store: Store, run: str, every: int | None = None, on_stage: Callable[[int, int], None] = lambda done, total: None
+) -> Diagnosis:
+    """Diagnose a run, finished or not, of this release or another, trained here or imported.
+
+    Args:
+        store: Where it is; what is computed is stored there.
+        run: Its name.
+        every: Probe at every n-th iteration; 0: compute no probe. None: as its settings say, or every tenth.
+        on_stage: Told how many stages were looked at, and of how many.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If it has no rollout.
+    """
+    recorded = store.runs.iterations(store.runs.get(run).name)
+    if not any("rollout" in stages for stages in recorded.values()):
+        raise ConfigError(f"run '{run}' has no rollout, so there is nothing to diagnose")
+    not_computed: dict[str, int] = {}
+    try:
+        works = list(_missing(store, run, recorded, every))
+    except ConfigError as error:  # settings of another release: what is stored can still be judged
+        works, not_computed = [], {str(error): 1}
+    keys = [keys["metrics"] for stages in recorded.values() for keys in stages.values() if "metrics" in keys]
+    num_computed = 0
+    for number, work in enumerate(works):
+        on_stage(number, len(works))
+        try:
+            num_computed += not work.is_stored(store)
+            keys.append(work.carry_out(store)["metrics"])
+        except StarPOError as error:
+            reason = " ".join(str(error).split())
+            not_computed[reason] = not_computed.get(reason, 0) + 1
+    if every != 0 and not any("warm_start" in stages for stages in recorded.values()):
+        not_computed["it holds no checkpoint, so its reasoning cannot be scored: it was not trained here"] = 1
+    tables = [store.read_table("metrics", key) for key in dict.fromkeys(keys)]
+    series = metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
+    return Diagnosis(run, series, diagnose(series), path(series), num_computed, not_computed)
+
+
+def _missing(store: Store, run: str, recorded: Mapping[int, StageKeys], every: int | None) -> Iterator[Work]:
+    """Metrics and probes that the run did not record."""
+    config = recorded_config(run, store.runs.get(run).config, "Its own metrics are judged; probes need its settings")
+    checkpoints = recorded_checkpoints(recorded)
+    every = (config.diagnostics.probe_every or DEFAULT_EVERY) if every is None else every
+    for iteration, stages in recorded.items():
+        if "variance_filter" in stages and "diagnose" not in stages:
+            data = {**stages["rollout"], **stages["reward"], **stages["variance_filter"]}
+            kinds = ("turns", "rewards", "selection")
+            yield diagnose_stage.diagnose(iteration, **{kind: data[kind] for kind in kinds})
+        is_due = every and iteration % every == 0 and "rollout" in stages and "probe" not in stages
+        if is_due and checkpoints.get(iteration):
+            turns = stages["rollout"]["turns"]
+            yield probe(config.at(iteration), iteration, checkpoints[iteration], checkpoints[0], turns)

@@ -1,0 +1,96 @@
+"""RAGEN-2's plane: a run as a path over diversity of its reasoning, H(Z|X), and dependence on the prompt, I(X; Z).
+
+metric series -> path -> draw_plane -> SVG
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg
+from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.evidence.diagnostics.template import Regime, regime
+
+_ROWS = "reasoning/first_turn/token"
+_CORNERS: tuple[tuple[Regime, float, float, str, str], ...] = (
+    ("template", 0.01, 0.98, "left", "varied, the same for every prompt"),
+    ("diverse", 0.99, 0.98, "right", "varied, and fits its prompt"),
+    ("collapsed", 0.01, 0.02, "left", "one reasoning for all"),
+    ("specialised", 0.99, 0.02, "right", "one reasoning for each prompt"),
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A probe of a run.
+
+    Attributes:
+        iteration: Updates done before.
+        diversity: H(Z|X) of first turns, nats a token.
+        dependence: I(X; Z) of first turns, nats a token.
+        retrieval: Share of reasonings whose own prompt is the likeliest, above chance.
+        regime: Where that is, beside the run's first probe.
+    """
+
+    iteration: int
+    diversity: float
+    dependence: float
+    retrieval: float
+    regime: Regime
+
+    @property
+    def words(self) -> str:
+        """The regime for people."""
+        return next(f"{name}: {meaning}" for name, *_, meaning in _CORNERS if name == self.regime)
+
+
+def path(series: Mapping[str, Series]) -> list[Point]:
+    """The probes of a run, in order; empty where none found reasoning to score.
+
+    Args:
+        series: Metric name -> iteration -> value.
+    """
+    diversity, dependence = (
+        series.get(f"{_ROWS}/{name}", {}) for name in ("conditional_entropy", "mutual_information")
+    )
+    retrieval = series.get(f"{_ROWS}/retrieval_at_1_above_chance", {})
+    points: list[Point] = []
+    for iteration in sorted(diversity.keys() & dependence.keys()):
+        here = diversity[iteration], dependence[iteration]
+        first = (points[0].diversity, points[0].dependence) if points else here
+        shares = [value / start if start > 0 else 1.0 for value, start in zip(here, first, strict=True)]
+        points.append(Point(iteration, *here, retrieval.get(iteration, 0.0), regime(*shares)))
+    return points
+
+
+def draw_plane(run: str, points: Sequence[Point]) -> str:
+    """The path as an SVG document.
+
+    Args:
+        run: Its name.
+        points: At least one.
+    """
+    with style():
+        note = "Probes of the reasoning of first turns; numbers are updates done. Dashed: half of the first probe."
+        figure = new_figure(6.4, 4.6, f"Reasoning of {run}", note)
+        axes = figure.add_subplot()
+        first, top = points[0], max(point.diversity for point in points)
+        right = max(point.dependence for point in points)
+        axes.set(
+            xlabel="dependence on the prompt, I(X; Z), nats a token",
+            ylabel="diversity, H(Z|X), nats a token",
+            xlim=(min(0.0, *(point.dependence for point in points)), 1.15 * max(right, 1e-3)),
+            ylim=(-0.15 * max(top, 1e-3), 1.25 * max(top, 1e-3)),
+        )
+        axes.axvline(0.5 * first.dependence, color="#d0d5dd", linestyle="--")
+        axes.axhline(0.5 * first.diversity, color="#d0d5dd", linestyle="--")
+        for name, x, y, side, meaning in _CORNERS:
+            place = {"ha": side, "va": "top" if y > 0.5 else "bottom", "transform": axes.transAxes}
+            axes.text(x, y, f"{name}\n{meaning}", color="#8a94a3", fontsize=8, **place)  # type: ignore[arg-type]
+        xs, ys = [point.dependence for point in points], [point.diversity for point in points]
+        axes.plot(xs, ys, color=COLOURS[0], marker="o", markersize=4, linewidth=1.2)
+        marked = {0, len(points) - 1, *range(0, len(points), max(1, len(points) // 6))}
+        for number in sorted(marked):
+            axes.annotate(
+                str(points[number].iteration), (xs[number], ys[number]), xytext=(5, 5), textcoords="offset points"
+            )
+        return svg(figure)

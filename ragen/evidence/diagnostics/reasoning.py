@@ -1,0 +1,119 @@
+"""Reasoning and the prompts it was sampled under, from stored turns: what the cross-scoring of `template` is made of.
+
+    turns -> pick (a turn a trajectory) -> Reasoned: context, reasoning -> crossed: every reasoning under every context
+
+Tokens are those that were sampled; nothing is tokenised here. Legend: N reasonings.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
+from starpo.schemas.datasets import ERROR_STATUSES
+
+Choice = Literal["first_turn", "any_turn"]
+CHOICES: tuple[Choice, ...] = ("first_turn", "any_turn")
+Decode = Callable[[list[int]], str]
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A turn with a reasoning.
+
+    Attributes:
+        context: Token ids of all that the policy saw, and of what it said, up to the reasoning: X.
+        reasoning: Token ids of the reasoning, without the tags: Z. At least one.
+    """
+
+    context: tuple[int, ...]
+    reasoning: tuple[int, ...]
+
+
+def pick(turns: pa.Table, choice: Choice, number: int, seed: int, decode: Decode) -> list[Reasoned]:
+    """Choose turns with a reasoning, at most one of a trajectory.
+
+    Args:
+        turns: Dataset `turns`.
+        choice: 'first_turn': the first of each trajectory; members of different groups first, so that there are as many
+            different prompts as can be. 'any_turn': one at random of each.
+        number: How many at most.
+        seed: Of the random choice.
+        decode: Token ids -> text, special tokens included.
+
+    Returns:
+        At most `number`; fewer where fewer trajectories without errors have a reasoning.
+    """
+    turns = turns.sort_by([("trajectory_id", "ascending"), ("turn", "ascending")])
+    columns = ["trajectory_id", "group_id", "member", "turn", "status", "think"]
+    rows = turns.select(columns).append_column("row", pa.array(range(turns.num_rows))).to_pylist()
+    failed = {row["trajectory_id"] for row in rows if row["status"] in ERROR_STATUSES}
+    candidates: dict[str, list[dict]] = {}
+    for row in rows:
+        is_first = choice == "any_turn" or row["turn"] == 0
+        if row["think"] and is_first and row["trajectory_id"] not in failed:
+            candidates.setdefault(row["trajectory_id"], []).append(row)
+    random = python_random(str(seed), choice)
+    drawn = [random.choice(own) for own in candidates.values()]
+    drawn.sort(key=lambda row: (row["member"], row["group_id"]))
+    chosen = []
+    for row in drawn:
+        found = _reasoned(turns, row["row"], row["think"], decode)
+        if found is not None:
+            chosen.append(found)
+        if len(chosen) == number:
+            break
+    return chosen
+
+
+def _reasoned(turns: pa.Table, row: int, think: str, decode: Decode) -> Reasoned | None:
+    """The turn of a row; None where none of its tokens begins inside the reasoning."""
+    ids = turns["response_ids"][row].as_py()
+    ends = [len(decode(ids[: number + 1])) for number in range(len(ids))]
+    begin = decode(ids).find(think)
+    inside = [n for n, start in enumerate([0, *ends[:-1]]) if begin <= start < begin + len(think)]
+    if begin < 0 or not inside:
+        return None
+    context: list[int] = []
+    first = row
+    while not turns["is_context_start"][first].as_py():
+        first -= 1
+    for before in range(first, row):
+        context += turns["prompt_ids"][before].as_py() + turns["response_ids"][before].as_py()
+    context += turns["prompt_ids"][row].as_py() + ids[: inside[0]]
+    return Reasoned(tuple(context), tuple(ids[inside[0] : inside[-1] + 1]))
+
+
+def crossed(reasoned: Sequence[Reasoned]) -> list[Trajectory]:
+    """Every reasoning under every context, row by row, as trajectories of one segment each: [N * N].
+
+    The learner computes equal ones and equal beginnings once (`learners.prefix_rows`).
+    """
+    return [_trajectory(context.context, row.reasoning) for row in reasoned for context in reasoned]
+
+
+def matrices(logprobs: np.ndarray, reasoned: Sequence[Reasoned]) -> dict[str, np.ndarray]:
+    """Log-probs of all tokens of `crossed`, as matrices: 'token', means over a reasoning, and 'sequence', sums.
+
+    Args:
+        logprobs: Of the reasoning tokens, end to end.
+        reasoned: What was crossed.
+
+    Returns:
+        float64 [N, N]; row i a reasoning, column j a context.
+    """
+    lengths_N = np.array([len(row.reasoning) for row in reasoned])
+    starts = np.cumsum(np.append(0, np.repeat(lengths_N, len(reasoned))[:-1]))
+    sums_NN = np.add.reduceat(logprobs.astype(np.float64), starts).reshape(len(reasoned), -1)
+    return {"token": sums_NN / lengths_N[:, None], "sequence": sums_NN}
+
+
+def _trajectory(context: tuple[int, ...], reasoning: tuple[int, ...]) -> Trajectory:
+    token_ids = np.array([*context, *reasoning], dtype=np.int64)
+    mask = np.arange(len(token_ids)) >= len(context)
+    segment = Segment(token_ids, mask, np.zeros(len(token_ids), dtype=np.float32), np.where(mask, 0, -1))
+    return Trajectory("crossed", "crossed", (segment,), np.zeros(1), 0.0, 0.0)

@@ -1,0 +1,66 @@
+"""checkpoint, turns -> metrics: does the reasoning depend on the prompt?"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
+
+STAGE = Stage(name="probe", version=1)
+
+
+def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, turns: str) -> Work:
+    """Score reasoning under each other's prompts with the policy that is about to be updated.
+
+    Args:
+        config: Of the iteration.
+        iteration: Updates done before.
+        checkpoint: Key of that policy.
+        reference: Key of the run's first checkpoint.
+        turns: Key of what was played.
+    """
+    settings = {
+        "iteration": iteration,
+        "rows": config.diagnostics.probe_rows,
+        "temperature": config.rollout.temperature,
+        "dtype": config.update.dtype,
+    }
+    seed = derive_seed(config.seed, "probe", iteration)
+    inputs = {"checkpoint": checkpoint, "turns": turns}
+    if config.update.kl_coefficient > 0:  # no score needs it; the learner that the update then uses has it
+        inputs["reference"] = reference
+    return Work(STAGE, ("metrics",), partial(_probe, config.update), settings, inputs, seed)
+
+
+def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
+    from starpo.ragen.agents.policy.load import load_tokenizer
+    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+    from starpo.ragen.evidence.diagnostics.reasoning import CHOICES, crossed, matrices, pick
+    from starpo.ragen.evidence.diagnostics.template import template_metrics
+    from starpo.ragen.learning.learners.learner import UpdateContext
+    from starpo.ragen.placement import checkpoint_folder, learner_at
+
+    assert work.seed is not None
+    iteration, temperature = work.settings["iteration"], work.settings["temperature"]
+    turns = store.read_table("turns", work.inputs["turns"])
+    checkpoint = work.inputs["checkpoint"]
+    learner = learner_at(store, checkpoint, config, work.inputs.get("reference"))
+    tokenizer = load_tokenizer(checkpoint_folder(store, checkpoint))
+    values: dict[str, float] = {}
+    for choice in CHOICES:
+        reasoned = pick(turns, choice, work.settings["rows"], work.seed, lambda ids: str(tokenizer.decode(ids)))
+        contexts = [row.context for row in reasoned]
+        values |= {f"{choice}/num_rows": len(reasoned), f"{choice}/num_prompts": len(set(contexts))}
+        if len(set(contexts)) < 2:
+            continue  # without reasoning, or with one prompt, there is nothing to tell
+        context = UpdateContext(iteration, iteration + 1, work.seed, temperature, 0)
+        logprobs = learner.logprobs(crossed(reasoned), context).numpy()
+        for unit, scores_NN in matrices(logprobs, reasoned).items():
+            found = template_metrics(scores_NN, contexts)
+            values |= {f"{choice}/{unit}/{name}": value for name, value in found.items()}
+    named = {f"reasoning/{name}": value for name, value in values.items()}
+    yield Made("metrics", metrics_table(iteration, STAGE.name, named), is_deterministic=learner.is_deterministic)

@@ -1,0 +1,96 @@
+"""`ragen diagnose` on real runs: what is missing is computed and found again; runs that cannot be probed are judged."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from starpo.flows.cli import app
+from starpo.flows.diagnosis import diagnose_run
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+ROWS = "reasoning/first_turn"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+    """A store with 'plain', probed while it trained, and 'mute', which does not reason, from one prompt."""
+    folder = tmp_path_factory.mktemp("diagnosis") / "store"
+    settings = {"checkpoint_every": 2, "diagnostics.probe_every": 2, "iterations": 3}
+    starpo(preset("smoke", settings), preset="smoke", store=str(folder), run="plain")
+    mute = {"agent.should_think": False, "iterations": 1}
+    starpo(preset("smoke", mute), preset="smoke", store=str(folder), run="mute")
+    return folder
+
+
+def test_a_run_has_the_probes_that_its_settings_ask_for(finished: Path) -> None:
+    stages = Store(str(finished)).runs.iterations("plain")
+    assert [n for n, of in stages.items() if "probe" in of] == [0, 2]
+    found = diagnose_run(Store(str(finished)), "plain")
+    assert (found.num_computed, found.not_computed) == (0, {})
+    assert [point.iteration for point in found.points] == [0, 2]
+    bound = found.series[f"{ROWS}/token/mutual_information_bound"]
+    assert all(0 < point.dependence < bound[point.iteration] for point in found.points)
+    assert all(point.diversity > 0 for point in found.points)
+
+
+def test_others_are_computed_once_from_derived_checkpoints_too(folder: Path) -> None:
+    store = Store(str(folder))
+    first = store.runs.iterations("plain")[0]["update"]["checkpoint"]
+    assert not store.has("checkpoint", first)
+    found = diagnose_run(store, "plain", every=1)
+    assert (found.num_computed, [point.iteration for point in found.points]) == (1, [0, 1, 2])
+    again = diagnose_run(store, "plain", every=1)
+    assert (again.num_computed, again.points) == (0, found.points)
+
+
+def test_without_reasoning_the_metrics_alone_are_judged(folder: Path) -> None:
+    found = diagnose_run(Store(str(folder)), "mute")
+    assert found.series[f"{ROWS}/num_rows"] == {0: 0.0}
+    assert found.points == []
+    assert found.verdict.status == "healthy"
+    said = CliRunner().invoke(app, ["diagnose", "mute", "--store", str(folder), "-o", str(folder / "plane.svg")])
+    assert "no probe found reasoning under two different prompts" in said.output
+    assert isinstance(said.exception, ConfigError)
+    assert "is not drawn" in str(said.exception)
+
+
+def test_trajectories_from_elsewhere_are_judged_and_what_cannot_be_is_said(folder: Path, tmp_path: Path) -> None:
+    store = Store(str(folder))
+    turns = store.local_folder("turns", store.runs.iterations("plain")[0]["rollout"]["turns"])
+    shutil.copy(next(Path(turns).glob("*.parquet")), tmp_path / "turns.parquet")
+    arguments = ["import", "foreign", str(tmp_path / "turns.parquet"), "--store", str(folder)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    found = diagnose_run(store, "foreign")
+    assert "rollout/entropy" in found.series
+    assert list(found.not_computed) == [
+        "it holds no checkpoint, so its reasoning cannot be scored: it was not trained here"
+    ]
+
+
+def test_it_is_said_drawn_and_told_to_machines(folder: Path, tmp_path: Path) -> None:
+    arguments = ["diagnose", "plain", "--store", str(folder), "--every", "1"]
+    said = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "plane.svg")])
+    assert said.exit_code == 0, said.output
+    assert said.stdout.startswith("plain: healthy: no signal holds")
+    assert "computed and stored for this: 1 stages" in said.stdout
+    assert (tmp_path / "plane.svg").read_text().startswith("<svg")
+    facts = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert (facts["status"], facts["num_computed"], len(facts["probes"])) == ("healthy", 0, 3)
+    numbers = facts["reasoning"][f"{ROWS}/num_rows"]
+    assert list(numbers) == ["0", "1", "2"]
+    assert all(0 < number <= 16 for number in numbers.values())
+
+
+def test_a_run_without_a_rollout_is_refused(folder: Path) -> None:
+    store = Store(str(folder))
+    store.runs.create("empty", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    with pytest.raises(ConfigError, match="'empty' has no rollout"):
+        diagnose_run(store, "empty")
