@@ -18,6 +18,7 @@ from prefect.artifacts import (
 )
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
+from prefect.events import emit_event
 
 _PROGRESS_EVERY_S = 5.0
 """How often a percentage is sent that somebody may be looking at."""
@@ -63,6 +64,17 @@ class Announcements:
         if done == total or time.monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
             self._progress_at = time.monotonic()
             self._send(self._show_progress, 100.0 * done / total)
+
+    def collapse(self, iteration: int, status: str, words: str) -> None:
+        """Emit the event `starpo.run.STATUS`, which automations can wait for (infra/automations).
+
+        Args:
+            iteration: Updates done before the iteration that tells.
+            status: 'warning', 'collapsing' or 'collapsed'.
+            words: What points to it.
+        """
+        resource = {"prefect.resource.id": f"starpo.run.{self._run}", "prefect.resource.name": self._run}
+        self._send(emit_event, f"starpo.run.{status}", resource, payload={"iteration": iteration, "words": words})
 
     def _take_name(self) -> None:
         """Have Prefect call the flow run what the run is called, however it was started."""

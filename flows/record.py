@@ -21,6 +21,7 @@ from starpo.flows.iteration_summary import iteration_line, iteration_markdown
 from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.evidence.diagnostics.alarm import Alarm
 from starpo.ragen.evidence.report.tracking import Tracker
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention
@@ -56,6 +57,7 @@ class RunRecorder(Runner):
         self.metrics: dict[str, float] = {}
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
         self._announcements = Announcements(name, self._address, self._log)
+        self._alarm = Alarm()
 
     @classmethod
     def open(
@@ -203,6 +205,14 @@ class RunRecorder(Runner):
                 self.name, iteration, total, self.metrics, seconds_each, stages, self._store.url, self._address
             )
         self._announcements.iteration(done, total, summary)
+        self._tell_of_collapse(iteration)
+
+    def _tell_of_collapse(self, iteration: int) -> None:
+        """Say so where the verdict on the run has become worse."""
+        verdict = self._alarm.observe(iteration, self.metrics)
+        if self._alarm.has_worsened:
+            self.warn(f"iteration {iteration}: {verdict.words}")
+            self._announcements.collapse(iteration, verdict.status, verdict.words)
 
     @cached_property
     def _address(self) -> str:

@@ -1,7 +1,8 @@
 """The training loop: plain Python over stages. Resuming a run is running it again.
 
 checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> checkpoint
-     `-> evaluate                                     beside it, with rollout.staleness = 1: the next rollout
+     |            `-> probe, now and then             beside it, with rollout.staleness = 1: the next rollout
+     `-> evaluate
 
 Whoever carries out its stages is a `Runner`: one does them, one plans them, one holds a record against them.
 """
@@ -9,12 +10,16 @@ Whoever carries out its stages is a `Runner`: one does them, one plans them, one
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from starpo.flows.rollback import what_comes
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import NothingKeptError
+from starpo.ragen.core.errors import CollapsedError, NothingKeptError
+from starpo.ragen.evidence.diagnostics.alarm import Alarm, is_due
 from starpo.ragen.evidence.diagnostics.online import RolloutUse
 from starpo.ragen.work import Keys, Work
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
+from starpo.tasks.incident import incident
+from starpo.tasks.probe import probe
 from starpo.tasks.progress import RunProgress
 from starpo.tasks.reward import reward
 from starpo.tasks.rollout import rollout
@@ -81,23 +86,31 @@ def train(runner: Runner, config: StarPOConfig) -> None:
 
     Raises:
         NothingKeptError: If the filter kept no group, too many iterations in a row.
+        CollapsedError: If the run is collapsing, and the settings say that it ends then.
     """
     first = checkpoint = runner.stage(0, warm_start(config, runner.progress))["checkpoint"]
     turns: Keys = {}
     ahead: Keys = {}  # the next rollout, where it was played beside the last update
     lag = 0  # updates since the policy that played, when its rollout is first learned from
     checkpoints = [first]
+    played: dict[int, str] = {}
+    alarm = Alarm()
     use = RolloutUse(config)
     num_empty = 0
     _evaluate_if_due(runner, config, 0, checkpoint)
     runner.training_begins()
     for iteration in range(config.iterations):
+        now = config.at(iteration)
         if use.should_collect():
             lag = 1 if ahead else 0
-            turns = ahead or runner.stage(iteration, rollout(iteration, config, checkpoint))
+            turns = ahead or runner.stage(iteration, rollout(iteration, now, checkpoint))
         else:
             runner.reuse(iteration, "rollout", turns)
-        data = reward_and_filter(runner, config, iteration, turns)
+        played[iteration] = turns["turns"]
+        every = config.diagnostics.probe_every
+        if every and iteration % every == 0:
+            runner.stage(iteration, probe(now, iteration, checkpoint, first, turns["turns"]))
+        data = reward_and_filter(runner, now, iteration, turns)
         if runner.metrics["filter/num_kept"] == 0:
             num_empty += 1
             ahead = {}
@@ -105,7 +118,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             runner.warn(
                 f"iteration {iteration}: the filter kept no group ({num_empty} in a row), so there is no update"
             )
-            if num_empty == config.filter.max_empty_iterations:
+            if num_empty == now.filter.max_empty_iterations:
                 raise NothingKeptError(
                     f"the filter kept no group in {num_empty} iterations in a row: there is nothing to learn from. "
                     f"`ragen show {runner.name} --iteration {iteration}` says why each group was dropped; "
@@ -114,7 +127,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         else:
             num_empty = 0
             with _next_rollout(runner, config, iteration + 1, checkpoint) as ahead:
-                checkpoint = runner.stage(iteration, update(config, iteration, checkpoint, first, **data))["checkpoint"]
+                checkpoint = runner.stage(iteration, update(now, iteration, checkpoint, first, **data))["checkpoint"]
             runner.note(iteration, {"update/staleness": lag + use.num_updates})
             stale = use.served(runner.metrics)
             if stale:
@@ -125,6 +138,23 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         runner.retain(checkpoints)
         runner.iteration_done(iteration)
         _evaluate_if_due(runner, config, iteration + 1, checkpoint)
+        if config.diagnostics.on_collapse != "log":
+            _act_on_collapse(runner, config, iteration, alarm, played)
+
+
+def _act_on_collapse(
+    runner: Runner, config: StarPOConfig, iteration: int, alarm: Alarm, played: Mapping[int, str]
+) -> None:
+    """End the run where its settings want that; `played` are the keys of all rollouts.
+
+    Raises:
+        CollapsedError: If the run is as bad as the settings say; `flows.rollback` says what comes then.
+    """
+    verdict = alarm.observe(iteration, runner.metrics)
+    if is_due(config.diagnostics, verdict):
+        healthy, action = alarm.healthy, what_comes(runner.name, config, alarm.healthy)
+        runner.stage(iteration, incident(iteration, healthy, verdict, action, played))
+        raise CollapsedError(f"iteration {iteration}: {verdict.words}. {action}", healthy)
 
 
 def reward_and_filter(runner: Runner, config: StarPOConfig, iteration: int, turns: Keys) -> Keys:
@@ -155,7 +185,7 @@ def _next_rollout(
     """
     if config.rollout.staleness == 0 or iteration == config.iterations:
         return nullcontext({})
-    return runner.beside(iteration, rollout(iteration, config, checkpoint))
+    return runner.beside(iteration, rollout(iteration, config.at(iteration), checkpoint))
 
 
 def _evaluate_if_due(runner: Runner, config: StarPOConfig, iteration: int, checkpoint: str) -> None:

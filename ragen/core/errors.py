@@ -70,5 +70,21 @@ class QueryError(StarPOError):
     """A question in SQL is malformed, would write, or would reach beyond the views."""
 
 
-class NothingKeptError(StarPOError):
+class RunStoppedError(StarPOError):
+    """The training loop ends a run early, by what was measured: the same data would end it again."""
+
+
+class NothingKeptError(RunStoppedError):
     """The filter kept no group, too many iterations in a row."""
+
+
+class CollapsedError(RunStoppedError):
+    """The run is collapsing, and its settings say what to do then.
+
+    Attributes:
+        healthy: The iteration at which it did best while nothing pointed to it.
+    """
+
+    def __init__(self, message: str, healthy: int) -> None:
+        super().__init__(message)
+        self.healthy = healthy

@@ -32,6 +32,7 @@ CHECKS = {
     "reward": {"rewards"},
     "variance_filter": {"selection"},
     "diagnose": {"metrics"},
+    "probe": {"metrics"},
     "update": {"checkpoint", "samples", "metrics", "tokens", "numbers"},
 }
 

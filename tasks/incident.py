@@ -1,0 +1,56 @@
+"""turns of a healthy iteration and of the one that rang the alarm -> incident: signals, transcripts, what was done."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from starpo.ragen.evidence.diagnostics.collapse import Verdict
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
+
+STAGE = Stage(name="incident", version=1)
+_NUM_TRANSCRIPTS = 4
+_TOLD = ("turn", "observation", "response", "executed_actions", "success", "status")
+
+
+def incident(iteration: int, healthy: int, verdict: Verdict, action: str, turns: Mapping[int, str]) -> Work:
+    """Write down a collapse.
+
+    Args:
+        iteration: Updates done before the iteration that rang the alarm.
+        healthy: The iteration at which it did best while nothing pointed to it.
+        verdict: As it was told.
+        action: What is done, in words.
+        turns: Iteration -> key of its rollout.
+    """
+    settings = {
+        "iteration": iteration,
+        "healthy": healthy,
+        "status": verdict.status,
+        "signals": [asdict(signal) for signal in verdict.signals],
+        "action": action,
+    }
+    inputs = {"turns": turns[iteration], "before_turns": turns[healthy]}
+    return Work(STAGE, ("incident",), partial(_write, settings), settings, inputs)
+
+
+def _write(facts: Mapping[str, Any], work: Work, store: Store) -> Iterator[Made]:
+    with store.new_folder() as folder:
+        (folder / "incident.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
+        for name, role in (("before", "before_turns"), ("after", "turns")):
+            rows = _transcripts(store, work.inputs[role])
+            (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        yield Made("incident", folder)
+
+
+def _transcripts(store: Store, key: str) -> Sequence[dict[str, Any]]:
+    """The first trajectories, a line each."""
+    turns = store.read_table("turns", key, columns=["trajectory_id", *_TOLD]).to_pylist()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in turns:
+        found.setdefault(row.pop("trajectory_id"), []).append(row)
+    chosen = sorted(found)[:_NUM_TRANSCRIPTS]
+    return [{"trajectory_id": name, "turns": sorted(found[name], key=lambda row: row["turn"])} for name in chosen]

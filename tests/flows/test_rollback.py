@@ -1,0 +1,129 @@
+"""Acting on a collapse: when the loop ends, what it writes down, and how a run goes on; by scripted metrics."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.flows.rollback import rolled_back, what_comes
+from starpo.flows.training import Runner, train
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import CollapsedError, ConfigError
+from starpo.ragen.evidence.diagnostics.collapse import FORMAT, SUCCESS
+from starpo.ragen.work import Keys, Work
+
+REMEDIES = [{"update.kl_coefficient": 0.5}, {"filter.keep": 0.25}]
+ROLL_BACK = {"diagnostics.on_collapse": "roll_back", "diagnostics.remedies": REMEDIES, "iterations": 40}
+
+
+class Scripted(Runner):
+    """Does nothing; measures what the script says of an iteration."""
+
+    name, store_url = "mine", "memory://"
+
+    def __init__(self, script: Mapping[str, list[float]]) -> None:
+        self.script = script
+        self.metrics = {"filter/num_kept": 1.0}
+        self.done: list[tuple[int, Work]] = []
+
+    def stage(self, iteration: int, work: Work) -> Keys:
+        self.done.append((iteration, work))
+        if work.stage.name == "diagnose":
+            self.metrics |= {name: values[min(iteration, len(values) - 1)] for name, values in self.script.items()}
+        return work.keys
+
+
+FALLING = {SUCCESS: [0.3, 0.4, 0.5, 0.5, 0.6, 0.6, 0.7, 0.8, 0.1], FORMAT: [1.0]}
+
+
+def run(script: Mapping[str, list[float]], overrides: dict[str, Any]) -> tuple[Scripted, CollapsedError | None]:
+    runner = Scripted(script)
+    try:
+        train(runner, preset("smoke", {"iterations": 40, **overrides}))
+    except CollapsedError as error:
+        return runner, error
+    return runner, None
+
+
+def test_a_run_is_only_told_of_it_unless_its_settings_ask_for_more() -> None:
+    runner, error = run(FALLING, {})
+    assert error is None
+    assert "incident" not in {work.stage.name for _, work in runner.done}
+
+
+def test_it_stops_once_what_was_learned_is_lost_and_writes_down_why() -> None:
+    runner, error = run(FALLING, {"diagnostics.on_collapse": "stop"})
+    assert error is not None
+    iteration, incident = runner.done[-1]
+    assert iteration == 13  # smoothed success is below half of its best at 11, 12 and 13
+    assert incident.stage.name == "incident"
+    assert (incident.settings["healthy"], incident.settings["status"]) == (7, "collapsed")
+    rollouts = {n: work.key for n, work in runner.done if work.stage.name == "rollout"}
+    assert incident.inputs == {"turns": rollouts[13], "before_turns": rollouts[7]}
+    assert str(error).startswith("iteration 13: collapsed: since iteration")
+    assert str(error).endswith("It ends here, as diagnostics.on_collapse = 'stop' says")
+
+
+def test_an_earlier_alarm_stops_earlier() -> None:
+    script = {**FALLING, FORMAT: [1.0] * 8 + [0.6]}
+    runner, error = run(script, {"diagnostics.on_collapse": "stop", "diagnostics.alarm": "collapsing"})
+    assert error is not None
+    assert runner.done[-1][0] < 13
+    assert runner.done[-1][1].settings["status"] == "collapsing"
+
+
+def test_a_healthy_run_comes_to_its_end() -> None:
+    runner, error = run({SUCCESS: [0.3, 0.4, 0.5], FORMAT: [1.0]}, {"diagnostics.on_collapse": "stop"})
+    assert error is None
+    assert sum(work.stage.name == "update" for _, work in runner.done) == 40
+
+
+def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() -> None:
+    config = preset("smoke", ROLL_BACK)
+    name, first = rolled_back("mine", config, 7) or pytest.fail("no fork")
+    assert name == "mine-rollback-7"
+    assert first.at(6).update.kl_coefficient == config.update.kl_coefficient
+    assert first.at(7).update.kl_coefficient == 0.5
+    assert first.diagnostics.remedies == [{"filter.keep": 0.25}]
+    name, second = rolled_back(name, first, 9) or pytest.fail("no fork")
+    assert name == "mine-rollback-7-rollback-9"
+    assert (second.at(9).update.kl_coefficient, second.at(9).filter.keep, second.at(8).filter.keep) == (0.5, 0.25, 0.5)
+    assert rolled_back(name, second, 12) is None
+    assert "no remedy is left" in what_comes(name, second, 12)
+    assert rolled_back("mine", config, 0) is None
+    assert "no iteration was healthy" in what_comes("mine", config, 0)
+
+
+def test_what_comes_is_part_of_the_message() -> None:
+    _, error = run(FALLING, ROLL_BACK)
+    assert error is not None
+    assert error.healthy == 7
+    said = "It goes on from checkpoint 7 as run 'mine-rollback-7', with update.kl_coefficient = 0.5"
+    assert str(error).endswith(said)
+
+
+def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:
+    schedule = [{"iteration": n, "set": {"filter.keep": 1.0 / n}} for n in (2, 5)]
+    _, fork = rolled_back("mine", preset("smoke", {**ROLL_BACK, "schedule": schedule}), 3) or pytest.fail("no fork")
+    assert [(change.iteration, change.set) for change in fork.schedule] == [(2, {"filter.keep": 0.5}), (3, REMEDIES[0])]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"diagnostics.remedies": REMEDIES}, "have no effect unless diagnostics.on_collapse = 'roll_back'"),
+        ({**ROLL_BACK, "diagnostics.remedies": [{"seed": 1}]}, "seed cannot change while a run trains"),
+        ({**ROLL_BACK, "diagnostics.remedies": [{"filter.kep": 1}]}, "diagnostics.remedies.0: filter.kep = 1: no such"),
+        ({**ROLL_BACK, "diagnostics.remedies": [{}]}, "at least 1 item"),
+    ],
+)
+def test_remedies_that_could_not_be_applied_are_refused_before_the_run(overrides: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        preset("smoke", overrides)
+
+
+def test_settings_without_a_collapse_are_what_they_were() -> None:
+    config: StarPOConfig = preset("smoke")
+    assert config.diagnostics.on_collapse == "log"
+    assert rolled_back("mine", config, 7) is None

@@ -1,0 +1,90 @@
+"""A real run whose policy is destroyed by a learning rate: it collapses, is rolled back, and ends as a fork."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.flows.verify import verify_run
+from starpo.ragen.core.errors import CollapsedError
+from starpo.ragen.recompute.forks import family
+from starpo.ragen.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+BROKEN_AT = 6
+GENTLE, BRUTAL = (
+    {"update.optimiser.matrix_learning_rate": rate, "update.optimiser.learning_rate": rate} for rate in (1e-5, 1.0)
+)
+SETTINGS: dict[str, Any] = {
+    "iterations": 20,
+    "evaluation.every": 20,
+    "rollout.num_groups": 2,
+    "filter.should_drop_zero_variance": False,  # a policy that says nothing else is trained on all the same
+    **GENTLE,
+    "schedule": [{"iteration": BROKEN_AT, "set": BRUTAL}],
+    "diagnostics.on_collapse": "roll_back",
+    "diagnostics.remedies": [GENTLE],
+}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, str, list[Any]]:
+    """A store, the name of the run that ended, and the events that were emitted."""
+    folder = str(tmp_path_factory.mktemp("rollback") / "store")
+    events: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("starpo.flows.announcements.emit_event", lambda *given, **more: events.append((given, more)))
+        run = starpo(preset("smoke", SETTINGS), preset="smoke", store=folder, run="mine")
+    return Store(folder), run, events
+
+
+def test_it_ends_as_a_fork_from_before_the_fall(ended: tuple[Store, str, list[Any]]) -> None:
+    store, run, _ = ended
+    assert run.startswith("mine-rollback-")
+    healthy = int(run.rpartition("-")[2])
+    states = {name: store.runs.state(name).status for name in store.runs.names()}
+    assert states == {"mine": "failed", run: "completed"}
+    assert f"It goes on from checkpoint {healthy} as run '{run}'" in store.runs.state("mine").message
+    [root] = family(store)
+    assert healthy <= BROKEN_AT
+    assert [(fork.run.name, fork.start) for fork in root.forks] == [(run, BROKEN_AT)]  # gentle as before, until then
+    assert 19 in store.runs.iterations(run)
+
+
+def test_the_incident_holds_signals_transcripts_and_what_was_done(ended: tuple[Store, str, list[Any]]) -> None:
+    store, run, _ = ended
+    iteration = max(store.runs.iterations("mine"))
+    folder = Path(store.local_folder("incident", store.runs.iterations("mine")[iteration]["incident"]["incident"]))
+    facts = json.loads((folder / "incident.json").read_text())
+    assert (facts["iteration"], facts["status"]) == (iteration, "collapsed")
+    assert run in facts["action"]
+    assert any(signal["severity"] == "collapse" for signal in facts["signals"])
+    for name in ("before", "after"):
+        [first, *_] = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        assert first["turns"][0]["turn"] == 0
+
+
+def test_both_are_verified(ended: tuple[Store, str, list[Any]]) -> None:
+    store, run, _ = ended
+    assert verify_run(store, run, first=18).outcome == "verified"
+    last = max(store.runs.iterations("mine"))
+    found = [finding for finding in verify_run(store, "mine", first=last).findings if finding.verdict != "same"]
+    assert [finding.detail for finding in found if finding.verdict.is_fault] == []
+
+
+def test_prefect_was_told_when_it_became_worse(ended: tuple[Store, str, list[Any]]) -> None:
+    *_, events = ended
+    names = [given[0] for given, _ in events]
+    assert "starpo.run.collapsed" in names
+    assert set(names) <= {"starpo.run.warning", "starpo.run.collapsing", "starpo.run.collapsed"}
+    assert events[0][0][1]["prefect.resource.id"] == "starpo.run.mine"
+
+
+def test_without_a_remedy_it_ends(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "diagnostics.on_collapse": "stop", "diagnostics.remedies": []}
+    with pytest.raises(CollapsedError, match="It ends here"):
+        starpo(preset("smoke", settings), preset="smoke", store=str(tmp_path), run="mine")
