@@ -69,11 +69,11 @@ def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> Non
 def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
     ablate(grid_file(), dry_run=True, store=store.url, as_json=True)
     plan = json.loads(capsys.readouterr().out)
-    # Each of 6 runs has 14 stages. The seeds share warm start and first evaluation; the two cells of a seed share the
-    # first rollout and reward too. So 2 + 3 * (2 + 2 * 10) are different.
-    assert [row["stages"] for row in plan["runs"]] == [14] * 6
-    assert (plan["stages"], plan["stored"], plan["new"]) == (68, 0, 68)
-    assert sum(row["new"] for row in plan["runs"]) == 68
+    # Each of 6 runs has 15 stages. The seeds share warm start and first evaluation; the two cells of a seed share the
+    # first rollout, probe and reward too. So 2 + 3 * (3 + 2 * 10) are different.
+    assert [row["stages"] for row in plan["runs"]] == [15] * 6
+    assert (plan["stages"], plan["stored"], plan["new"]) == (71, 0, 71)
+    assert sum(row["new"] for row in plan["runs"]) == 71
     assert plan["new_by_stage"]["warm_start"] == 1
     assert plan["decided_by_data"] == [{"metric": "filter/num_kept", "runs": 6, "first_iteration": 0}]
     assert not (tmp_path / "store").exists()
@@ -82,7 +82,7 @@ def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, cap
 def test_a_dry_run_for_people(grid_file, store: Store, capsys) -> None:
     ablate(grid_file(), dry_run=True, store=store.url)
     said = capsys.readouterr().out
-    assert "68 different stages: 0 are stored, 68 are new" in said
+    assert "71 different stages: 0 are stored, 71 are new" in said
     assert "filter/num_kept decides" in said
 
 

@@ -80,7 +80,9 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "down": [[]],
     "cancel": [[RUN], [FAILED], [BROKEN], [EVIL]],
     "follow": [[RUN], [FAILED], [BROKEN]],
-    "runs": [[], ["--json"]],
+    "runs": [[], ["--json"], ["--tree"], ["--tree", "--json"]],
+    "fork": [[RUN, "--from", "0", "--json"], [RUN, "--from", "0", "--set", f"filter.keep={EVIL}"], [EVIL, "--from", "0"]],
+    "diagnose": [[RUN], [RUN, "--json"], [BROKEN], [EVIL], [RUN, "-o", "{out}/plane.svg"]],
     "show": [
         [RUN], [RUN, "--json"], [BROKEN], [RUN, "--iteration", "0"], [RUN, "--iteration", "0", "--json"],
         [RUN, "--iteration", "0", "--trajectory", TRAJECTORY], [RUN, "--iteration", "0", "--trajectory", EVIL],

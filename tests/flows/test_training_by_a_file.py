@@ -30,6 +30,7 @@ def started(monkeypatch):
         found[-1].append(run)
         if run not in store.runs.names():
             store.runs.create(run, flow="starpo", preset=None, config={})
+        return run
 
     monkeypatch.setattr("starpo.flows.server.start", lambda *_: "http://127.0.0.1:1/api")
     monkeypatch.setattr("starpo.flows.server.served_environment", lambda *_: None)
@@ -39,8 +40,8 @@ def started(monkeypatch):
         lambda name, parameters, **_: found.append([name, parameters]) or SimpleNamespace(id=uuid4()),
     )
     monkeypatch.setattr(deployment, "follow_run", follow)
-    monkeypatch.setattr("starpo.flows.cli.train.write_report", lambda *_: "report.html")
-    monkeypatch.setattr("starpo.flows.cli.train.success_line", lambda *_: "")
+    monkeypatch.setattr("starpo.flows.console.training.write_report", lambda *_: "report.html")
+    monkeypatch.setattr("starpo.flows.console.training.success_line", lambda *_: "")
     return found
 
 
