@@ -81,7 +81,9 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "cancel": [[RUN], [FAILED], [BROKEN], [EVIL]],
     "follow": [[RUN], [FAILED], [BROKEN]],
     "runs": [[], ["--json"], ["--tree"], ["--tree", "--json"]],
-    "fork": [[RUN, "--from", "0", "--json"], [RUN, "--from", "0", "--set", f"filter.keep={EVIL}"], [EVIL, "--from", "0"]],
+    "fork": [
+        [RUN, "--from", "0", "--json"], [RUN, "--from", "0", "--set", f"filter.keep={EVIL}"], [EVIL, "--from", "0"],
+    ],
     "diagnose": [[RUN], [RUN, "--json"], [BROKEN], [EVIL], [RUN, "-o", "{out}/plane.svg"]],
     "show": [
         [RUN], [RUN, "--json"], [BROKEN], [RUN, "--iteration", "0"], [RUN, "--iteration", "0", "--json"],
