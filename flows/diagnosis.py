@@ -1,16 +1,18 @@
 """Diagnosing a stored run: what its metrics say of a collapse, and probes of its stored checkpoints.
 
 run -> metrics and probes that are missing, computed and stored -> series -> verdict, path over RAGEN-2's plane
+runs -> series -> how every alarm did
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import ConfigError, StarPOError
-from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
+from starpo.ragen.evidence.diagnostics.backtest import EVALUATED, MIN_POINTS, Score, backtest, fall
+from starpo.ragen.evidence.diagnostics.collapse import SUCCESS, Verdict, diagnose
 from starpo.ragen.evidence.diagnostics.plane import Point, path
 from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.recompute.replay.plan import recorded_checkpoints
@@ -84,6 +86,59 @@ def diagnose_run(
     tables = [store.read_table("metrics", key) for key in dict.fromkeys(keys)]
     series = metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
     return Diagnosis(run, series, diagnose(series), path(series), num_computed, not_computed)
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """How alarms did on stored runs.
+
+    Attributes:
+        scores: A rule each, best first.
+        not_judged: Run -> why it could not be.
+    """
+
+    scores: list[Score]
+    not_judged: dict[str, str]
+
+
+def backtest_runs(
+    store: Store, runs: Sequence[str] | None, on_run: Callable[[int, int], None] = lambda done, total: None
+) -> Backtest:
+    """Try every alarm on stored runs; metrics that a run did not record are computed and stored.
+
+    Args:
+        store: Where they are.
+        runs: Their names. None: all with a rollout.
+        on_run: Told how many were read, and of how many.
+
+    Raises:
+        StoreError: If one of those named is not there.
+        ConfigError: If none can be judged.
+    """
+    names = [store.runs.get(name).name for name in runs] if runs else store.runs.names()
+    judged: dict[str, dict[str, Series]] = {}
+    not_judged: dict[str, str] = {}
+    for number, name in enumerate(names):
+        on_run(number, len(names))
+        try:
+            series = diagnose_run(store, name, every=0).series
+            cell = store.runs.get(name).environment
+        except StarPOError as error:
+            not_judged[name] = " ".join(str(error).split())
+            continue
+        num_points = len(series.get(SUCCESS, {}))
+        if num_points < MIN_POINTS:
+            not_judged[name] = f"{num_points} iterations with a success rate; expected at least {MIN_POINTS}"
+        elif fall(series[SUCCESS]) is None and any("incident" in s for s in store.runs.iterations(name).values()):
+            not_judged[name] = "it was ended by its own alarm, so nobody knows whether it would have fallen"
+        else:
+            judged[name] = {**series, EVALUATED: series.get(f"evaluation/{cell}/success", {})}
+    if not judged:
+        raise ConfigError(
+            f"none of {len(names)} runs in {store.url} can be judged: "
+            + "; ".join(f"{name}: {reason}" for name, reason in list(not_judged.items())[:3])
+        )
+    return Backtest(backtest(judged), not_judged)
 
 
 def _missing(store: Store, run: str, recorded: Mapping[int, StageKeys], every: int | None) -> Iterator[Work]:

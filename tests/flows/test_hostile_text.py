@@ -84,6 +84,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "fork": [
         [RUN, "--from", "0", "--json"], [RUN, "--from", "0", "--set", f"filter.keep={EVIL}"], [EVIL, "--from", "0"],
     ],
+    "backtest": [[], [RUN], [BROKEN], [EVIL], [RUN, "--json"]],
     "diagnose": [[RUN], [RUN, "--json"], [BROKEN], [EVIL], [RUN, "-o", "{out}/plane.svg"]],
     "show": [
         [RUN], [RUN, "--json"], [BROKEN], [RUN, "--iteration", "0"], [RUN, "--iteration", "0", "--json"],

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+
+from starpo.ragen.evidence.diagnostics.backtest import EVALUATED, backtest, fall
+from starpo.ragen.evidence.diagnostics.backtest_chart import draw_leads
+from starpo.ragen.evidence.diagnostics.collapse import GRADIENT, REWARD_STD, SUCCESS
+
+
+def _series(values) -> dict[int, float]:
+    return {iteration: float(value) for iteration, value in enumerate(values)}
+
+
+def _score(scores, name):
+    return next(score for score in scores if score.rule.name == name)
+
+
+def test_a_fall_is_where_success_stays_below_half_of_its_peak():
+    assert fall(_series([0.8] * 30 + [0.2] * 20)) == 31  # the centred mean of five is 0.44 at 30 + 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.8] * 30 + [0.2] * 10 + [0.8] * 10,  # it recovers
+        [0.8] * 30 + [0.5] * 20,  # not by half
+        [0.8] * 46 + [0.2] * 3,  # too late to say that it stays
+        [0.8] * 5 + [0.1] * 4,  # too short
+        np.linspace(0.1, 0.9, 50),
+    ],
+)
+def test_no_fall(values):
+    assert fall(_series(values)) is None
+
+
+def test_a_fall_counts_from_the_last_time_above_half():
+    values = [0.8] * 20 + [0.1] * 10 + [0.8] * 10 + [0.1] * 20
+    assert 40 <= fall(_series(values)) <= 42
+
+
+def test_leads_misses_and_alarms_in_vain_are_counted_for_every_rule():
+    success = _series([0.8] * 60 + [0.0] * 30)
+    spike = _series([1.0] * 90)
+    spike[40] = 50.0
+    scores = backtest(
+        {
+            "told": {SUCCESS: success, GRADIENT: spike},
+            "silent": {SUCCESS: success, GRADIENT: _series([1.0] * 90)},
+            "sound": {SUCCESS: _series([0.8] * 90), GRADIENT: spike},
+        }
+    )
+    rule = _score(scores, f"{GRADIENT} warning")
+    fell = fall(success)
+    assert [(o.run, o.fell, o.rang) for o in rule.outcomes] == [
+        ("told", fell, 40), ("silent", fell, None), ("sound", None, 40),
+    ]  # fmt: skip
+    assert rule.leads == [fell - 40]
+    assert (rule.num_fallen, rule.num_early, rule.num_missed, rule.num_false) == (2, 1, 1, 1)
+    assert rule.median_lead == fell - 40
+    late = _score(scores, f"{SUCCESS} collapse")
+    assert late.num_missed == 0
+    assert all(lead <= 0 for lead in late.leads)
+    assert _score(scores, "RAGEN-2 std").median_lead is None
+
+
+def test_ragen_2s_stop_rules():
+    std = [1.0] * 10 + [0.2] * 10 + [0.09] * 9 + [0.2] + [0.09] * 15  # nine in a row are not enough
+    evaluated = {10 * n: value for n, value in enumerate([0.5, 0.0, 0.0, 0.0, 0.0, 0.009, 0.0])}
+    scores = backtest({"run": {SUCCESS: _series([0.5] * 45), REWARD_STD: _series(std), EVALUATED: evaluated}})
+    assert _score(scores, "RAGEN-2 std").outcomes[0].rang == 39
+    assert _score(scores, "RAGEN-2 success").outcomes[0].rang == 50
+
+
+def test_rules_know_no_later_iteration():
+    success = [0.8] * 40 + [0.0] * 20
+    series = {SUCCESS: _series(success), REWARD_STD: _series([1.0] * 30 + [0.01] * 30)}
+    whole = backtest({"run": series})
+    for score in whole:
+        rang = score.outcomes[0].rang
+        if rang is not None:
+            cut = {name: {i: v for i, v in values.items() if i <= rang} for name, values in series.items()}
+            assert score.rule.ring(cut) == rang
+
+
+def test_the_best_rule_is_first_and_the_drawing_names_all():
+    series = {SUCCESS: _series([0.8] * 40 + [0.0] * 20), REWARD_STD: _series([1.0] * 20 + [0.01] * 40)}
+    scores = backtest({"run": series})
+    assert {score.rule.name for score in scores[:2]} == {f"{REWARD_STD} warning", "RAGEN-2 std"}
+    assert [score.num_early for score in scores] == sorted((score.num_early for score in scores), reverse=True)
+    drawn = draw_leads(scores)
+    assert all(f">{score.rule.name}<" in drawn for score in scores)
+    assert ">0 false, 0 missed<" in drawn
