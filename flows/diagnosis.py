@@ -21,6 +21,7 @@ from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Work
 from starpo.schemas.datasets import METRICS
 from starpo.tasks import diagnose as diagnose_stage
+from starpo.tasks.gradient_probe import gradient_probe
 from starpo.tasks.probe import probe
 
 DEFAULT_EVERY = 10
@@ -49,7 +50,11 @@ class Diagnosis:
 
 
 def diagnose_run(
-    store: Store, run: str, every: int | None = None, on_stage: Callable[[int, int], None] = lambda done, total: None
+    store: Store,
+    run: str,
+    every: int | None = None,
+    with_gradients: bool = False,
+    on_stage: Callable[[int, int], None] = lambda done, total: None,
 ) -> Diagnosis:
     """Diagnose a run, finished or not, of this release or another, trained here or imported.
 
@@ -57,6 +62,7 @@ def diagnose_run(
         store: Where it is; what is computed is stored there.
         run: Its name.
         every: Probe at every n-th iteration; 0: compute no probe. None: as its settings say, or every tenth.
+        with_gradients: Measure gradients too, where reasoning is probed.
         on_stage: Told how many stages were looked at, and of how many.
 
     Raises:
@@ -68,7 +74,7 @@ def diagnose_run(
         raise ConfigError(f"run '{run}' has no rollout, so there is nothing to diagnose")
     not_computed: dict[str, int] = {}
     try:
-        works = list(_missing(store, run, recorded, every))
+        works = list(_missing(store, run, recorded, every, with_gradients))
     except ConfigError as error:  # settings of another release: what is stored can still be judged
         works, not_computed = [], {str(error): 1}
     keys = [keys["metrics"] for stages in recorded.values() for keys in stages.values() if "metrics" in keys]
@@ -141,17 +147,24 @@ def backtest_runs(
     return Backtest(backtest(judged), not_judged)
 
 
-def _missing(store: Store, run: str, recorded: Mapping[int, StageKeys], every: int | None) -> Iterator[Work]:
+def _missing(
+    store: Store, run: str, recorded: Mapping[int, StageKeys], every: int | None, with_gradients: bool
+) -> Iterator[Work]:
     """Metrics and probes that the run did not record."""
     config = recorded_config(run, store.runs.get(run).config, "Its own metrics are judged; probes need its settings")
     checkpoints = recorded_checkpoints(recorded)
     every = (config.diagnostics.probe_every or DEFAULT_EVERY) if every is None else every
     for iteration, stages in recorded.items():
-        if "variance_filter" in stages and "diagnose" not in stages:
-            data = {**stages["rollout"], **stages["reward"], **stages["variance_filter"]}
-            kinds = ("turns", "rewards", "selection")
-            yield diagnose_stage.diagnose(iteration, **{kind: data[kind] for kind in kinds})
-        is_due = every and iteration % every == 0 and "rollout" in stages and "probe" not in stages
-        if is_due and checkpoints.get(iteration):
-            turns = stages["rollout"]["turns"]
-            yield probe(config.at(iteration), iteration, checkpoints[iteration], checkpoints[0], turns)
+        data: dict[str, str] = {}
+        if "variance_filter" in stages:
+            made = {**stages["rollout"], **stages["reward"], **stages["variance_filter"]}
+            data = {kind: made[kind] for kind in ("turns", "rewards", "selection")}
+            if "diagnose" not in stages:
+                yield diagnose_stage.diagnose(iteration, **data)
+        if not every or iteration % every or not checkpoints.get(iteration):
+            continue
+        policies = checkpoints[iteration], checkpoints[0]
+        if "rollout" in stages and "probe" not in stages:
+            yield probe(config.at(iteration), iteration, *policies, stages["rollout"]["turns"])
+        if with_gradients and "variance_filter" in stages and "gradient_probe" not in stages:
+            yield gradient_probe(config.at(iteration), iteration, *policies, **data)

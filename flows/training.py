@@ -1,7 +1,8 @@
 """The training loop: plain Python over stages. Resuming a run is running it again.
 
 checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> checkpoint
-     |            `-> probe, now and then             beside it, with rollout.staleness = 1: the next rollout
+     |            `-> probe, now and then      |      beside it, with rollout.staleness = 1: the next rollout
+     |                                         `-> gradient_probe, now and then
      `-> evaluate
 
 Whoever carries out its stages is a `Runner`: one does them, one plans them, one holds a record against them.
@@ -18,6 +19,7 @@ from starpo.ragen.evidence.diagnostics.online import RolloutUse
 from starpo.ragen.work import Keys, Work
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
+from starpo.tasks.gradient_probe import gradient_probe
 from starpo.tasks.incident import incident
 from starpo.tasks.probe import probe
 from starpo.tasks.progress import RunProgress
@@ -111,6 +113,9 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         if every and iteration % every == 0:
             runner.stage(iteration, probe(now, iteration, checkpoint, first, turns["turns"]))
         data = reward_and_filter(runner, now, iteration, turns)
+        every = config.diagnostics.gradients_every
+        if every and iteration % every == 0:
+            runner.stage(iteration, gradient_probe(now, iteration, checkpoint, first, **data))
         if runner.metrics["filter/num_kept"] == 0:
             num_empty += 1
             ahead = {}

@@ -14,6 +14,7 @@ from starpo.flows.console.terminal import Console, description_column, print_jso
 from starpo.flows.diagnosis import Diagnosis, diagnose_run
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.collapse import Signal
+from starpo.ragen.evidence.diagnostics.gradients import gradient_rows
 from starpo.ragen.evidence.diagnostics.plane import Point, draw_plane
 
 
@@ -24,6 +25,9 @@ def diagnose(
         typer.Option(min=0, help="Probe every n-th iteration; 0: none. Default: as in training, or every tenth."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the path of its reasoning (SVG).")] = None,
+    with_gradients: Annotated[
+        bool, typer.Option("--gradients", help="Also measure which groups' gradients are signal, which noise.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -35,7 +39,11 @@ def diagnose(
     columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("probing", total=None)
-        found = diagnose_run(opened, run, every, lambda done, total: progress.update(bar, completed=done, total=total))
+
+        def show(done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total)
+
+        found = diagnose_run(opened, run, every, with_gradients, show)
     if as_json:
         print_json(_facts(found))
     else:
@@ -56,6 +64,8 @@ def _print(console: Console, found: Diagnosis) -> None:
         say(console, f"now {found.points[-1].words}")
     else:
         say(console, "reasoning: no probe found reasoning under two different prompts")
+    for iteration, rows in gradient_rows(found.series).items():
+        print_table(console, rows, title=f"gradients at iteration {iteration}, by the groups' reward std")
     if found.num_computed:
         say(console, f"computed and stored for this: {found.num_computed} stages")
     for reason, number in found.not_computed.items():
@@ -85,6 +95,7 @@ def _facts(found: Diagnosis) -> dict[str, Any]:
         "signals": [asdict(signal) for signal in found.verdict.signals],
         "probes": [asdict(point) for point in found.points],
         "reasoning": reasoning,
+        "gradients": gradient_rows(found.series),
         "num_computed": found.num_computed,
         "not_computed": found.not_computed,
     }

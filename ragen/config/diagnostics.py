@@ -15,6 +15,9 @@ class DiagnosticsConfig(Settings):
     """Cross-score reasoning and prompts at every n-th iteration, which tells template collapse. 0: never."""
     probe_rows: int = Field(64, ge=2, le=1024)
     """Turns whose reasoning is scored under each other's prompts; the cost grows with the square."""
+    gradients_every: int = Field(0, ge=0)
+    """Measure the gradient of every group at every n-th iteration, term by term of the loss, in six buckets of reward
+    std: which groups carry a signal. Costs about three updates on all groups. 0: never."""
     on_collapse: Literal["log", "stop", "roll_back"] = "log"
     """'stop': the run ends once it is as bad as `alarm`. 'roll_back': it goes on as a fork from the iteration at
     which it did best while it was healthy, with the first of `remedies`; once none is left, it stops."""

@@ -11,7 +11,9 @@ from starpo.flows.cli import app
 from starpo.flows.diagnosis import diagnose_run
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
+from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.diagnostics.gradients import gradient_rows
 from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -23,7 +25,10 @@ ROWS = "reasoning/first_turn"
 def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
     """A store with 'plain', probed while it trained, and 'mute', which does not reason, from one prompt."""
     folder = tmp_path_factory.mktemp("diagnosis") / "store"
-    settings = {"checkpoint_every": 2, "diagnostics.probe_every": 2, "iterations": 3}
+    settings = {
+        "checkpoint_every": 2, "diagnostics.probe_every": 2, "diagnostics.gradients_every": 2, "iterations": 3,
+        "update.kl_coefficient": 0.01, "update.entropy_coefficient": 0.01,
+    }  # fmt: skip
     starpo(preset("smoke", settings), preset="smoke", store=str(folder), run="plain")
     mute = {"agent.should_think": False, "iterations": 1}
     starpo(preset("smoke", mute), preset="smoke", store=str(folder), run="mute")
@@ -49,6 +54,26 @@ def test_others_are_computed_once_from_derived_checkpoints_too(folder: Path) -> 
     assert (found.num_computed, [point.iteration for point in found.points]) == (1, [0, 1, 2])
     again = diagnose_run(store, "plain", every=1)
     assert (again.num_computed, again.points) == (0, found.points)
+
+
+def test_gradients_are_measured_in_buckets_of_reward_std(folder: Path) -> None:
+    store = Store(str(folder))
+    stages = store.runs.iterations("plain")
+    assert [n for n, of in stages.items() if "gradient_probe" in of] == [0, 2]
+    found = diagnose_run(store, "plain", every=1, with_gradients=True)
+    tables = gradient_rows(found.series)
+    assert list(tables) == [0, 1, 2]
+    for iteration, rows in tables.items():
+        selection = store.read_table("selection", stages[iteration]["variance_filter"]["selection"])
+        assert sum(int(row["num groups"]) for row in rows) == selection.num_rows
+        assert all(float(row["entropy norm"]) > 0 for row in rows)
+    assert all(float(row["kl norm"]) < 1e-6 for row in tables[0])  # it is still at its reference
+    assert all(float(row["kl norm"]) > 1e-5 for row in tables[2])
+    assert diagnose_run(store, "plain", every=1, with_gradients=True).num_computed == 0
+    again = verify_run(store, "plain", stages=["gradient_probe"])
+    assert [f.verdict for f in again.findings if f.stage == "gradient_probe" and f.check == "metrics"] == ["same"] * 2
+    said = CliRunner().invoke(app, ["diagnose", "plain", "--store", str(folder), "--every", "1", "--gradients"])
+    assert "gradients at iteration 1, by the groups' reward std" in said.output
 
 
 def test_without_reasoning_the_metrics_alone_are_judged(folder: Path) -> None:

@@ -8,6 +8,7 @@ This process holds no weights. Ranks start at the first `load`, stay between upd
 import dataclasses
 import os
 import weakref
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError
+from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ranks import RankProcesses
 from starpo.ragen.learning.learners.trajectories import Trajectory
@@ -81,6 +83,14 @@ class DeepSpeedLearner:
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """The policy's gradient before any step (see `Learner.gradient`)."""
         return self._numbers("gradient", trajectories, context)
+
+    def gradient_spreads(
+        self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
+    ) -> list[dict[str, GradientSpread]]:
+        """How the gradients of single groups spread (see `Learner.gradient_spreads`)."""
+        packed, groups = self._packed(trajectories), [list(bucket) for bucket in buckets]
+        header, _ = self._ask("gradient_spreads", packed, context=dataclasses.asdict(context), buckets=groups)
+        return [{term: GradientSpread(**found) for term, found in bucket.items()} for bucket in header["buckets"]]
 
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """What the policy makes of all response tokens (see `Learner.logprobs`)."""

@@ -92,6 +92,13 @@ class RankLearner:
         """See `Learner.gradient`; float32, end to end."""
         return self._work(self._loaded(), trajectories, context).gradient().numpy().tobytes()
 
+    def gradient_spreads(
+        self, trajectories: bytes, context: UpdateContext, buckets: list[list[str]]
+    ) -> tuple[dict[str, Any], bytes]:
+        """See `Learner.gradient_spreads`."""
+        found = self._work(self._loaded(), trajectories, context).gradient_spreads(buckets)
+        return {"buckets": [{term: dataclasses.asdict(s) for term, s in bucket.items()} for bucket in found]}, b""
+
     def logprobs(self, trajectories: bytes, context: UpdateContext) -> bytes:
         """See `Learner.logprobs`; float32, end to end."""
         return self._work(self._loaded(), trajectories, context).logprobs().numpy().tobytes()
@@ -175,8 +182,9 @@ def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], byt
 
 
 def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-    if verb == "update":
-        return learner.update(data, **request)
+    if verb in ("update", "gradient_spreads"):
+        answered: tuple[dict[str, Any], bytes] = getattr(learner, verb)(data, **request)
+        return answered
     if verb in ("gradient", "logprobs"):
         return {}, getattr(learner, verb)(data, **request)
     assert verb in ("load", "save")

@@ -1,11 +1,13 @@
 """The learner protocol: checkpoint + trajectories -> checkpoint, what the update did to each, and its metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.trajectories import Trajectory
 
 if TYPE_CHECKING:
@@ -78,6 +80,26 @@ class Learner(Protocol):
             Of the policy's loss over all trajectories, taken as one mini-batch at the present checkpoint (the ratio to
             the policy at the update's start is 1, so nothing is clipped unless `ratio_to` = 'behaviour'): all trainable
             parameters end to end, on the CPU. float32
+
+        Raises:
+            LearnerError: If there is nothing to train on, or a loss is not finite.
+        """
+
+    def gradient_spreads(
+        self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
+    ) -> list[dict[str, GradientSpread]]:
+        """How the gradients of single groups spread, term by term of the policy's loss; nothing of the learner changes.
+
+        A group's gradient is what it contributes to `gradient`, times the number of groups: their mean over all groups
+        is `gradient`. Advantages are those of an update on all trajectories.
+
+        Args:
+            trajectories: Those of the update.
+            context: Where in the run it would stand.
+            buckets: Ids of groups, to be put together; of a group without response tokens there is no gradient.
+
+        Returns:
+            Of every bucket: 'task' and, where the settings have them, 'kl' and 'entropy', weighted as in the loss.
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.

@@ -29,15 +29,19 @@ def run_update(
         ArtifactDamagedError: If one is not what was written.
     """
     trajectories = assemble(*(store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection")))
+    return learner.update(trajectories, update_context(settings, seed))
+
+
+def update_context(settings: Mapping[str, Any], seed: int) -> UpdateContext:
+    """Where in the run an update with these settings of a stage stands."""
     iteration, num_iterations = settings["iteration"], settings["num_iterations"]
-    context = UpdateContext(
+    return UpdateContext(
         iteration=iteration,
         num_iterations=iteration + 1 if num_iterations is None else num_iterations,  # None: no schedule reads it
         seed=seed,
         temperature=settings["temperature"],
         max_response_tokens=settings["max_response_tokens"],
     )
-    return learner.update(trajectories, context)
 
 
 def update_config(settings: Mapping[str, Any]) -> UpdateConfig:

@@ -1,5 +1,7 @@
 """`TorchLearner`: an update in one process, on the CPU or one GPU (see `ragen.learning.learners.update`)."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,7 @@ from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, restore, save_checkpoint
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
+from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
@@ -71,6 +74,13 @@ class TorchLearner:
         """The policy's gradient before any step (see `Learner.gradient`)."""
         with self._runner.alone():
             return self._work(trajectories, context).gradient()
+
+    def gradient_spreads(
+        self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
+    ) -> list[dict[str, GradientSpread]]:
+        """How the gradients of single groups spread (see `Learner.gradient_spreads`)."""
+        with self._runner.alone():
+            return self._work(trajectories, context).gradient_spreads(buckets)
 
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """What the policy makes of all response tokens (see `Learner.logprobs`)."""

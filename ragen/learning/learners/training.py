@@ -5,8 +5,11 @@
 Legend: N response tokens of the update, M those of a micro-batch, B trajectories, V vocabulary.
 """
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import Literal
 
 import numpy as np
 import torch
@@ -55,6 +58,20 @@ class Targets:
     ref_logprobs_N: Tensor | None
     values_N: Tensor | None
     value_targets_N: Tensor | None
+
+
+Term = Literal["task", "kl", "entropy"]
+"""A part of the policy's loss: the clipped surrogate, the KL to the reference, the entropy bonus."""
+
+
+def loss_terms(config: UpdateConfig) -> list[Term]:
+    """The terms that a policy's loss has with these settings; a KL in the reward is part of the task's."""
+    has: dict[Term, bool] = {
+        "task": True,
+        "kl": config.kl_coefficient > 0 and config.kl_placement == "loss",
+        "entropy": config.entropy_coefficient > 0,
+    }
+    return [term for term, is_there in has.items() if is_there]
 
 
 BatchesOf = Callable[[np.ndarray], list[MicroBatch]]
@@ -116,8 +133,12 @@ class Training:
                     self._step_critic(batches, own_lengths_B)
         return num_taken
 
-    def gradient(self) -> Tensor:
+    def gradient(self, members: np.ndarray | None = None, term: Term | None = None) -> Tensor:
         """The gradient of the policy's loss over all trajectories as one mini-batch; no step is taken.
+
+        Args:
+            members: Indices of trajectories: what they contribute to it. None: all.
+            term: What this part of the loss contributes. None: all of them.
 
         Returns:
             All trainable parameters of the policy end to end, in their order, on the CPU; 0 where the loss does not
@@ -126,26 +147,31 @@ class Training:
         Raises:
             LearnerError: If a loss is not finite.
         """
-        everything = np.arange(len(self.tokens.segments))
-        self._add_policy_gradients(self.batches_of(everything), self.tokens.lengths_B)
+        tokens = self.tokens
+        members = np.arange(len(tokens.lengths_B)) if members is None else members
+        segments = np.flatnonzero(np.isin(tokens.segment_trajectory, members))
+        self._add_policy_gradients(self.batches_of(segments), tokens.lengths_B, term)
         return self.models["policy"].pop_gradient()
 
     def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
         self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, lengths_B))
         self.ledger.note_step("gradient_norm", self._step("policy"))
 
-    def _add_policy_gradients(self, batches: list[MicroBatch], lengths_B: Tensor) -> float:
+    def _add_policy_gradients(self, batches: list[MicroBatch], lengths_B: Tensor, only: Term | None = None) -> float:
         """Add the gradient of the loss of a mini-batch; returns the surrogate's part of the loss."""
         weights_B = token_weights(lengths_B, self.config.aggregation, self.context.max_response_tokens)
         weights_N = weights_B[self.tokens.trajectory_N].to(self.targets.old_logprobs_N)
 
         def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
-            return self._policy_terms(batch, weights_N[batch.token_M])
+            weights_M = weights_N[batch.token_M]
+            terms = self._policy_terms(batch, weights_M)
+            loss_M = reduce(operator.add, terms.values()) if only is None else terms[only]
+            return loss_M * weights_M, terms["task"] * weights_M
 
         return self._accumulate("policy", terms, batches)
 
-    def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> tuple[Tensor, Tensor]:
-        """All weighted terms of each token's loss (surrogate, KL, entropy), and the surrogate's alone. [M], [M]"""
+    def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> dict[Term, Tensor]:
+        """The terms of each token's loss, to be weighted yet. [M] each"""
         config, targets, token_M = self.config, self.targets, batch.token_M
         logprobs_PV = response_logprobs(self.models["policy"], batch, self.context.temperature)
         logprobs_M = chosen(logprobs_PV, batch)
@@ -157,14 +183,14 @@ class Training:
             surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
         is_low_M, is_high_M = clipped_tokens(ratio_M, advantages_M, config.clip_low, config.clip_high)
         self.ledger.note_tokens(token_M, ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())
-        terms_M = surrogate_M
-        if config.kl_coefficient > 0 and config.kl_placement == "loss":
+        terms: dict[Term, Tensor] = {"task": surrogate_M}
+        if "kl" in loss_terms(config):
             assert targets.ref_logprobs_N is not None
             divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, targets.ref_logprobs_N[token_M])
-            terms_M = terms_M + config.kl_coefficient * divergence_M
-        if config.entropy_coefficient > 0:
-            terms_M = terms_M - config.entropy_coefficient * of_tokens(entropy(logprobs_PV), batch)
-        return terms_M * weights_M, surrogate_M * weights_M
+            terms["kl"] = config.kl_coefficient * divergence_M
+        if "entropy" in loss_terms(config):
+            terms["entropy"] = -config.entropy_coefficient * of_tokens(entropy(logprobs_PV), batch)
+        return terms
 
     def _step_critic(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
         critic, old_N, targets_N = self.models["critic"], self.targets.values_N, self.targets.value_targets_N

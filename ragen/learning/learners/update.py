@@ -8,7 +8,7 @@ Legend: N response tokens of the update.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -22,6 +22,7 @@ from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches
 from starpo.ragen.learning.learners.credit import Credit, assign_credit
 from starpo.ragen.learning.learners.critic import evaluate
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
+from starpo.ragen.learning.learners.gradient_spread import GradientSpread, spread
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
@@ -29,7 +30,7 @@ from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.scoring import Logits, Scores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
-from starpo.ragen.learning.learners.training import Targets, Training
+from starpo.ragen.learning.learners.training import Targets, Term, Training, loss_terms
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.validity import validity
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
@@ -123,6 +124,25 @@ class Update:
         """
         prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
         return self._training(prepared.targets, Ledger(self.tokens, self.runner.device)).gradient()
+
+    def gradient_spreads(self, buckets: Sequence[Sequence[str]]) -> list[dict[str, GradientSpread]]:
+        """How the gradients of single groups spread (see `Learner.gradient_spreads`); nothing of the models changes.
+
+        Raises:
+            LearnerError: If a loss or a log-probability is not finite.
+        """
+        prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
+        training = self._training(prepared.targets, Ledger(self.tokens, self.runner.device))
+        members: dict[str, list[int]] = {}
+        for index in np.flatnonzero(self.tokens.lengths_B.numpy()).tolist():
+            members.setdefault(self.trajectories[index].group_id, []).append(index)
+
+        def gradients(bucket: Sequence[str], term: Term) -> Iterator[Tensor]:
+            for group in bucket:
+                if group in members:
+                    yield len(members) * training.gradient(np.array(members[group]), term)
+
+        return [{term: spread(gradients(bucket, term)) for term in loss_terms(self.config)} for bucket in buckets]
 
     def logprobs(self) -> Tensor:
         """Log-probabilities of the response tokens under the policy (see `Learner.logprobs`); nothing of it changes.

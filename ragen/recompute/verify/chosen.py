@@ -10,7 +10,10 @@ from difflib import get_close_matches
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.work import Work
 
-STAGES = ("warm_start", "evaluate", "rollout", "reward", "variance_filter", "diagnose", "update", "compare")
+STAGES = (
+    "warm_start", "evaluate", "rollout", "probe", "reward", "variance_filter", "diagnose", "gradient_probe", "update",
+    "compare",
+)  # fmt: skip
 """Those that can be asked for, in the order of the work."""
 
 

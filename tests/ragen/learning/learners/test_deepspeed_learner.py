@@ -131,6 +131,8 @@ def test_gradient_and_logprobs_are_those_of_the_torch_learner_and_change_nothing
     alone = TorchLearner(PPO, num_threads=1)
     alone.load(policy_folder, "start", policy_folder)
     expected, logprobs = alone.gradient(trajectories, context), alone.logprobs(trajectories, context)
+    buckets = [[trajectories[0].group_id], [trajectories[4].group_id]]
+    spreads = alone.gradient_spreads(trajectories, context, buckets)
     for stage in (1, 3):
         team = DeepSpeedLearner(spread(PPO, stage, offload_optimizer=stage == 1), ranks=ranks)
         undisturbed = train(team, policy_folder, trajectories, context, tmp_path / f"{stage}", num_updates=1)
@@ -138,6 +140,10 @@ def test_gradient_and_logprobs_are_those_of_the_torch_learner_and_change_nothing
         gradient = team.gradient(trajectories, context)
         torch.testing.assert_close(gradient, expected, atol=1e-6, rtol=1e-4)
         torch.testing.assert_close(team.logprobs(trajectories, context), logprobs, atol=1e-5, rtol=1e-4)
+        for ours, theirs in zip(team.gradient_spreads(trajectories, context, buckets), spreads, strict=True):
+            assert {term: of.norm for term, of in ours.items()} == pytest.approx(
+                {term: of.norm for term, of in theirs.items()}, rel=1e-3
+            )
         result = team.update(trajectories, dataclasses.replace(context, seed=0))
         assert result.metrics == undisturbed[0].metrics
 

@@ -113,3 +113,36 @@ def test_clipping_has_no_part_in_it_and_the_entropy_bonus_has(policy_folder, mak
 def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
     with pytest.raises(LearnerError, match="nothing to train on"):
         loaded(GRPO, policy_folder).gradient([], context)
+
+
+@pytest.mark.parametrize("config", [GRPO, PPO], ids=["grpo", "ppo"])
+def test_gradients_of_groups_and_terms_add_up_to_it(
+    policy_folder, other_folder, make_trajectories, context, config, tmp_path
+) -> None:
+    """One bucket of all groups: signal + noise / n is the squared norm of the mean, term by term and in all."""
+    trajectories = make_trajectories(10)
+    groups = list(dict.fromkeys(trajectory.group_id for trajectory in trajectories))
+    assert len(groups) == 3
+    config = change(config, kl_coefficient=0.3, kl_estimator="k3", entropy_coefficient=0.2)
+    learner = loaded(config, policy_folder, other_folder)
+    (found,) = learner.gradient_spreads(trajectories, context, [groups])
+    assert list(found) == ["task", "kl", "entropy"]
+    for term, own in {
+        "task": change(config, kl_coefficient=0.0, entropy_coefficient=0.0),
+        "kl": change(config, entropy_coefficient=0.0),
+    }.items():
+        alone = loaded(own, policy_folder, other_folder).gradient(trajectories, context)
+        if term == "kl":
+            alone -= loaded(change(own, kl_coefficient=0.0), policy_folder).gradient(trajectories, context)
+        assert found[term].norm == pytest.approx(float(alone.norm()), rel=1e-3)
+        assert found[term].signal + found[term].noise / 3 == pytest.approx(found[term].norm ** 2)
+    plain = loaded(config, policy_folder, other_folder)
+    assert digest(plain, tmp_path / "plain") == digest(learner, tmp_path / "asked")
+
+
+def test_groups_without_response_tokens_have_no_gradient(policy_folder, make_trajectories, context) -> None:
+    trajectories = make_trajectories(6)
+    learner = loaded(GRPO, policy_folder)
+    first, nobody = learner.gradient_spreads(trajectories, context, [[trajectories[0].group_id, "stranger"], []])
+    assert (first["task"].num, nobody["task"].num) == (1, 0)
+    assert first["task"].norm > 0

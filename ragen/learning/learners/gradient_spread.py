@@ -1,0 +1,44 @@
+"""How gradients of several groups spread: what they have in common, and the noise around it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class GradientSpread:
+    """Of n gradients g_1 ... g_n, each of a group (1812.06162, appendix A, names these estimators).
+
+    Attributes:
+        num: n.
+        norm: Of their mean. 0 without any.
+        signal: |mean|^2 - noise / n: unbiased of the squared norm of the expected gradient, so it may be below 0. NaN
+            with fewer than two.
+        noise: Sum of |g_i - mean|^2 / (n - 1): the trace of their covariance. NaN with fewer than two.
+    """
+
+    num: int
+    norm: float
+    signal: float
+    noise: float
+
+    @property
+    def signal_to_noise(self) -> float:
+        """`signal / noise`, at least 0: the inverse of the noise scale, in groups. NaN where nothing varies."""
+        return max(self.signal, 0.0) / self.noise if self.noise > 0 else float("nan")
+
+
+def spread(gradients: Iterable[Tensor]) -> GradientSpread:
+    """Measure gradients one after the other; only their sum is kept. [parameters] each"""
+    num, squares = 0, 0.0
+    total: Tensor | None = None
+    for gradient in gradients:
+        wide = gradient.double()
+        num, squares = num + 1, squares + float(wide @ wide)
+        total = wide if total is None else total.add_(wide)
+    if total is None:
+        return GradientSpread(0, 0.0, float("nan"), float("nan"))
+    mean_square = float(total @ total) / num**2
+    noise = max(squares - num * mean_square, 0.0) / (num - 1) if num > 1 else float("nan")
+    return GradientSpread(num, mean_square**0.5, mean_square - noise / num, noise)

@@ -1,0 +1,58 @@
+"""checkpoint, turns, rewards, selection -> metrics: which groups' gradients are signal, and which are noise?"""
+
+from collections.abc import Iterator
+from functools import partial
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
+from starpo.tasks.update import update
+
+STAGE = Stage(name="gradient_probe", version=1)
+
+
+def gradient_probe(
+    config: StarPOConfig, iteration: int, checkpoint: str, reference: str, *, turns: str, rewards: str, selection: str
+) -> Work:
+    """Measure the gradients that an update on all groups would begin with, bucket by bucket of their reward std.
+
+    Args:
+        config: Of the iteration.
+        iteration: Updates done before.
+        checkpoint: Key of the policy that is about to be updated.
+        reference: Key of the run's first checkpoint, to which a KL penalty refers.
+        turns: Key of what was played.
+        rewards: Key of what was paid for it.
+        selection: Key of the groups; of those that were dropped too gradients are measured.
+
+    Raises:
+        LearnerError: On doing it, if no trajectory has a response token, or a loss is not finite.
+    """
+    like = update(config, iteration, checkpoint, reference, turns=turns, rewards=rewards, selection=selection)
+    return Work(STAGE, ("metrics",), partial(_probe, config.update), like.settings, like.inputs, like.seed, like.code)
+
+
+def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
+    import pyarrow.compute as pc
+
+    from starpo.ragen.evidence.diagnostics.gradients import buckets, gradient_metrics
+    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+    from starpo.ragen.learning.learners.stored_update import update_context
+    from starpo.ragen.learning.learners.trajectories import assemble
+    from starpo.ragen.placement import learner_at
+
+    turns, rewards, selection = (
+        store.read_table(kind, work.inputs[kind]) for kind in ("turns", "rewards", "selection")
+    )
+    is_valid = pc.greater(selection["num_valid"], 0)
+    everything = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
+    groups = buckets(selection)
+    learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
+    assert work.seed is not None
+    context = update_context(work.settings, work.seed)
+    spreads = learner.gradient_spreads(assemble(turns, rewards, everything), context, groups)
+    values = gradient_metrics(selection, groups, spreads)
+    table = metrics_table(work.settings["iteration"], STAGE.name, values)
+    yield Made("metrics", table, is_deterministic=learner.is_deterministic)
