@@ -19,7 +19,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.cells import Cell, expand
 from starpo.ragen.studies.ablation.grid import Grid, check_grid
 from starpo.ragen.studies.ablation.result import AblationResult, RunOutcome, summarise
-from starpo.ragen.studies.outcomes import read_evaluations
+from starpo.ragen.studies.outcomes import read_evaluations, training_success
 from starpo.ragen.work import Work
 
 
@@ -95,7 +95,8 @@ class AblationPlan:
             outcome = RunOutcome(run.name, error=errors.get(run.name))
             if outcome.error is None:
                 try:
-                    outcome = RunOutcome(run.name, read_evaluations(store, run.name))
+                    evaluations = read_evaluations(store, run.name)
+                    outcome = RunOutcome(run.name, evaluations, training_success(store, run.name))
                 except StoreError as error:
                     outcome = RunOutcome(run.name, error=f"its evaluations cannot be read: {error}")
             outcomes[run.cell.label, run.seed] = outcome

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
+import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.episodes import SEEN
+from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
+from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import ERROR_STATUSES
 
@@ -71,6 +74,18 @@ def read_evaluations(store: Store, run: str) -> Evaluations:
                 panel = panels.setdefault(stage.removeprefix(_STAGE), {})
                 panel[iteration] = success_by_prompt(store, keys["episodes"])
     return panels
+
+
+def training_success(store: Store, run: str) -> Series:
+    """Success rate in training, by iteration.
+
+    Raises:
+        StoreError: If an artifact is missing or damaged.
+    """
+    stages = store.runs.iterations(run).values()
+    keys = dict.fromkeys(of["diagnose"]["metrics"] for of in stages if "diagnose" in of)
+    tables = [store.read_table("metrics", key) for key in keys]
+    return metric_series(pa.concat_tables(tables)).get(SUCCESS, {}) if tables else {}
 
 
 def success_by_prompt(store: Store, key: str) -> Rates:

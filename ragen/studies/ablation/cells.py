@@ -6,6 +6,7 @@ Grid, base configuration --expand--> [Cell] --configuration(seed)--> StarPOConfi
 import itertools
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -27,7 +28,7 @@ class Cell:
 
     Attributes:
         label: What people call it, such as "keep=0.5 online_k=1".
-        values: Axis -> value.
+        values: Axis -> value; of a cell with a name, its settings.
         config: Its settings; the seed in them is to be replaced.
         is_base: Is it the one that the others are compared to?
     """
@@ -59,21 +60,45 @@ def expand(grid: Grid, base: StarPOConfig, source: str) -> list[Cell]:
         ConfigError: If an axis or an override is no setting, if a cell's settings are wrong or contradict each other
             (the message names the cell), if two cells are the same, or if cells are evaluated on different panels.
     """
-    for part, paths in (("axes", grid.axes), ("overrides", grid.overrides)):
+    named = {f"cells.{name}": cell for name, cell in grid.cells.items()}
+    checked: dict[str, Iterable[str]] = {"axes": grid.axes, "overrides": grid.overrides, **named}
+    for part, paths in checked.items():
         for path in paths:
             _check_path(path, f"{source}: {part}.{path}")
-    labels = _short_names(list(grid.axes))
-    cells: list[Cell] = []
-    for number, combination in enumerate(itertools.product(*grid.axes.values())):
-        values = dict(zip(grid.axes, combination, strict=True))
-        if is_excluded(grid, values):
-            continue
-        label = " ".join(f"{labels[axis]}={_text(value)}" for axis, value in values.items())
-        config = apply_overrides(base, {**grid.overrides, **values}, name=f"{source}, cell {label}")
-        cells.append(Cell(label, values, config, is_base=number == 0))
+    cells = [
+        Cell(label, values, apply_overrides(base, {**grid.overrides, **values}, name=f"{source}, cell {label}"), not at)
+        for at, (label, values) in enumerate((grid.cells or _multiplied(grid)).items())
+    ]
     _check_distinct(cells, source)
     _check_same_panel(cells, source)
+    _check_finding(grid, [cell.label for cell in cells], source)
     return cells
+
+
+def _multiplied(grid: Grid) -> dict[str, dict[str, JsonValue]]:
+    """Label -> values of the axes."""
+    labels = _short_names(list(grid.axes))
+    combinations = (
+        dict(zip(grid.axes, combination, strict=True)) for combination in itertools.product(*grid.axes.values())
+    )
+    return {
+        " ".join(f"{labels[axis]}={_text(value)}" for axis, value in values.items()): values
+        for values in combinations
+        if not is_excluded(grid, values)
+    }
+
+
+def _check_finding(grid: Grid, labels: list[str], source: str) -> None:
+    """What a paper reports is of cells that the grid has, and the base is compared with nothing."""
+    if grid.finding is None:
+        return
+    for part, known in (("numbers", labels), ("expected", labels[1:])):
+        for label in getattr(grid.finding, part):
+            if label not in known:
+                raise ConfigError(
+                    f"{source}: finding.{part}: there is no cell '{label}'{near(label, known)}; cells: "
+                    f"{', '.join(known)}"
+                )
 
 
 def _check_path(path: str, place: str) -> None:

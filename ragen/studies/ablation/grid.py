@@ -10,6 +10,13 @@ online_k = [1, 5]
 
 [overrides]                        # in every cell
 iterations = 20
+
+In place of axes, cells that differ in several settings have names; the first is the base:
+
+[cells.vanilla]
+[cells.filtered]
+filter.strategy = "top_fraction"
+filter.keep = 0.25
 """
 
 import json
@@ -21,6 +28,7 @@ from pydantic import Field, JsonValue
 from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.studies.ablation.finding import Finding
 from starpo.ragen.studies.spec import StudySpec, repeated
 
 MIN_SEEDS = 3
@@ -38,18 +46,25 @@ class Grid(StudySpec):
     """The preset, or TOML file of settings, that cells start from; either this or `run`."""
     run: str | None = None
     """The stored run whose settings cells start from; its seed is replaced."""
-    axes: dict[str, list[JsonValue]] = Field(min_length=1)
+    axes: dict[str, list[JsonValue]] = Field(default_factory=dict)
     """Dotted path of a setting -> its values. The cell of all first values is the base that others are compared to."""
+    cells: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+    """In place of axes: name of a cell -> its settings, by dotted path. The first is the base."""
     exclude: list[dict[str, JsonValue]] = Field(default_factory=list)
     """Cells to leave out: those that have all values of one of these tables."""
     seeds: list[int] = Field(min_length=1)
     """Seeds of the runs of every cell; at least three unless fewer are asked for expressly."""
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of all cells, by dotted path."""
+    finding: Finding | None = None
+    """What a paper reports of these cells."""
 
     @classmethod
     def reshaped(cls, values: Mapping[str, Any], source: str) -> Mapping[str, Any]:
-        """Nested tables of axes and exclusions as dotted paths."""
+        """Nested tables of axes, cells and exclusions as dotted paths."""
+        cells = values.get("cells")
+        if isinstance(cells, dict) and all(isinstance(cell, dict) for cell in cells.values()):
+            values = {**values, "cells": {name: flattened(cell) for name, cell in cells.items()}}
         axes, excluded = values.get("axes"), values.get("exclude", [])
         if not isinstance(axes, dict):
             return values
@@ -80,6 +95,10 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
 
     if (grid.preset is None) == (grid.run is None):
         refuse("expected either `preset` or `run`, the settings that the cells start from, and not both")
+    if bool(grid.axes) == bool(grid.cells):
+        refuse("expected either `axes`, whose values are multiplied out, or `cells`, which have names, and not both")
+    if any("seed" in cell for cell in grid.cells.values()):
+        refuse("`seed` can be no setting of a cell: every cell is run with all of `seeds`")
     if "seed" in grid.axes or "seed" in grid.overrides:
         refuse("`seed` can be neither an axis nor an override: every cell is run with all of `seeds`")
     twice = repeated(grid.seeds)

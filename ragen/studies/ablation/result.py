@@ -4,12 +4,15 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
+from starpo.ragen.evidence.diagnostics.backtest import fall
+from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.studies.ablation.cells import Cell
+from starpo.ragen.studies.ablation.finding import Expected, judge_end, judge_fall
 from starpo.ragen.studies.ablation.grid import MIN_SEEDS, Grid
 from starpo.ragen.studies.ablation.peak import cross_fitted_peak, peak
 from starpo.ragen.studies.bootstrap import CONFIDENCE, NUM_RESAMPLES, SEED, paired_difference
@@ -62,6 +65,8 @@ class CellResult(Part):
     """Seed -> name of the run."""
     errors: dict[int, str]
     """Seed -> why its run failed."""
+    fell: dict[int, int | None] = Field(default_factory=dict)
+    """Seed -> iteration at which success in training had halved for good; None: it never did."""
     panels: dict[str, PanelResult]
     """By the environment's name; empty: no run came to its end."""
 
@@ -88,6 +93,19 @@ class AblationResult(StudyResult):
         return {cell.runs[seed]: error for cell in self.cells for seed, error in cell.errors.items()}
 
     @property
+    def verdicts(self) -> dict[str, str]:
+        """Cell -> in a sentence, whether what a paper found shows here."""
+        finding = self.grid.finding
+        expected = finding.expected if finding else {}
+        return {cell.label: self._verdict(cell, expected[cell.label]) for cell in self.cells if cell.label in expected}
+
+    def _verdict(self, cell: CellResult, expected: Expected) -> str:
+        if expected == "later":
+            return judge_fall(cell.fell, self.cells[0].fell)
+        panel = cell.panels.get(self.panel)
+        return judge_end(expected, panel.difference if panel else None)
+
+    @property
     def warnings(self) -> list[str]:
         """What to keep in mind when reading the numbers."""
         seeds = len(self.grid.seeds)
@@ -112,11 +130,13 @@ class RunOutcome:
     Attributes:
         run: Its name.
         evaluations: Its success, if it came to its end.
+        training: Success in training, by iteration.
         error: Why it did not.
     """
 
     run: str
     evaluations: Evaluations | None = None
+    training: Series = field(default_factory=dict)
     error: str | None = None
 
 
@@ -140,6 +160,11 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
                 is_base=cell.is_base,
                 runs={seed: outcomes[cell.label, seed].run for seed in grid.seeds},
                 errors={seed: error for seed, error in errors.items() if error is not None},
+                fell={
+                    seed: fall(outcomes[cell.label, seed].training)
+                    for seed in grid.seeds
+                    if outcomes[cell.label, seed].training
+                },
                 panels={
                     name: _panel_result(runs, {} if cell.is_base else base.get(name, {}))
                     for name, runs in panels.items()

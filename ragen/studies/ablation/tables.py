@@ -1,5 +1,6 @@
 """An ablation's result in words: a table a panel."""
 
+from starpo.ragen.studies.ablation.finding import fallen
 from starpo.ragen.studies.ablation.result import AblationResult, CellResult, PanelResult
 from starpo.ragen.studies.result import Table, share
 
@@ -8,9 +9,21 @@ _COLUMNS = ("first", "last", "peak", "cross-fitted", _DIFFERENCE)
 
 
 def ablation_tables(result: AblationResult) -> list[Table]:
-    """A row a cell: first that of the training environment, then those of the other panels."""
+    """A row a cell: first that of the training environment, then those of the other panels; then a paper's finding."""
     panels = dict.fromkeys([result.panel, *(name for cell in result.cells for name in cell.panels)])
-    return [_table(result, panel) for panel in panels]
+    return [*(_table(result, panel) for panel in panels), *_finding(result)]
+
+
+def _finding(result: AblationResult) -> list[Table]:
+    finding = result.grid.finding
+    if finding is None:
+        return []
+    rows = []
+    for cell in result.cells:
+        panel, number = cell.panels.get(result.panel), finding.numbers.get(cell.label)
+        row = {"cell": cell.label, "paper": share(number), "here": share(panel.last if panel else None)}
+        rows.append({**row, "training": fallen(cell.fell), "shows?": result.verdicts.get(cell.label, "")})
+    return [Table(f"{finding.source}: {finding.claim}", rows, ("cell", "training", "shows?"))]
 
 
 def ablation_method(result: AblationResult) -> str:

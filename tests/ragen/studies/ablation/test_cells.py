@@ -98,3 +98,26 @@ def test_cells_on_different_panels_cannot_be_compared(base):
     message = refused(base, {"evaluation.panel_seed": [1, 2]})
     assert "cells panel_seed=1 and panel_seed=2 are evaluated on different panels" in message
     assert len(cells_of(base, {"evaluation.temperature": [0.5, 1.0]})) == 2
+
+
+def named(base, cells, **changes):
+    return expand(Grid(name="mine", preset="bandit", cells=cells, seeds=[0, 1, 2], **changes), base, "mine.toml")
+
+
+def test_cells_with_names_differ_in_any_settings_and_the_first_is_the_base(base):
+    vanilla, ours = named(base, {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25, "online_k": 5}})
+    assert (vanilla.is_base, ours.is_base, vanilla.config) == (True, False, base)
+    assert (ours.label, ours.slug) == ("StarPO-S", "StarPO-S")
+    assert (ours.config.filter.keep, ours.config.online_k) == (0.25, 5)
+
+
+def test_an_unknown_setting_of_a_cell_names_the_cell(base):
+    with pytest.raises(ConfigError, match=r"mine.toml: cells.ours.filter.kep: there is no setting 'kep'"):
+        named(base, {"vanilla": {}, "ours": {"filter.kep": 0.25}})
+
+
+@pytest.mark.parametrize("part", ["numbers", "expected"])
+def test_a_finding_is_of_cells_that_are_there(base, part):
+    finding = {"source": "RAGEN, Fig. 9", "claim": "better", part: {"our": 0.5 if part == "numbers" else "higher"}}
+    with pytest.raises(ConfigError, match=rf"finding.{part}: there is no cell 'our' \(did you mean 'ours'"):
+        named(base, {"vanilla": {}, "ours": {"online_k": 5}}, finding=finding)

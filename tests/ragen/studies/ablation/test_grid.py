@@ -77,9 +77,19 @@ def test_an_axis_that_is_no_list(write):
         Grid.load(write("seeds = [0]\n[axes]\nfilter.keep = 0.5"))
 
 
-def test_no_axes(write):
-    with pytest.raises(ConfigError, match="axes is missing"):
-        Grid.load(write('preset = "bandit"\nseeds = [0, 1, 2]'))
+@pytest.mark.parametrize("cells", [{}, {"a": {"online_k": 1}}], ids=["neither", "both"])
+def test_axes_or_cells(cells):
+    axes = {"filter.keep": [0.5]} if cells else {}
+    assert "expected either `axes`, whose values are multiplied out, or `cells`" in refused(axes=axes, cells=cells)
+
+
+def test_named_cells_are_dotted_paths(write):
+    grid = Grid.load(write('preset = "bandit"\nseeds = [0]\n[cells.vanilla]\n[cells."StarPO-S"]\nfilter.keep = 0.25'))
+    assert grid.cells == {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25}}
+
+
+def test_a_cell_may_not_set_the_seed():
+    assert "`seed` can be no setting of a cell" in refused(axes={}, cells={"a": {"seed": 3}})
 
 
 def test_a_name_that_cannot_be_a_folders(write):

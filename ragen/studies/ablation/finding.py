@@ -1,0 +1,58 @@
+"""`Finding`: what a paper reports, beside what a grid measures; and in a sentence whether it shows here."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from starpo.ragen.core.settings import Settings
+from starpo.ragen.studies.result import Difference
+
+Expected = Literal["higher", "lower", "later"]
+"""Of a cell, against the base: success at the end is higher or lower; or training falls later, or never."""
+
+
+class Finding(Settings):
+    """A result of a paper."""
+
+    source: str = Field(min_length=1)
+    """Where it stands, such as "RAGEN, Table 4"."""
+    claim: str = Field(min_length=1)
+    """What it says, in a sentence."""
+    numbers: dict[str, float] = Field(default_factory=dict)
+    """Label of a cell -> success in the paper, as a share; another model, other rooms: an order, not a target."""
+    expected: dict[str, Expected] = Field(default_factory=dict)
+    """Label of a cell -> how it differs from the base if the finding shows."""
+
+
+Falls = Mapping[int, int | None]
+"""Seed -> iteration at which success in training had halved for good (`diagnostics.backtest.fall`); None: never."""
+
+
+def judge_end(expected: Literal["higher", "lower"], difference: Difference | None) -> str:
+    """Does success at the end differ as expected? Only if the whole interval does."""
+    if difference is None:
+        return "not measured"
+    sign = 1 if expected == "higher" else -1
+    low, high = sorted((sign * difference.low, sign * difference.high))
+    if low > 0:
+        return f"shows ({difference})"
+    return f"the opposite shows ({difference})" if high < 0 else f"does not show ({difference})"
+
+
+def judge_fall(falls: Falls, base: Falls) -> str:
+    """Does training fall later than the base's, or never, in every seed in which the base falls?"""
+    pairs = [(falls[seed], fell) for seed, fell in base.items() if fell is not None and seed in falls]
+    if not pairs:
+        return "cannot show: the base falls in no seed"
+    said = f"base: {fallen(base)}; here: {fallen(falls)}"
+    is_later = [own is None or own > theirs for own, theirs in pairs]
+    if all(is_later):
+        return f"shows in {len(pairs)} of {len(pairs)} seeds ({said})"
+    return f"does not show: later in {sum(is_later)} of {len(pairs)} seeds ({said})"
+
+
+def fallen(falls: Falls) -> str:
+    """In how many seeds success fell, and when."""
+    at = [str(iteration) for iteration in falls.values() if iteration is not None]
+    return f"{len(at)} of {len(falls)} fell" + (f", at {', '.join(at)}" if at else "")
