@@ -21,17 +21,21 @@ STAGE = Stage(name="warm_start", version=3)
 
 
 def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Work:
-    """Make the tiny policy and let it imitate demonstrations, or take a pretrained one into the store."""
+    """Make the tiny policy and let it imitate demonstrations, or take a pretrained one, fine-tuned if asked for."""
     policy = config.policy
     settings: dict[str, Any] = {"policy": policy.model_dump(mode="json")}
     code: dict[str, str] = {}
     if config.fresh:  # all else is made from this checkpoint, so nothing that is stored is found
         settings["fresh"] = config.fresh
-    if isinstance(policy, TinyPolicy):
+    player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
+    if player is None:
+        del settings["policy"]["fine_tuning"]
+    else:
         from starpo.ragen.agents.policy.tokenizer import demonstrator, unknown_speech, vocabulary_digest
 
+        if isinstance(policy, TinyPolicy):
+            settings["vocabulary"] = vocabulary_digest(unknown_speech(policy, config.environment))
         settings |= {
-            "vocabulary": vocabulary_digest(unknown_speech(policy, config.environment)),
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
             "max_response_tokens": config.rollout.max_response_tokens,
@@ -40,12 +44,12 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
         name = config.environment.type
         code = {
             "environment": ENVIRONMENTS[name],
-            "demonstrator": demonstrator(policy, config.environment),
+            "demonstrator": demonstrator(player, config.environment),
             **agent_code(config.agent.prompt),
         }
         if lessons := environment_type(name).lessons:
             code["lessons"] = lessons
-    seed = policy.seed if isinstance(policy, TinyPolicy) else None
+    seed = None if player is None else player.seed
 
     def do(work: Work, store: Store) -> Iterator[Made]:
         with store.new_folder() as folder:
@@ -57,23 +61,19 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
 def _make(
     policy: TinyPolicy | PretrainedPolicy, config: StarPOConfig, folder: Path, progress: RunProgress | None
 ) -> dict[str, float]:
-    if isinstance(policy, PretrainedPolicy):
+    source = named_folder(policy) if isinstance(policy, PretrainedPolicy) else None
+    met = read_states(source) if source else []
+    if isinstance(policy, PretrainedPolicy) and policy.fine_tuning is None:
         from starpo.ragen.agents.policy.load import copy_policy
 
-        source = named_folder(policy)
-        met = read_states(source) if source else []
         headline = copy_policy(policy, folder)
         if met:
             write_states(folder, met)
         return headline
-    from starpo.ragen.learning.imitation import imitate
+    from starpo.ragen.learning.imitation import fine_tune, imitate
 
-    return imitate(
-        policy,
-        config.environment,
-        config.agent,
-        config.rollout.max_response_tokens,
-        excluded=excluded_states(held_out(config)),
-        folder=folder,
-        on_progress=progress.part if progress else None,
-    )
+    played = config.environment, config.agent, config.rollout.max_response_tokens, excluded_states(held_out(config))
+    on_progress = progress.part if progress else None
+    if isinstance(policy, PretrainedPolicy):
+        return fine_tune(policy, *played, folder, met, on_progress)
+    return imitate(policy, *played, folder, on_progress)

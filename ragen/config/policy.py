@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from starpo.ragen.config.update import LoraConfig
 from starpo.ragen.core.registry import DEMONSTRATORS, registered
 from starpo.ragen.core.settings import Settings
 
@@ -53,6 +54,28 @@ class TinyPolicy(Settings):
         return self
 
 
+class FineTuning(Settings):
+    """Supervised fine-tuning on the solver's play, to begin with or to compare with (RAGEN, App. C)."""
+
+    demonstrator: Annotated[str, *registered(DEMONSTRATORS)] | None = None
+    """Who is imitated: `(environment, skill, rng) -> Demonstration`. None: the environment's own demonstrator."""
+    demonstration_turns: int = Field(1000, ge=1)
+    """Demonstrated turns to imitate; more are different turns, not repetitions."""
+    demonstration_skill: float = Field(1.0, ge=0.0, le=1.0)
+    """Probability that a demonstrated decision is the solver's; otherwise it is a random feasible one."""
+    steps: int = Field(40, ge=1)
+    """Optimiser steps."""
+    batch_size: int = Field(128, ge=1)
+    """Demonstrated turns a step."""
+    learning_rate: float = Field(1e-4, gt=0, le=1)
+    """Peak learning rate of AdamW; rises over the first twentieth of the steps and falls linearly to 5%."""
+    lora: LoraConfig | None = None
+    """Train adapters, which are merged into the weights in the end (the paper: rank 64, alpha 32). None: all weights
+    are trained, in float32."""
+    seed: int = Field(0, ge=0)
+    """Seed of the demonstrations."""
+
+
 class PretrainedPolicy(Settings):
     """A Hugging Face causal language model, by local folder or by name."""
 
@@ -63,6 +86,9 @@ class PretrainedPolicy(Settings):
     """Commit or tag on the hub. None is the newest."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights in memory."""
+    fine_tuning: FineTuning | None = None
+    """Fine-tune it on demonstrations before the first update; `iterations = 0` then ends the run. None: take it as it
+    is."""
 
 
 PolicyConfig = Annotated[TinyPolicy | PretrainedPolicy, Field(discriminator="type")]

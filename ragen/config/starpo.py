@@ -29,7 +29,7 @@ class StarPOConfig(Settings):
     """A word of this run's own: it enters the key of the first checkpoint, and so of all that is made from it, so that
     nothing stored by runs without it is reused. `ragen train --fresh` fills in a new one. Empty: what is stored is not
     done again."""
-    iterations: int = Field(200, ge=1, le=1_000_000)
+    iterations: int = Field(200, ge=0, le=1_000_000)
     """Updates. With `update.optimiser.decay = "linear"` their number changes every learning rate, so another number
     starts over from the first update."""
     online_k: int = Field(1, ge=1, le=1000)

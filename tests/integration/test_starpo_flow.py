@@ -12,6 +12,7 @@ import pytest
 from starpo.flows.console.listing import evaluation_curve
 from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
+from starpo.flows.verify import verify_run
 from starpo.ragen.agents.evaluation.training_states import FILE
 from starpo.ragen.agents.rollout import shards
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -258,6 +259,24 @@ def test_any_causal_model_by_folder_with_full_prompts_and_contexts(pretrained_fo
     names = store.read_table("metrics", stages["update"]["metrics"])["name"].to_pylist()
     assert "update/value_loss" in names
     assert "update/kl_reference" in names
+
+
+def test_fine_tuning_alone_is_a_run_without_updates(pretrained_folder: Path, tmp_path: Path) -> None:
+    overrides = pretrained(pretrained_folder) | {
+        "iterations": 0, "agent.prompt": "state", "agent.context": "window", "rollout.max_response_tokens": 64,
+        "policy": {
+            "type": "pretrained", "name_or_path": str(pretrained_folder),
+            "fine_tuning": {"steps": 3, "batch_size": 8, "demonstration_turns": 24, "lora": {"rank": 4}},
+        },
+    }  # fmt: skip
+    del overrides["agent"]
+    run = starpo(preset="smoke", overrides=overrides, store=str(tmp_path))
+    store = Store(str(tmp_path))
+    assert set(store.runs.iterations(run)[0]) == {"warm_start", *(f"evaluate:{name}" for name in ("sokoban",))}
+    assert store.runs.state(run).status == "completed"
+    headline = store.manifest("checkpoint", store.runs.iterations(run)[0]["warm_start"]["checkpoint"]).headline
+    assert headline["demonstration_success"] == 1.0
+    assert verify_run(store, run, with_warm_start=True).outcome == "verified"
 
 
 def test_a_model_folder_without_tokenizer_is_refused_before_any_work(pretrained_folder: Path, tmp_path: Path) -> None:

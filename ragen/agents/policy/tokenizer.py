@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from starpo.ragen.config.agent import ACTION_SEPARATOR
-from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS, resolve
 from starpo.ragen.core.seeding import derive_seed, python_random
@@ -55,7 +55,7 @@ _EPISODES_EACH, _DECISIONS = 200, 4
 """Enough for every word of theirs to be said; map rows are listed instead, as some are rare."""
 
 
-def demonstrator(policy: TinyPolicy, environment: EnvironmentSettings) -> str:
+def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettings) -> str:
     """`module:attribute` of who is imitated before this policy learns to play this environment.
 
     Raises:

@@ -122,8 +122,8 @@ def test_apply_overrides_changes_a_configuration(presets):
     assert (changed.environment.type, changed.iterations, changed.filter) == ("bandit", 3, config.filter)
     assert config.iterations == 7
     assert apply_overrides(config, {}) is config
-    with pytest.raises(ConfigError, match=r"the configuration: iterations = 0 \(override\): should be greater"):
-        apply_overrides(config, {"iterations": 0})
+    with pytest.raises(ConfigError, match=r"the configuration: iterations = -1 \(override\): should be greater"):
+        apply_overrides(config, {"iterations": -1})
 
 
 @pytest.mark.parametrize(

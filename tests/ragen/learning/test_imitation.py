@@ -15,7 +15,7 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.bandit.environment import NAME_PAIRS, BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.learning import imitation
+from starpo.ragen.learning import demonstrations, imitation
 
 SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
 AGENT = AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False)
@@ -33,7 +33,7 @@ SMALL = TinyPolicy(
 
 
 def demonstrate(environment=SOKOBAN, agent=AGENT, config=SMALL, excluded=frozenset(), turns=40, longest=64):
-    return imitation.demonstrate_turns(config, environment, agent, longest, excluded, TOKENIZER, turns)
+    return demonstrations.demonstrate_turns(config, environment, agent, longest, excluded, TOKENIZER, turns)
 
 
 def test_every_demonstrated_response_is_well_formed_and_ends() -> None:
@@ -50,7 +50,7 @@ def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:
     played = demonstrate(turns=1)
     contexts = ContextBuilder(TOKENIZER, AGENT, 64)
     world = make(SOKOBAN)
-    seed = imitation.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset())
+    seed = demonstrations.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset())
     observation, _ = world.reset(seed=seed)
     prompt = contexts.start(world).observe(observation, actions_left=10, reward=None, had_invalid_action=False)
     assert played.prompts[0] == prompt.prompt_ids
@@ -77,7 +77,7 @@ def test_a_prefilled_tag_is_prompt_and_not_response() -> None:
 def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pytest.MonkeyPatch) -> None:
     # the first state that would be demonstrated is on the panel: another one must be demonstrated in its place
     world = make(SOKOBAN)
-    world.reset(seed=imitation.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
+    world.reset(seed=demonstrations.fresh_env_seed(SOKOBAN, SMALL.seed, "warm start", 0, excluded=frozenset()))
     excluded = frozenset({world.state_digest(), *make_panel(SOKOBAN, 16, 5).state_digests})
     begun = []
     reset = type(world).reset
@@ -88,9 +88,9 @@ def test_states_of_the_evaluation_panels_are_never_demonstrated(monkeypatch: pyt
         return result
 
     before = demonstrate(turns=1).prompts[0]
-    monkeypatch.setattr(imitation, "make", lambda settings: world)
+    monkeypatch.setattr(demonstrations, "make", lambda settings: world)
     monkeypatch.setattr(type(world), "reset", watched_reset)
-    monkeypatch.setattr(imitation, "fresh_env_seed", unwatched(imitation.fresh_env_seed, begun))
+    monkeypatch.setattr(demonstrations, "fresh_env_seed", unwatched(demonstrations.fresh_env_seed, begun))
     after = demonstrate(excluded=excluded, turns=60)
     assert begun
     assert not excluded & set(begun)

@@ -1,0 +1,107 @@
+"""Demonstrations: a player's decisions as the tokens that a policy is to say in the contexts that it will see.
+
+Prompts are made by the rollouts' own context builder, so what is imitated is what will be sampled; the states that
+evaluation panels hold are never demonstrated.
+"""
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from transformers import PreTrainedTokenizerBase
+
+from starpo.ragen.agents.policy.tokenizer import demonstrator
+from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.parser import format_response
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import FineTuning, TinyPolicy
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import resolve
+from starpo.ragen.core.seeding import dynamics_seed, python_random
+from starpo.ragen.envs import make
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.make import environment_type
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Demonstrated turns as tokens, and how well their player played.
+
+    Attributes:
+        prompts: The whole context before each response. [turns][num_prompt_tokens]
+        responses: The response with its end token. [turns][num_response_tokens]
+        successes: Did each episode succeed? [episodes]
+        initial_states: Digests of the states in which they began. [episodes]
+    """
+
+    prompts: list[list[int]] = field(default_factory=list)
+    responses: list[list[int]] = field(default_factory=list)
+    successes: list[bool] = field(default_factory=list)
+    initial_states: list[str] = field(default_factory=list)
+
+
+def demonstrate_turns(
+    config: TinyPolicy | FineTuning,
+    environment: EnvironmentSettings,
+    agent: AgentConfig,
+    max_response_tokens: int,
+    excluded: frozenset[str],
+    tokenizer: PreTrainedTokenizerBase,
+    num_turns: int,
+) -> Demonstrations:
+    """Play whole episodes by demonstration until there are at least `num_turns` turns.
+
+    Where the environment has lessons (`Environment.lessons`), their settings are played in turn.
+
+    Raises:
+        ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
+    """
+    player, teach = resolve(demonstrator(config, environment)), environment_type(environment.type).lessons
+    lessons = resolve(teach)(environment) if teach else (environment,)
+    worlds = [make(lesson) for lesson in lessons]
+    contexts = ContextBuilder(tokenizer, agent, max_response_tokens)
+    played = Demonstrations()
+    for episode in count():
+        if len(played.prompts) >= num_turns:
+            break
+        world = worlds[episode % len(worlds)]
+        env_seed = fresh_env_seed(world.settings, config.seed, "warm start", episode, excluded=excluded)
+        observation, _ = world.reset(seed=env_seed, dynamics_seed=dynamics_seed(env_seed, 0))
+        played.initial_states.append(world.state_digest())
+        rng = python_random(config.seed, "demonstrations", episode)
+        context = contexts.start(world)
+        actions_left, reward, is_over = agent.max_actions, None, False
+        for _ in range(agent.max_turns):
+            context.observe(observation, actions_left=actions_left, reward=reward, had_invalid_action=False)
+            decision = player(world, config.demonstration_skill, rng)
+            # What is said is cut at a turn's limit, which never changes, but not at the actions left, which the
+            # 'state' prompt does not show; those are only not carried out, as in a rollout.
+            actions = decision.actions[: agent.max_actions_per_turn]
+            text = format_response(decision.think, actions, agent)
+            response_ids = [*tokenizer.encode(text, add_special_tokens=False), contexts.stop_token_ids[0]]
+            _check_length(response_ids, max_response_tokens)
+            played.prompts.append(list(context.token_ids))
+            played.responses.append(response_ids)
+            context.respond(response_ids)
+            if decision.is_resigned:  # in Sokoban two turns of five would be such, with nothing to learn in them
+                break
+            reward = 0.0
+            for action in actions[:actions_left]:
+                observation, gain, terminated, truncated, _ = world.step(action)
+                reward += gain
+                actions_left -= 1
+                is_over = terminated or truncated
+                if is_over:
+                    break
+            if is_over or actions_left == 0:
+                break
+        played.successes.append(world.is_success)
+    return played
+
+
+def _check_length(response_ids: list[int], max_response_tokens: int) -> None:
+    if len(response_ids) > max_response_tokens:
+        raise ConfigError(
+            f"a demonstrated response takes {len(response_ids)} tokens, more than rollout.max_response_tokens = "
+            f"{max_response_tokens}: raise that to at least {len(response_ids)}"
+        )

@@ -1,0 +1,100 @@
+"""Fine-tuning a pretrained policy on the solver's play: adapters or all weights, what it begins with and leaves."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.evaluation.training_states import read_states
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.policy import FineTuning, PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.update import LoraConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.learning.demonstrations import demonstrate_turns
+from starpo.ragen.learning.imitation import fine_tune, imitate
+
+LAKE = FrozenLakeSettings(observation="compact", slip=0.0)
+AGENT = AgentConfig(prompt="state", context="window", window_turns=1, should_show_reward=False)
+LORA = FineTuning(
+    demonstration_turns=64, steps=60, batch_size=16, learning_rate=2e-2, lora=LoraConfig(rank=8, alpha=16)
+)
+FULL = LORA.model_copy(update={"lora": None, "learning_rate": 3e-3})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small model that has learned a little of another game, as it might come from a hub."""
+    folder = tmp_path_factory.mktemp("hub")
+    sizes = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
+    policy = TinyPolicy(**sizes, warm_start_steps=60, warm_start_batch_size=16, demonstration_turns=200)
+    imitate(policy, BanditSettings(), AGENT, 64, frozenset(), folder)
+    (folder / "initial_states.json").unlink()
+    return str(folder)
+
+
+def tuned(folder: str, config: FineTuning, to: Path, **changes) -> dict[str, float]:
+    to.mkdir(exist_ok=True)
+    policy = PretrainedPolicy(name_or_path=folder, fine_tuning=config)
+    return fine_tune(policy, LAKE, AGENT, 64, changes.pop("excluded", frozenset()), to, **changes)
+
+
+def test_the_solver_is_imitated() -> None:
+    played = demonstrate_turns(FineTuning(), LAKE, AGENT, 64, frozenset(), make_tokenizer(), 200)
+    assert all(played.successes)  # on ice that does not slip
+
+
+def logprob(folder: str) -> float:
+    """Of the solver's responses under the policy of a folder, nats a token."""
+    model, tokenizer = load_policy(folder)
+    played = demonstrate_turns(FineTuning(), LAKE, AGENT, 64, frozenset(), tokenizer, 20)
+    losses = []
+    for prompt, response in zip(played.prompts, played.responses, strict=True):
+        labels = torch.tensor([[-100] * len(prompt) + response])
+        losses.append(model(input_ids=torch.tensor([prompt + response]), labels=labels).loss.item())
+    return -sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("config", [LORA, FULL], ids=["lora", "full"])
+def test_it_learns_and_leaves_a_whole_policy(folder: str, config: FineTuning, tmp_path: Path) -> None:
+    before, seen = torch.get_rng_state(), []
+    headline = tuned(folder, config, tmp_path, on_progress=lambda done, total: seen.append((done, total)))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert seen[-1] == (60, 60)
+    assert headline["loss"] < 0.9 * -logprob(folder)
+    assert headline["demonstration_success"] == 1.0
+    assert not list(tmp_path.glob("adapter*"))
+    (model, _), (original, _) = load_policy(tmp_path), load_policy(folder)
+    weights, others = model.state_dict(), original.state_dict()
+    assert weights.keys() == others.keys()
+    changed = {name for name in weights if not torch.equal(weights[name], others[name])}
+    assert "model.layers.0.self_attn.q_proj.weight" in changed
+    assert ("model.embed_tokens.weight" in changed) == (config is FULL)
+
+
+def test_the_same_fine_tuning_gives_the_same_bytes(folder: str, tmp_path: Path) -> None:
+    short = LORA.model_copy(update={"steps": 5})
+    for name in ("first", "again"):
+        tuned(folder, short, tmp_path / name)
+    first, again = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again"))
+    assert first == again
+
+
+def test_panels_are_never_demonstrated_and_states_met_before_stay_known(folder: str, tmp_path: Path) -> None:
+    short = LORA.model_copy(update={"steps": 1})
+    excluded = frozenset(make_panel(LAKE, 64, 5).state_digests)
+    tuned(folder, short, tmp_path, excluded=excluded, met=["a" * 64])
+    states = read_states(tmp_path)
+    assert "a" * 64 in states
+    assert len(states) > 10
+    assert not excluded & set(states)
+
+
+def test_layers_that_are_not_there_are_named(folder: str, tmp_path: Path) -> None:
+    wrong = LORA.model_copy(update={"lora": LoraConfig(targets=["q_prog"])})
+    with pytest.raises(LearnerError, match="did you mean 'q_proj'"):
+        tuned(folder, wrong, tmp_path)
