@@ -7,6 +7,7 @@ Wanted: metrics at most 3% of an iteration, the probe at most 10%; the gradient 
 
 import statistics
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_what_metrics_and_probes_cost(tmp_path: Path, monkeypatch: pytest.Monkey
     settings = {"iterations": ITERATIONS, "policy.warm_start_steps": 550, "policy.demonstration_turns": 20_000}
     run = starpo(preset("sokoban", settings), preset="sokoban", store=str(tmp_path / "store"))
     store = Store(str(tmp_path / "store"))
-    took = [after - before for before, after in zip(ends, ends[1:], strict=False)]
+    took = [after - before for before, after in pairwise(ends)]
     plain = statistics.median(seconds for at, seconds in enumerate(took, start=1) if at % 10)
     metrics = statistics.median(seconds_of(store, run, "diagnose"))
     probe = statistics.median(seconds_of(store, run, "probe")[1:])
