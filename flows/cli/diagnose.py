@@ -1,5 +1,6 @@
 """`ragen diagnose`: is a run collapsing, and does its reasoning depend on the prompt?"""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from starpo.flows.console.terminal import Console, description_column, print_jso
 from starpo.flows.diagnosis import Diagnosis, diagnose_run
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.collapse import Signal
-from starpo.ragen.evidence.diagnostics.gradients import gradient_rows
+from starpo.ragen.evidence.diagnostics.gradients import draw_gradients, measured
 from starpo.ragen.evidence.diagnostics.plane import Point, draw_plane
 
 
@@ -28,6 +29,9 @@ def diagnose(
     with_gradients: Annotated[
         bool, typer.Option("--gradients", help="Also measure which groups' gradients are signal, which noise.")
     ] = False,
+    gradients_output: Annotated[
+        Path | None, typer.Option("--gradients-output", help="Draw the gradients by reward std (SVG).")
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,6 +57,14 @@ def diagnose(
             raise ConfigError(f"{output} is not drawn: run '{run}' has no probe that found reasoning under two prompts")
         written = write_page(output, draw_plane(run, found.points))
         say(Console(stderr=True), f"drawn: {written}")
+    if gradients_output is not None:
+        buckets = measured(found.series)
+        if not buckets:
+            raise ConfigError(
+                f"{gradients_output} is not drawn: run '{run}' has no gradients measured; add --gradients"
+            )
+        written = write_page(gradients_output, draw_gradients(run, buckets))
+        say(Console(stderr=True), f"drawn: {written}")
 
 
 def _print(console: Console, found: Diagnosis) -> None:
@@ -64,8 +76,10 @@ def _print(console: Console, found: Diagnosis) -> None:
         say(console, f"now {found.points[-1].words}")
     else:
         say(console, "reasoning: no probe found reasoning under two different prompts")
-    for iteration, rows in gradient_rows(found.series).items():
-        print_table(console, rows, title=f"gradients at iteration {iteration}, by the groups' reward std")
+    for iteration, buckets in measured(found.series).items():
+        print_table(
+            console, _gradient_rows(buckets), title=f"gradients at iteration {iteration}, by the groups' reward std"
+        )
     if found.num_computed:
         say(console, f"computed and stored for this: {found.num_computed} stages")
     for reason, number in found.not_computed.items():
@@ -87,6 +101,18 @@ def _point_row(point: Point) -> dict[str, Any]:
     }
 
 
+def _gradient_rows(buckets: Mapping[int, Mapping[str, float]]) -> list[dict[str, Any]]:
+    columns = dict.fromkeys(name for bucket in buckets.values() for name in bucket)
+    return [
+        {"bucket": number, **{name.replace("_", " "): _short(bucket.get(name)) for name in columns}}
+        for number, bucket in buckets.items()
+    ]
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
 def _facts(found: Diagnosis) -> dict[str, Any]:
     reasoning = {name: series for name, series in found.series.items() if name.startswith("reasoning/")}
     return {
@@ -95,7 +121,7 @@ def _facts(found: Diagnosis) -> dict[str, Any]:
         "signals": [asdict(signal) for signal in found.verdict.signals],
         "probes": [asdict(point) for point in found.points],
         "reasoning": reasoning,
-        "gradients": gradient_rows(found.series),
+        "gradients": measured(found.series),
         "num_computed": found.num_computed,
         "not_computed": found.not_computed,
     }

@@ -13,7 +13,7 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.gradients import gradient_rows
+from starpo.ragen.evidence.diagnostics.gradients import measured
 from starpo.ragen.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -61,19 +61,22 @@ def test_gradients_are_measured_in_buckets_of_reward_std(folder: Path) -> None:
     stages = store.runs.iterations("plain")
     assert [n for n, of in stages.items() if "gradient_probe" in of] == [0, 2]
     found = diagnose_run(store, "plain", every=1, with_gradients=True)
-    tables = gradient_rows(found.series)
+    tables = measured(found.series)
     assert list(tables) == [0, 1, 2]
-    for iteration, rows in tables.items():
+    for iteration, buckets in tables.items():
         selection = store.read_table("selection", stages[iteration]["variance_filter"]["selection"])
-        assert sum(int(row["num groups"]) for row in rows) == selection.num_rows
-        assert all(float(row["entropy norm"]) > 0 for row in rows)
-    assert all(float(row["kl norm"]) < 1e-6 for row in tables[0])  # it is still at its reference
-    assert all(float(row["kl norm"]) > 1e-5 for row in tables[2])
+        assert sum(bucket["num_groups"] for bucket in buckets.values()) == selection.num_rows
+        assert all(bucket["entropy_norm"] > 0 for bucket in buckets.values())
+    assert all(bucket["kl_norm"] < 1e-6 for bucket in tables[0].values())  # it is still at its reference
+    assert all(bucket["kl_norm"] > 1e-5 for bucket in tables[2].values())
     assert diagnose_run(store, "plain", every=1, with_gradients=True).num_computed == 0
     again = verify_run(store, "plain", stages=["gradient_probe"])
     assert [f.verdict for f in again.findings if f.stage == "gradient_probe" and f.check == "metrics"] == ["same"] * 2
-    said = CliRunner().invoke(app, ["diagnose", "plain", "--store", str(folder), "--every", "1", "--gradients"])
-    assert "gradients at iteration 1, by the groups' reward std" in said.output
+    said = CliRunner().invoke(
+        app, ["diagnose", "plain", "--store", str(folder), "--every", "1", "--gradients-output", str(folder / "g.svg")]
+    )
+    assert "gradients at iteration 1" in said.output
+    assert (folder / "g.svg").read_text().startswith("<svg")
 
 
 def test_without_reasoning_the_metrics_alone_are_judged(folder: Path) -> None:

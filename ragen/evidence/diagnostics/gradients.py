@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from starpo.ragen.core.pictures import COLOURS, new_figure, style, svg
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 
 NUM_BUCKETS = 6
+_MAX_PANELS = 6
 _NAME = re.compile(r"gradients/bucket_(\d+)/(\w+)")
 
 
@@ -71,22 +73,49 @@ def gradient_metrics(
     return values
 
 
-def gradient_rows(series: Mapping[str, Series]) -> dict[int, list[dict[str, str]]]:
-    """What was measured, as a table an iteration: a row a bucket, from the smallest reward std to the largest.
+def measured(series: Mapping[str, Series]) -> dict[int, dict[int, dict[str, float]]]:
+    """Iteration -> bucket -> what `gradient_metrics` measured there, by the last part of its name; all ascending."""
+    found: dict[int, dict[int, dict[str, float]]] = {}
+    for name, values in series.items():
+        if match := _NAME.fullmatch(name):
+            for iteration, value in values.items():
+                found.setdefault(iteration, {}).setdefault(int(match[1]), {})[match[2]] = value
+    return {iteration: dict(sorted(of.items())) for iteration, of in sorted(found.items())}
+
+
+def draw_gradients(run: str, found: Mapping[int, Mapping[int, Mapping[str, float]]]) -> str:
+    """Norm of every term's gradient over the reward std of its groups, a panel an iteration, as an SVG document.
 
     Args:
-        series: Metric -> iteration -> value; names of `gradient_metrics` are read.
+        run: Its name.
+        found: What was measured (`measured`), of at least one iteration; of more than six, six are drawn.
     """
-    tables: dict[int, dict[int, dict[str, str]]] = {}
-    for name, values in series.items():
-        found = _NAME.fullmatch(name)
-        if found is None:
-            continue
-        for iteration, value in values.items():
-            row = tables.setdefault(iteration, {}).setdefault(int(found[1]), {"bucket": found[1]})
-            row[found[2].replace("_", " ")] = f"{value:.3g}"
-    columns = dict.fromkeys(name for rows in tables.values() for row in rows.values() for name in row)
-    return {
-        iteration: [{name: rows[bucket].get(name, "") for name in columns} for bucket in sorted(rows)]
-        for iteration, rows in sorted(tables.items())
-    }
+    iterations = list(found)
+    if len(iterations) > _MAX_PANELS:
+        iterations = [iterations[round(at)] for at in np.linspace(0, len(iterations) - 1, _MAX_PANELS)]
+    columns = 2 if len(iterations) in (2, 4) else min(3, len(iterations))
+    rows = -(-len(iterations) // columns)
+    with style():
+        note = (
+            "A dot: a bucket of groups, at the mean std of their returns; filled where the signal-to-noise ratio > 0."
+        )
+        figure = new_figure(max(5.2, 3.1 * columns), 0.9 + 2.3 * rows, f"Gradients of {run}", note)
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for axes in grid.flat[len(iterations) :]:
+            axes.set_visible(False)
+        for axes, iteration in zip(grid.flat, iterations, strict=False):
+            axes.set_title(f"iteration {iteration}")
+            for term, colour in zip(("task", "kl", "entropy"), COLOURS, strict=False):
+                of_term = [bucket for bucket in found[iteration].values() if f"{term}_norm" in bucket]
+                if not of_term:
+                    continue
+                stds, norms = ([b[name] for b in of_term] for name in ("reward_std", f"{term}_norm"))
+                axes.plot(stds, norms, color=colour, linewidth=1, label=term)
+                is_signal = [b.get(f"{term}_snr", 0.0) > 0 for b in of_term]
+                faces = [colour if signal else "white" for signal in is_signal]
+                axes.scatter(stds, norms, s=22, facecolors=faces, edgecolors=colour, zorder=3)
+            axes.grid(axis="y")
+        grid[0, 0].legend()
+        figure.supxlabel("in-group std of returns", fontsize=9, color="#5b6472")
+        figure.supylabel("norm of the mean gradient", fontsize=9, color="#5b6472")
+        return svg(figure)

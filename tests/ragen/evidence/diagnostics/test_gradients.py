@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from starpo.ragen.evidence.diagnostics.gradients import buckets, gradient_metrics, gradient_rows
+from starpo.ragen.evidence.diagnostics.gradients import buckets, draw_gradients, gradient_metrics, measured
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread, spread
 
 
@@ -70,6 +70,19 @@ def test_metrics_and_the_table_of_them() -> None:
         "gradients/bucket_3/entropy_norm": 0.1,
         "gradients/bucket_3/entropy_snr": 0.0,
     }
-    tables = gradient_rows({name: {10: value} for name, value in values.items()} | {"rollout/entropy": {0: 1.0}})
-    assert [row["bucket"] for row in tables[10]] == ["1", "3"]
-    assert (tables[10][0]["task snr"], tables[10][1]["entropy norm"]) == ("", "0.1")
+    found = measured({name: {10: value} for name, value in values.items()} | {"rollout/entropy": {0: 1.0}})
+    assert list(found) == [10]
+    assert list(found[10]) == [1, 3]
+    assert found[10][3]["entropy_norm"] == 0.1
+    assert "task_snr" not in found[10][1]
+
+
+def test_the_picture_has_a_panel_an_iteration_and_is_the_same_each_time() -> None:
+    bucket = {"num_groups": 2.0, "reward_std": 0.5, "task_norm": 1.0, "task_snr": 0.2, "entropy_norm": 0.1}
+    found = {iteration: {1: {**bucket, "reward_std": 0.0}, 6: bucket} for iteration in range(0, 100, 10)}
+    drawn = draw_gradients("a <run>", found)
+    assert drawn == draw_gradients("a <run>", found)
+    assert drawn.count("iteration ") == 6
+    for text in ("Gradients of a &lt;run&gt;", "iteration 0<", "iteration 90<", ">task<", ">entropy<"):
+        assert text in drawn
+    assert ">kl<" not in drawn
