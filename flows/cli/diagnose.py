@@ -47,7 +47,7 @@ def diagnose(
         def show(done: int, total: int) -> None:
             progress.update(bar, completed=done, total=total)
 
-        found = diagnose_run(opened, run, every, with_gradients, show)
+        found = diagnose_run(opened, run, every, with_gradients or gradients_output is not None, show)
     if as_json:
         print_json(_facts(found))
     else:
@@ -61,7 +61,7 @@ def diagnose(
         buckets = measured(found.series)
         if not buckets:
             raise ConfigError(
-                f"{gradients_output} is not drawn: run '{run}' has no gradients measured; add --gradients"
+                f"{gradients_output} is not drawn: there is no update of run '{run}' to take gradients of"
             )
         written = write_page(gradients_output, draw_gradients(run, buckets))
         say(Console(stderr=True), f"drawn: {written}")
