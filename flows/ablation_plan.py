@@ -15,11 +15,12 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.cells import Cell, expand
 from starpo.ragen.studies.ablation.grid import Grid, check_grid
 from starpo.ragen.studies.ablation.result import AblationResult, RunOutcome, summarise
-from starpo.ragen.studies.outcomes import read_evaluations, training_success
+from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, training_success
 from starpo.ragen.work import Work
 
 
@@ -90,17 +91,20 @@ class AblationPlan:
             store: Where the runs are.
             errors: Run -> why it failed.
         """
-        outcomes = {}
-        for run in self.runs:
-            outcome = RunOutcome(run.name, error=errors.get(run.name))
-            if outcome.error is None:
-                try:
-                    evaluations = read_evaluations(store, run.name)
-                    outcome = RunOutcome(run.name, evaluations, training_success(store, run.name))
-                except StoreError as error:
-                    outcome = RunOutcome(run.name, error=f"its evaluations cannot be read: {error}")
-            outcomes[run.cell.label, run.seed] = outcome
+        outcomes = {(run.cell.label, run.seed): _outcome(store, run.name, errors.get(run.name)) for run in self.runs}
         return summarise(self.grid, self.cells, outcomes)
+
+
+def _outcome(store: Store, run: str, error: str | None) -> RunOutcome:
+    """What became of a run; of one that failed, training as far as it went."""
+    evaluations: Evaluations | None = None
+    training: Series = {}
+    try:
+        training = training_success(store, run)
+        evaluations = read_evaluations(store, run) if error is None else None
+    except StoreError as damage:
+        error = error or f"its measurements cannot be read: {damage}"
+    return RunOutcome(run, evaluations, training, error)
 
 
 def plan_ablation(
