@@ -42,9 +42,12 @@ def judge_end(expected: Literal["higher", "lower"], difference: Difference | Non
 
 def judge_fall(falls: Falls, base: Falls) -> str:
     """Does training fall later than the base's, or never, in every seed in which the base falls?"""
-    pairs = [(falls[seed], fell) for seed, fell in base.items() if fell is not None and seed in falls]
-    if not pairs:
+    fell = {seed: iteration for seed, iteration in base.items() if iteration is not None}
+    if not fell:
         return "cannot show: the base falls in no seed"
+    pairs = [(falls[seed], iteration) for seed, iteration in fell.items() if seed in falls]
+    if not pairs:
+        return "not measured"
     said = f"base: {fallen(base)}; here: {fallen(falls)}"
     is_later = [own is None or own > theirs for own, theirs in pairs]
     if all(is_later):
