@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class GradientSpread:
         return max(self.signal, 0.0) / self.noise if self.noise > 0 else float("nan")
 
 
-def spread(gradients: Iterable[Tensor]) -> GradientSpread:
+def spread(gradients: "Iterable[Tensor]") -> GradientSpread:
     """Measure gradients one after the other; only their sum is kept. [parameters] each"""
     num, squares = 0, 0.0
     total: Tensor | None = None
