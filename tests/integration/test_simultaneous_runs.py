@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -60,11 +61,13 @@ def test_one_runs_and_the_others_are_told(tmp_path: Path) -> None:
             assert first.poll() is None, first.stderr and first.stderr.read()
             assert time.monotonic() < deadline
             time.sleep(0.02)
+        first.send_signal(signal.SIGSTOP)  # it is in the middle of its run for as long as the other one takes to ask
         with pytest.raises(StoreError, match=rf"process {first.pid} on this machine is at work on run 'mine'"):
             starpo(preset="smoke", store=store.url, run="mine", iterations=1)
         state = store.runs.state("mine")
         assert state is not None
         assert state.status != "failed", "who is told must not speak for the run"
+        first.send_signal(signal.SIGCONT)
         _, errors = first.communicate(timeout=300)
     finally:
         first.kill()
