@@ -1,7 +1,7 @@
 """Two updates on one rollout -> metrics: what a replay changed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -87,7 +87,7 @@ def _compare_gradients(
     store: Store, context: UpdateContext, base: Side, branch: Side, reference: str
 ) -> dict[str, float]:
     """Both gradients at the base's checkpoint; they need not be computed where data and settings are the same."""
-    from starpo.ragen.learning.learners.trajectories import assemble
+    from starpo.ragen.learning.learners.stored_update import stored_trajectories
     from starpo.ragen.placement import learner_at
     from starpo.ragen.recompute.replay.comparison import compare_directions
 
@@ -95,9 +95,10 @@ def _compare_gradients(
         return {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0}
 
     def gradient(side: Side) -> np.ndarray:
-        tables = (store.read_table(kind, side.data[kind]) for kind in ("turns", "rewards", "selection"))
+        trajectories, kept_share = stored_trajectories(store, side.config, {"checkpoint": base.before, **side.data})
         needed = reference if side.config.kl_coefficient > 0 else None
-        return learner_at(store, base.before, side.config, needed).gradient(assemble(*tables), context).numpy()
+        learner = learner_at(store, base.before, side.config, needed)
+        return learner.gradient(trajectories, replace(context, kept_share=kept_share)).numpy()
 
     return compare_directions("gradient", [(gradient(base), gradient(branch))])
 

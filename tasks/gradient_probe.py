@@ -35,24 +35,17 @@ def gradient_probe(
 
 
 def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
-    import pyarrow.compute as pc
-
     from starpo.ragen.evidence.diagnostics.gradients import buckets, gradient_metrics
     from starpo.ragen.evidence.diagnostics.metrics import metrics_table
-    from starpo.ragen.learning.learners.stored_update import update_context
-    from starpo.ragen.learning.learners.trajectories import assemble
+    from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_context
     from starpo.ragen.placement import learner_at
 
-    turns, rewards, selection = (
-        store.read_table(kind, work.inputs[kind]) for kind in ("turns", "rewards", "selection")
-    )
-    is_valid = pc.greater(selection["num_valid"], 0)
-    everything = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
+    selection = store.read_table("selection", work.inputs["selection"])
     groups = buckets(selection)
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     assert work.seed is not None
-    context = update_context(work.settings, work.seed)
-    spreads = learner.gradient_spreads(assemble(turns, rewards, everything), context, groups)
+    trajectories, kept_share = stored_trajectories(store, config, work.inputs, should_keep_all=True)
+    spreads = learner.gradient_spreads(trajectories, update_context(work.settings, work.seed, kept_share), groups)
     values = gradient_metrics(selection, groups, spreads)
     table = metrics_table(work.settings["iteration"], STAGE.name, values)
     yield Made("metrics", table, is_deterministic=learner.is_deterministic)

@@ -108,10 +108,15 @@ class StarPOConfig(Settings):
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
         if self.filter.strategy != "top_k" and self.filter.keep_count is not None:
             raise ValueError("filter.keep_count has no effect unless filter.strategy = 'top_k'; leave it out")
-        if self.update.has_groups and self.rollout.group_size == 1:
+        if "groups" in self.update.needs and self.rollout.group_size == 1:
             raise ValueError(
-                f"update.advantage = '{self.update.advantage}' compares members of a group: set rollout.group_size >= 2"
+                f"update.advantage = '{self.update.advantage}' (or update.shaping) compares members of a group: set "
+                "rollout.group_size >= 2"
             )
+        named = {"update.advantage_on": self.update.advantage_on, "update.loss_on": self.update.loss_on}
+        for name, tokens in named.items():
+            if tokens == "think" and not self.agent.should_think:
+                raise ValueError(f"{name} = 'think', and the agent does not think: set agent.should_think = true")
         if self.rollout.group_size == 1 and self.filter.should_drop_zero_variance:
             raise ValueError(
                 "a group of one has no variance, so filter.should_drop_zero_variance would drop every group: "

@@ -1,16 +1,11 @@
-"""The objective, its optimiser, and the learner that carries it out (RAGEN, objectives and training settings)."""
+"""One update: its objective, the optimiser's steps, and the learner that takes them (RAGEN, training settings)."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    JsonValue,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
-from starpo.ragen.core.registry import ADVANTAGES, LEARNERS, advantage_needs, checked_options, registered
+from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.core.registry import LEARNERS, registered
 from starpo.ragen.core.settings import Settings
 
 
@@ -78,60 +73,9 @@ class DeepSpeedConfig(Settings):
     """Keep optimiser states and float32 weights in the host's memory, and take the step there."""
 
 
-class UpdateConfig(Settings):
+class UpdateConfig(ObjectiveConfig):
     """One update: what is maximised, and in which steps."""
 
-    advantage: Annotated[str, *registered(ADVANTAGES)] = "gae"
-    """Advantage estimator. Those that need a critic ('gae', 'bi_level_gae') train one; the others do not."""
-    advantage_options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Settings of the estimator's own, where it is not a built-in one: it gets them as `inputs.options`."""
-    advantage_scale: Literal["none", "group", "batch"] = "none"
-    """What advantages are divided by: nothing, the standard deviation of the group's returns (GRPO), or that of all
-    kept trajectories' centred returns. 'group' needs an estimator that works on groups."""
-    std_ddof: Literal[0, 1] = 0
-    """Degrees of freedom that the standard deviations of `advantage_scale` and `should_whiten` take off: 0 divides the
-    sum of squares by the number n, 1 (the public code) by n - 1."""
-    should_whiten: bool = False
-    """Shift and scale the advantages of all response tokens of the update to mean 0 and standard deviation 1."""
-    gamma: float = Field(1.0, ge=0, le=1)
-    """Discount from token to token (GAE)."""
-    gae_lambda: float = Field(1.0, ge=0, le=1)
-    """GAE's lambda from token to token."""
-    gamma_turn: float = Field(1.0, ge=0, le=1)
-    """Discount from turn to turn (bi-level GAE only)."""
-    lambda_turn: float = Field(1.0, ge=0, le=1)
-    """Lambda from turn to turn (bi-level GAE only)."""
-    reward_placement: Literal["turn_end", "trajectory_end"] = "turn_end"
-    """Where estimators with a critic find the reward: each turn's on the turn's last response token, or the return as
-    a whole on the trajectory's last one (the public code). With gamma = gae_lambda = 1 the first credits a token with
-    what was earned from it on, the second with the whole return, so that the critic has to know what was earned before.
-    No effect on estimators without a critic, which read returns alone."""
-    clip_low: float = Field(0.2, gt=0, lt=1)
-    """The ratio is clipped below at 1 - clip_low."""
-    clip_high: float = Field(0.2, gt=0, le=10)
-    """The ratio is clipped above at 1 + clip_high."""
-    kl_coefficient: float = Field(0.0, ge=0, le=100)
-    """Weight of the KL divergence to the reference policy (the run's first checkpoint). 0: no reference is kept."""
-    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """Per-token estimator of that divergence. 'k1', the log-ratio, belongs in the reward: its gradient in a loss does
-    not know the reference, and its expectation is 0, so that it is noise which holds the policy nowhere. 'k2' and 'k3'
-    act in the loss."""
-    kl_placement: Literal["loss", "reward"] = "loss"
-    """Is it added to the loss, or subtracted from the token's reward before advantages are estimated? With 'k1' in the
-    loss, as the public code has it, the divergence is reported and not penalised."""
-    entropy_coefficient: float = Field(0.0, ge=0, le=10)
-    """Weight of the policy's mean token entropy, which is maximised."""
-    aggregation: Literal["token_mean", "sequence_mean", "dr_grpo"] = "sequence_mean"
-    """Mean over all tokens; mean over trajectories of the mean over their tokens (the paper's Eq. 4); or the sum over
-    tokens divided by trajectories times `max_response_tokens` (Dr. GRPO)."""
-    ratio_to: Literal["update_start", "behaviour"] = "update_start"
-    """What the policy's probability of a token is divided by, in the ratio that is clipped. 'update_start': that of the
-    policy at the start of the update, so the clip bounds the step. 'behaviour': that of the policy that sampled the
-    token, so the clip bounds the distance to the data. They differ where a rollout was sampled by an earlier policy
-    (online_k > 1, rollout.staleness), or by an engine whose probabilities are not the learner's."""
-    importance_cap: float | None = Field(None, ge=1.0)
-    """Truncated importance weights: multiply a token's loss by min(old / behaviour, cap). None: off. Refused with
-    ratio_to = 'behaviour', whose ratio holds that correction already."""
     num_epochs: int = Field(1, ge=1, le=100)
     """Passes over the data of an update."""
     minibatch_trajectories: int = Field(0, ge=0, le=1_000_000)
@@ -160,18 +104,7 @@ class UpdateConfig(Settings):
     """Of learner 'deepspeed'; no effect on others."""
 
     @model_validator(mode="after")
-    def _settings_agree(self) -> "UpdateConfig":
-        if self.advantage_scale == "group" and not self.has_groups:
-            raise ValueError(
-                "advantage_scale = 'group' divides by the deviation within a group, and the estimator "
-                f"'{self.advantage}' compares no trajectory with its group's: set advantage_scale to 'none' or "
-                "'batch', or advantage to 'grpo' or 'rloo'"
-            )
-        if self.ratio_to == "behaviour" and self.importance_cap is not None:
-            raise ValueError(
-                "ratio_to = 'behaviour' takes the ratio to the policy that sampled, and importance_cap would correct "
-                "for that policy a second time: leave importance_cap out, or set ratio_to = 'update_start'"
-            )
+    def _optimisers_fit_the_learner(self) -> "UpdateConfig":
         if self.learner == "deepspeed":
             optimisers = {"update.optimiser": self.optimiser, "update.critic.optimiser": self.critic.optimiser}
             for name, optimiser in optimisers.items():
@@ -181,11 +114,6 @@ class UpdateConfig(Settings):
                         "ranks: set it to 'adamw', or learner = 'torch'"
                     )
         return self
-
-    @field_validator("advantage_options")
-    @classmethod
-    def _are_the_estimators(cls, options: dict[str, JsonValue], info: ValidationInfo) -> dict[str, Any]:
-        return checked_options(ADVANTAGES, info.data["advantage"], options) if "advantage" in info.data else options
 
     def effective(self) -> dict[str, Any]:
         """The settings that decide what an update computes, as JSON; those that others make idle are not among them."""
@@ -199,13 +127,3 @@ class UpdateConfig(Settings):
             "deepspeed": self.learner != "deepspeed",
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}
-
-    @property
-    def needs_critic(self) -> bool:
-        """Does the estimator need a value function?"""
-        return advantage_needs(self.advantage) == "critic"
-
-    @property
-    def has_groups(self) -> bool:
-        """Does the estimator compare a trajectory with others of its group?"""
-        return advantage_needs(self.advantage) == "groups"

@@ -25,14 +25,20 @@ _INSTALLED = metadata.entry_points()
 
 
 class Entry(str):
-    """`module:attribute` of something built in, and what it cannot do without."""
+    """`module:attribute` of something built in, and what is known of it without importing it.
+
+    Attributes:
+        needs: What it cannot do without, as words (`needs`).
+        options: `module:attribute` of the settings model of its own; '': it has none.
+    """
 
     needs: str
+    options: str
 
-    def __new__(cls, target: str, needs: str = "") -> "Entry":
-        """See `advantage_needs`."""
+    def __new__(cls, target: str, needs: str = "", options: str = "") -> "Entry":
+        """A target that knows more."""
         entry = super().__new__(cls, target)
-        entry.needs = needs
+        entry.needs, entry.options = needs, options
         return entry
 
 
@@ -117,19 +123,61 @@ FILTERS = Registry(
 )
 """Functions `(scores: float64 [groups], FilterConfig) -> bool [groups]`; a larger score is better."""
 
+_OBJECTIVES = "starpo.ragen.learning.objectives"
+_OPTIONS = "starpo.ragen.config.objective_options"
+
 ADVANTAGES = Registry(
     "starpo.advantages",
     {
-        "gae": Entry("starpo.ragen.learning.objectives.advantages:gae", needs="critic"),
-        "bi_level_gae": Entry("starpo.ragen.learning.objectives.advantages:bi_level_gae", needs="critic"),
-        "grpo": Entry("starpo.ragen.learning.objectives.advantages:group_relative", needs="groups"),
-        "grpo_batch": Entry("starpo.ragen.learning.objectives.advantages:batch_relative"),
-        "rloo": Entry("starpo.ragen.learning.objectives.advantages:leave_one_out", needs="groups"),
-        "reinforce": Entry("starpo.ragen.learning.objectives.advantages:raw_return"),
+        "gae": Entry(f"{_OBJECTIVES}.gae:gae", "critic"),
+        "bi_level_gae": Entry(f"{_OBJECTIVES}.gae:bi_level_gae", "critic"),
+        "turn_gae": Entry(f"{_OBJECTIVES}.gae:turn_gae", "critic", f"{_OPTIONS}:TurnGAEOptions"),
+        "hierarchical_gae": Entry(f"{_OBJECTIVES}.gae:hierarchical_gae", "critic spans"),
+        "grpo": Entry(f"{_OBJECTIVES}.advantages:group_relative", "groups"),
+        "grpo_batch": Entry(f"{_OBJECTIVES}.advantages:batch_relative"),
+        "rloo": Entry(f"{_OBJECTIVES}.advantages:leave_one_out", "groups"),
+        "opo": Entry(f"{_OBJECTIVES}.advantages:length_weighted", "groups"),
+        "remax": Entry(f"{_OBJECTIVES}.advantages:greedy_baseline", "greedy"),
+        "reinforce": Entry(f"{_OBJECTIVES}.advantages:raw_return"),
+        "reward_to_go": Entry(f"{_OBJECTIVES}.advantages:reward_to_go"),
+        "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),
+        "gigpo": Entry(f"{_OBJECTIVES}.anchor_states:gigpo", "groups states", f"{_OPTIONS}:GiGPOOptions"),
+        "hgpo": Entry(f"{_OBJECTIVES}.anchor_states:hgpo", "groups states", f"{_OPTIONS}:HGPOOptions"),
     },
     takes_targets=True,
 )
-"""Pure functions `ragen.learning.objectives.advantages.AdvantageInputs -> AdvantageEstimate`."""
+"""Pure functions `ragen.learning.objectives.estimates.AdvantageInputs -> AdvantageEstimate`."""
+
+SHAPINGS = Registry(
+    "starpo.shapings",
+    {
+        "zero": f"{_OBJECTIVES}.shaping:zero",
+        "asymmetric_clip": f"{_OBJECTIVES}.shaping:asymmetric_clip",
+        "by_length": f"{_OBJECTIVES}.shaping:by_length",
+        "by_group_std": Entry(f"{_OBJECTIVES}.shaping:by_group_std", "groups"),
+        "by_kept_share": f"{_OBJECTIVES}.shaping:by_kept_share",
+        "by_root_kept_share": f"{_OBJECTIVES}.shaping:by_root_kept_share",
+    },
+    takes_targets=True,
+)
+"""Pure functions `(advantages_BT, AdvantageInputs) -> advantages_BT`."""
+
+SURROGATES = Registry(
+    "starpo.surrogates",
+    {
+        "ppo": f"{_OBJECTIVES}.surrogates:ppo",
+        "loop": f"{_OBJECTIVES}.surrogates:loop",
+        "dual_clip": Entry(f"{_OBJECTIVES}.surrogates:dual_clip", options=f"{_OPTIONS}:DualClipOptions"),
+        "unclipped": f"{_OBJECTIVES}.surrogates:unclipped",
+        "cispo": f"{_OBJECTIVES}.surrogates:cispo",
+        "sapo": Entry(f"{_OBJECTIVES}.surrogates:sapo", options=f"{_OPTIONS}:SAPOOptions"),
+        "gmpo": Entry(f"{_OBJECTIVES}.surrogates:gmpo", options=f"{_OPTIONS}:GMPOOptions"),
+        "clip_cov": Entry(f"{_OBJECTIVES}.surrogates:clip_cov", "covariances", f"{_OPTIONS}:ClipCovOptions"),
+        "kl_cov": Entry(f"{_OBJECTIVES}.surrogates:kl_cov", "covariances", f"{_OPTIONS}:KLCovOptions"),
+    },
+    takes_targets=True,
+)
+"""Pure functions `ragen.learning.objectives.surrogates.SurrogateInputs -> SurrogateTerms`."""
 
 
 PROMPTS = Registry(
@@ -153,9 +201,10 @@ def agent_code(prompt: str) -> dict[str, str]:
 
 LOSSES: dict[str, str] = {
     "loss": "starpo.ragen.learning.objectives.losses",
+    "ratio": "starpo.ragen.learning.objectives.ratios",
     "kl": "starpo.ragen.learning.objectives.kl:KL_ESTIMATORS",
 }
-"""What an update minimises, and the estimators of the divergence in it."""
+"""What every objective is made of, whatever it names: weights and ratios, and the estimators of the divergence."""
 
 ENGINES: dict[str, str] = {
     "torch": "starpo.ragen.agents.rollout.torch_engine:TorchEngine",
@@ -185,7 +234,7 @@ AUDITS = Registry(
 )
 """Functions `Database -> Finding`, both of `ragen.evidence.audit`: questions to what a run has stored."""
 
-PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, AUDITS)
+PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, AUDITS)
 """Registries to which installed packages may add names."""
 
 
@@ -208,37 +257,43 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     return _resolve(name, registry[known(registry, name)])
 
 
-_NEEDS = ("", "groups", "critic")
+NEEDS = frozenset({"critic", "groups", "states", "greedy", "spans", "probabilities", "covariances"})
+"""What a part of an objective may not be able to do without: a value function; groups of at least two; the states of
+the environment; a greedy rollout of each group; which tokens are reasoning and which the answer; the probabilities of
+tokens; covariances over a mini-batch (surrogates alone)."""
 
 
-def advantage_needs(name: str) -> str:
-    """What an estimator cannot do without: 'critic', 'groups' of at least two, or '' for nothing.
+def needs(registry: "Registry", name: str) -> frozenset[str]:
+    """What a part of an objective cannot do without, of `NEEDS`.
 
     A built-in entry says so, so that nobody has to import it to check settings; any other by an attribute of the
-    function, `mine.needs = "critic"`.
+    function, `mine.needs = "critic"`, several words with spaces between.
 
     Raises:
         RegistryError: If it cannot be loaded, or says something else.
     """
-    target = ADVANTAGES[name]
-    needs = target.needs if isinstance(target, Entry) else getattr(load(ADVANTAGES, name), "needs", "")
-    if needs not in _NEEDS:
-        raise RegistryError(f"estimator '{name}' has needs = {needs!r}; expected one of {', '.join(map(repr, _NEEDS))}")
-    return str(needs)
+    if name in registry and name not in registry.packages:
+        return frozenset(getattr(registry[name], "needs", "").split())
+    said = getattr(load(registry, name), "needs", "")
+    if not isinstance(said, str) or not NEEDS.issuperset(said.split()):
+        raise RegistryError(f"'{name}' has needs = {said!r}; expected words of {', '.join(sorted(NEEDS))}")
+    return frozenset(said.split())
 
 
 def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a thing's own, with defaults filled in.
 
-    It says what they are by an attribute, a settings model: `mine.options = MyOptions`.
+    It says what they are by an attribute, a settings model: `mine.options = MyOptions`; a built-in entry names it.
 
     Raises:
         ValueError: If they are wrong, or it has none.
         RegistryError: If it cannot be loaded.
     """
-    if not options and name in registry and name not in registry.packages:
-        return {}  # built-in ones have settings in the models themselves
-    model = getattr(load(registry, name), "options", None)
+    if name in registry and name not in registry.packages:
+        target = getattr(registry[name], "options", "")
+        model = resolve(target) if target else None
+    else:
+        model = getattr(load(registry, name), "options", None)
     if model is None:
         if options:
             raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")

@@ -40,9 +40,10 @@ context = UpdateContext(iteration=0, num_iterations=20, seed=0, temperature=1.0,
 rng = np.random.default_rng(0)
 def trajectory(index):
     mask = np.arange(64) >= 32
-    segment = Segment(rng.integers(0, 300, 64), mask, np.where(mask, -5.5, 0).astype(np.float32), np.where(mask, 0, -1))
-    value = float(rng.normal())
-    return Trajectory(f"t{index}", f"g{index // 4}", (segment,), np.array([value]), value, value)
+    logprobs, turns = np.where(mask, -5.5, 0).astype(np.float32), np.where(mask, 0, -1)
+    segment = Segment(rng.integers(0, 300, 64), mask, logprobs, turns, np.zeros(64, np.int8))
+    value, turn = float(rng.normal()), (np.zeros(1, int), np.zeros(1, bool))
+    return Trajectory(f"t{index}", f"g{index // 4}", (segment,), np.array([value]), value, value, *turn)
 trajectories = [trajectory(index) for index in range(16)]
 learner = load(LEARNERS, config.learner)(config, num_threads=1)
 me, peak, done = psutil.Process(), {}, threading.Event()

@@ -12,9 +12,12 @@ import pytest
 import torch
 
 from starpo.ragen.agents.policy.tokenizer import vocabulary_digest
-from starpo.ragen.core.registry import ADVANTAGES, load
+from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES, load
 from starpo.ragen.learning.objectives import kl, losses
-from starpo.ragen.learning.objectives.advantages import AdvantageInputs
+from starpo.ragen.learning.objectives.estimates import AdvantageInputs
+from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
+from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 from starpo.schemas.datasets import DATASETS
 
 GOLDEN = Path(__file__).parent / "values.json"
@@ -34,14 +37,19 @@ def inputs() -> AdvantageInputs:
     values = torch.arange(20, dtype=torch.float64).reshape(4, 5) / 8
     return AdvantageInputs(
         returns_B=rewards.sum(1), group_B=torch.tensor([0, 0, 1, 1]), rewards_BT=rewards, mask_BT=mask, turn_BT=turns,
-        values_BT=values, gamma=0.99, gae_lambda=0.95, gamma_turn=0.9, lambda_turn=0.8,
+        values_BT=values, state_BK=torch.tensor([[0, 1], [0, 2], [3, 4], [3, 4]]), is_answer_BT=turns == 1,
+        starts_subgoal_BK=torch.tensor([[True, True], [True, False]] * 2), kept_share=0.5,
+        greedy_returns_B=torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64), logprobs_BT=-1 - values / 4,
+        collision_BT=0.25 + values / 8, gamma=0.99, gae_lambda=0.95, gamma_turn=0.9, lambda_turn=0.8,
     )  # fmt: skip
 
 
 def found() -> dict[str, Any]:
-    ratio = losses.probability_ratio(POLICY, OLD)
     lengths = torch.tensor([3, 0, 5, 2])
     estimates = {name: load(ADVANTAGES, name)(inputs()) for name in sorted(ADVANTAGES)}
+    relative = estimates["grpo"].advantages_BT
+    logs = log_ratio(POLICY, OLD)
+    unit = torch.tensor([0, 0, 0, 1, 1, 1])
     return {
         "advantages": {name: estimate.advantages_BT.tolist() for name, estimate in estimates.items()},
         "value targets": {
@@ -49,8 +57,26 @@ def found() -> dict[str, Any]:
             for name, estimate in estimates.items()
             if estimate.value_targets_BT is not None
         },
+        "shapings": {name: load(SHAPINGS, name)(relative, inputs()).tolist() for name in sorted(SHAPINGS)},
         "losses": {
-            "clipped_surrogate": losses.clipped_surrogate(ratio, SIGNALS, 0.2, 0.28).tolist(),
+            **{
+                f"{name}, ratio of a {level}": load(SURROGATES, name)(
+                    SurrogateInputs(
+                        POLICY,
+                        logs,
+                        RATIOS[level](logs, unit),
+                        SIGNALS,
+                        unit,
+                        0.2,
+                        0.28,
+                        *covariances(OLD, SIGNALS),
+                        ObjectiveConfig(surrogate=name).surrogate_options,
+                    )
+                ).loss_M.tolist()
+                for name in sorted(SURROGATES)
+                for level in ("token", "sequence", "turn_arithmetic")
+                if level == "token" or name != "gmpo"
+            },
             "truncated_importance": losses.truncated_importance(POLICY, OLD, 1.5).tolist(),
             "value_loss": losses.value_loss(POLICY, OLD, SIGNALS, 0.2).tolist(),
             "entropy": losses.entropy(torch.log_softmax(POLICY.reshape(2, 3), -1)).tolist(),
@@ -85,7 +111,8 @@ def test_no_number_changes_unseen(request: pytest.FixtureRequest) -> None:
         GOLDEN.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
     parts = [(part, name) for part in now for name in sorted({*golden.get(part, {}), *now[part]})]
-    changed = [f"{part}: {name}" for part, name in parts if not close(golden[part].get(name), now[part].get(name))]
+    old = {part: golden.get(part, {}) for part in now}
+    changed = [f"{part}: {name}" for part, name in parts if not close(old[part].get(name), now[part].get(name))]
     assert not changed, (
         f"changed: {', '.join(changed)}. If that is meant: raise the version of the stages that use it (tasks/*.py) or "
         "of the dataset (schemas/datasets.py), then pytest tests/golden --regenerate-golden, and review values.json"

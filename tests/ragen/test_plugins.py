@@ -42,7 +42,7 @@ def keep_first(scores, config):
 
 def signs(inputs):
     import torch
-    from starpo.ragen.learning.objectives.advantages import AdvantageEstimate
+    from starpo.ragen.learning.objectives.estimates import AdvantageEstimate
     signs_B = torch.where(inputs.returns_B > 0, 1.0, -1.0).to(inputs.returns_B.dtype)
     return AdvantageEstimate(signs_B[:, None] * inputs.mask_BT, None, torch.zeros_like(signs_B))
 '''
@@ -166,7 +166,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("reward.components", ["mine_here:"], "is no module:attribute, such as my_rewards:bonus"),
         ("reward.components", ["../mine:bonus"], "is no module:attribute"),
         ("filter.strategy", "tip_fraction", "known: .*or module:attribute"),
-        ("update.advantage", "mine_here:signs", "has needs = 'everything'; expected one of '', 'groups', 'critic'"),
+        (
+            "update.advantage",
+            "mine_here:signs",
+            "has needs = 'everything'; expected words of covariances, critic, greedy, groups",
+        ),
         ("rollout.engine", "mine_here:Engine", "is not known here"),
     ],
 )

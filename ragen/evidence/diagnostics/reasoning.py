@@ -115,5 +115,6 @@ def matrices(logprobs: np.ndarray, reasoned: Sequence[Reasoned]) -> dict[str, np
 def _trajectory(context: tuple[int, ...], reasoning: tuple[int, ...]) -> Trajectory:
     token_ids = np.array([*context, *reasoning], dtype=np.int64)
     mask = np.arange(len(token_ids)) >= len(context)
-    segment = Segment(token_ids, mask, np.zeros(len(token_ids), dtype=np.float32), np.where(mask, 0, -1))
-    return Trajectory("crossed", "crossed", (segment,), np.zeros(1), 0.0, 0.0)
+    nothing = np.zeros(len(token_ids), dtype=np.float32)
+    segment = Segment(token_ids, mask, nothing, np.where(mask, 0, -1), nothing.astype(np.int8))
+    return Trajectory("crossed", "crossed", (segment,), np.zeros(1), 0.0, 0.0, np.zeros(1, int), np.zeros(1, bool))

@@ -1,9 +1,9 @@
 """Credit: from rewards to the advantage of every response token.
 
-    rewards (- KL penalty) -> estimator of the registry -> scale -> whitening -> advantages, value targets
+    rewards (- KL penalty) -> estimator of the registry -> scale -> whitening -> shaping -> advantages, value targets
 
 All in float64 on the CPU: it is little work, and long sums of small numbers.
-Legend: N response tokens of the update, B trajectories, T response tokens of the longest.
+Legend: N response tokens of the update, B trajectories, T response tokens of the longest, K turns.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.registry import ADVANTAGES, load
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, load
+from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Trajectory
-from starpo.ragen.learning.objectives.advantages import AdvantageEstimate, AdvantageInputs, scale_advantages
+from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs, scale_advantages
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 from starpo.ragen.learning.objectives.masks import whiten
 
@@ -26,21 +27,24 @@ class Credit:
     """What the losses are made from.
 
     Attributes:
-        advantages_N: As they enter the policy's loss. float32
+        advantages_N: As they enter the policy's loss; 0 for tokens that take no part. float32
         value_targets_N: What the critic is fitted to. float32; None: no critic.
+        value_mask_N: The tokens at which it is. bool; None with `value_targets_N`.
     """
 
     advantages_N: Tensor
     value_targets_N: Tensor | None
+    value_mask_N: Tensor | None
 
 
 def assign_credit(
     trajectories: Sequence[Trajectory],
     tokens: ResponseTokens,
     config: UpdateConfig,
-    old_logprobs_N: Tensor,
+    old: Scores,
     ref_logprobs_N: Tensor | None,
     values_N: Tensor | None,
+    kept_share: float = 1.0,
 ) -> Credit:
     """Estimate the advantage of every response token of an update.
 
@@ -48,25 +52,37 @@ def assign_credit(
         trajectories: Those of the update. Ones without response tokens take part in the baselines of their group.
         tokens: Their response tokens.
         config: Which estimator, and how it is scaled.
-        old_logprobs_N: The policy's before the first step.
+        old: What the policy makes of them before the first step.
         ref_logprobs_N: The reference's; needed where KL is placed in the reward.
         values_N: The critic's; needed by estimators with a critic.
+        kept_share: Of the groups that were played, the share that these are of.
     """
-    rewards_N = tokens.rewards(trajectories, config.reward_placement)
+    rewards_N = tokens.rewards(trajectories, config.reward_placement if config.needs_critic else "turn_end")
     returns_B = torch.tensor([trajectory.normalised_return for trajectory in trajectories], dtype=torch.float64)
     if config.kl_coefficient > 0 and config.kl_placement == "reward":
         assert ref_logprobs_N is not None
-        divergence_N = KL_ESTIMATORS[config.kl_estimator](old_logprobs_N.double(), ref_logprobs_N.double())
+        divergence_N = KL_ESTIMATORS[config.kl_estimator](old.logprobs_N.double(), ref_logprobs_N.double())
         rewards_N = rewards_N - config.kl_coefficient * divergence_N
         returns_B = returns_B - config.kl_coefficient * tokens.sums(divergence_N)
-    mask_BT = tokens.rectangle(torch.ones(len(tokens), dtype=torch.bool))
+    mask_N = tokens.mask(config.advantage_on)
+    mask_BT = tokens.rectangle(mask_N)
+
+    def rectangle(values_N: Tensor | None) -> Tensor | None:
+        return None if values_N is None else tokens.rectangle(values_N.double())
+
     inputs = AdvantageInputs(
         returns_B=returns_B,
         group_B=_group_index(trajectories),
-        rewards_BT=tokens.rectangle(rewards_N),
+        rewards_BT=tokens.rectangle(tokens.onto(mask_N, rewards_N)),
         mask_BT=mask_BT,
         turn_BT=tokens.rectangle(tokens.turn_N),
-        values_BT=None if values_N is None else tokens.rectangle(values_N.double()),
+        values_BT=rectangle(values_N),
+        state_BK=_turns([torch.from_numpy(trajectory.states) for trajectory in trajectories], -1),
+        is_answer_BT=tokens.rectangle(tokens.mask("answer")),
+        starts_subgoal_BK=_turns([torch.from_numpy(trajectory.starts_subgoal) for trajectory in trajectories], False),
+        logprobs_BT=rectangle(old.logprobs_N),
+        collision_BT=rectangle(old.collision_N),
+        kept_share=kept_share,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
         gamma_turn=config.gamma_turn,
@@ -77,8 +93,19 @@ def assign_credit(
     advantages_BT = scale_advantages(estimate, inputs, config.advantage_scale, config.std_ddof)
     if config.should_whiten:
         advantages_BT = whiten(advantages_BT, mask_BT, config.std_ddof)
-    targets_BT = estimate.value_targets_BT
-    return Credit(tokens.flat(advantages_BT).float(), None if targets_BT is None else tokens.flat(targets_BT).float())
+    for name in config.shaping:
+        advantages_BT = load(SHAPINGS, name)(advantages_BT, inputs)
+    targets_BT, value_mask_BT = estimate.value_targets_BT, estimate.value_mask_BT
+    return Credit(
+        tokens.flat(advantages_BT).float(),
+        None if targets_BT is None else tokens.flat(targets_BT).float(),
+        None if targets_BT is None else tokens.flat(mask_BT if value_mask_BT is None else value_mask_BT),
+    )
+
+
+def _turns(rows: Sequence[Tensor], missing: int | bool) -> Tensor:
+    """What is known of the turns of each trajectory, [B, K]."""
+    return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=missing)
 
 
 def _group_index(trajectories: Sequence[Trajectory]) -> Tensor:

@@ -24,6 +24,7 @@ class UpdateContext:
         seed: Seed of the shuffling.
         temperature: The rollout's; log-probs are of the distribution that was sampled from.
         max_response_tokens: The rollout's, for Dr. GRPO's denominator.
+        kept_share: Of the groups that were played, the share that is trained on.
     """
 
     iteration: int
@@ -31,6 +32,7 @@ class UpdateContext:
     seed: int
     temperature: float
     max_response_tokens: int
+    kept_share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,12 @@ class Scores:
     Attributes:
         logprobs_N: Of each response token, nats. float32
         entropy_N: Of the distribution that it was drawn from, nats. float32
+        collision_N: The sum of that distribution's squared probabilities. float32; None: nobody asked.
     """
 
     logprobs_N: Tensor
     entropy_N: Tensor
+    collision_N: Tensor | None = None
 
 
 def response_logprobs(logits: Logits, batch: MicroBatch, temperature: float) -> Tensor:
@@ -93,6 +95,8 @@ def score(
     temperature: float,
     runner: MicroBatchRunner,
     dp_group: DataParallelGroup | None = None,
+    *,
+    with_collision: bool = False,
 ) -> Scores:
     """Score all response tokens of an update.
 
@@ -103,20 +107,21 @@ def score(
         temperature: The rollout's.
         runner: How the forward passes are run.
         dp_group: Who has the other micro-batches. None: nobody, all are here.
+        with_collision: Are squared probabilities asked for, too? They cost one more pass over the distributions.
     """
     dp_group = dp_group or SingleProcess()
 
     @torch.no_grad()
-    def of_batch(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+    def of_batch(batch: MicroBatch) -> list[Tensor]:
         logprobs_PV = response_logprobs(logits, batch, temperature)
-        return chosen(logprobs_PV, batch), of_tokens(entropy(logprobs_PV), batch)
+        of_positions = [entropy(logprobs_PV)] + ([(2 * logprobs_PV).exp().sum(-1)] if with_collision else [])
+        return [chosen(logprobs_PV, batch), *(of_tokens(values_P, batch) for values_P in of_positions)]
 
-    logprobs_N, entropy_N = torch.zeros(num_tokens), torch.zeros(num_tokens)
-    for batch, (logprobs_M, entropy_M) in zip(batches, runner.run(of_batch, batches), strict=True):
-        index_M = batch.token_M.cpu()
-        logprobs_N[index_M] = logprobs_M.cpu()
-        entropy_N[index_M] = entropy_M.cpu()
-    return Scores(dp_group.sum(logprobs_N), dp_group.sum(entropy_N))
+    columns = [torch.zeros(num_tokens) for _ in range(3 if with_collision else 2)]
+    for batch, found in zip(batches, runner.run(of_batch, batches), strict=True):
+        for values_N, values_M in zip(columns, found, strict=True):
+            values_N[batch.token_M.cpu()] = values_M.cpu()
+    return Scores(*map(dp_group.sum, columns))
 
 
 @torch.no_grad()

@@ -4,10 +4,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from starpo.ragen.agents.policy.stored_tokenizer import find_tokenizer
+from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.registry import ADVANTAGES, LOSSES
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.registry import ADVANTAGES, LOSSES, SHAPINGS, SURROGATES
 from starpo.ragen.learning.learners.learner import Learner, UpdateContext, UpdateResult
-from starpo.ragen.learning.learners.trajectories import assemble
+from starpo.ragen.learning.learners.spans import Spans
+from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
 from starpo.ragen.store import Store
 
 
@@ -28,12 +35,40 @@ def run_update(
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If one is not what was written.
     """
-    trajectories = assemble(*(store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection")))
-    return learner.update(trajectories, update_context(settings, seed))
+    trajectories, kept_share = stored_trajectories(store, update_config(settings), inputs)
+    return learner.update(trajectories, update_context(settings, seed, kept_share))
 
 
-def update_context(settings: Mapping[str, Any], seed: int) -> UpdateContext:
-    """Where in the run an update with these settings of a stage stands."""
+def stored_trajectories(
+    store: Store, objective: ObjectiveConfig, inputs: Mapping[str, str], *, should_keep_all: bool = False
+) -> tuple[list[Trajectory], float]:
+    """What an update is given.
+
+    Args:
+        store: Where the datasets are.
+        objective: Says what has to be known of the tokens.
+        inputs: Of the stage `update`.
+        should_keep_all: Take every group with a valid trajectory, whatever the filter kept.
+
+    Returns:
+        The trajectories, and the share of the groups that they are of.
+
+    Raises:
+        LearnerError: If tokens have to be told apart and no tokenizer of the policy can be read.
+        ArtifactMissingError: If a dataset is not stored.
+        ArtifactDamagedError: If one is not what was written.
+    """
+    turns, rewards, selection = (store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
+    if should_keep_all:
+        is_valid = pc.greater(selection["num_valid"], 0)
+        selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
+    spans = _spans(store, inputs) if "spans" in objective.needs else None
+    kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
+    return assemble(turns, rewards, selection, spans), kept_share
+
+
+def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:
+    """Where in the run an update with these settings of a stage stands, with that share of its groups."""
     iteration, num_iterations = settings["iteration"], settings["num_iterations"]
     return UpdateContext(
         iteration=iteration,
@@ -41,6 +76,7 @@ def update_context(settings: Mapping[str, Any], seed: int) -> UpdateContext:
         seed=seed,
         temperature=settings["temperature"],
         max_response_tokens=settings["max_response_tokens"],
+        kept_share=kept_share,
     )
 
 
@@ -50,7 +86,22 @@ def update_config(settings: Mapping[str, Any]) -> UpdateConfig:
     return UpdateConfig.model_validate_json(json.dumps(own))
 
 
-def update_code(config: UpdateConfig) -> dict[str, str]:
+def update_code(config: ObjectiveConfig) -> dict[str, str]:
     """Role -> `module:attribute` of the code that the settings of an update name."""
-    code = {"advantage": ADVANTAGES[config.advantage], "loss": LOSSES["loss"]}
-    return code | ({"kl": LOSSES["kl"]} if config.kl_coefficient > 0 else {})
+    parts = {"advantage": ADVANTAGES[config.advantage], "surrogate": SURROGATES[config.surrogate]}
+    parts |= {f"shaping:{name}": SHAPINGS[name] for name in config.shaping}
+    losses = {role: code for role, code in LOSSES.items() if role != "kl" or config.kl_coefficient > 0}
+    return parts | losses
+
+
+def _spans(store: Store, inputs: Mapping[str, str]) -> Spans:
+    player = store.manifest("turns", inputs["turns"]).inputs.get("checkpoint")
+    checkpoints = [inputs["checkpoint"], inputs.get("reference"), player]
+    tokenizer = find_tokenizer(store, [key for key in checkpoints if key])
+    if tokenizer is None:
+        raise LearnerError(
+            f"the objective tells reasoning from answers, and the tokenizer of checkpoint {inputs['checkpoint']} "
+            "cannot be read (a `tokenizer.json` is needed): set update.loss_on and update.advantage_on to 'all', and "
+            "choose an estimator that does not ask"
+        )
+    return Spans(tokenizer.backend_tokenizer)

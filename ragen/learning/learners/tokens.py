@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.spans import KINDS
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 
 RewardPlacement = Literal["turn_end", "trajectory_end"]
@@ -30,6 +31,8 @@ class ResponseTokens:
         lengths_B: Response tokens of each trajectory. int64 [B]
         trajectory_N: Index of each token's trajectory. int64
         turn_N: Index of each token's turn. int64
+        segment_N: Index of each token's segment. int64
+        kind_N: What each token is part of, as in `spans`. int8
         position_N: Index of each token among its trajectory's response tokens. int64
         behaviour_logprobs_N: The sampler's. float32
     """
@@ -47,6 +50,8 @@ class ResponseTokens:
                     "there is nothing to predict it from. Prompts must hold at least one token"
                 )
         self.trajectory_N = torch.from_numpy(np.repeat(self.segment_trajectory, counts))
+        self.segment_N = torch.from_numpy(np.repeat(np.arange(len(self.segments)), counts))
+        self.kind_N = torch.from_numpy(_of_responses([s.kind for s in self.segments], self.segments, np.int8))
         self.turn_N = torch.from_numpy(_of_responses([s.turn for s in self.segments], self.segments, np.int64))
         logprobs = [s.behaviour_logprobs for s in self.segments]
         self.behaviour_logprobs_N = torch.from_numpy(_of_responses(logprobs, self.segments, np.float32))
@@ -72,6 +77,29 @@ class ResponseTokens:
         """Sum over each trajectory's tokens, float64 [B]; 0 for a trajectory without any."""
         sums_B = torch.zeros(len(self.lengths_B), dtype=torch.float64)
         return sums_B.index_add_(0, self.trajectory_N, values_N.to(torch.float64))
+
+    def mask(self, which: str) -> Tensor:
+        """Which tokens are 'think', 'answer' or 'format'; 'all': every one. bool [N]"""
+        return torch.ones(len(self), dtype=torch.bool) if which == "all" else self.kind_N == KINDS[which]
+
+    def onto(self, mask_N: Tensor, values_N: Tensor) -> Tensor:
+        """Move what tokens outside of a mask have to the last token before them in it, of the same trajectory.
+
+        Args:
+            mask_N: bool.
+            values_N: Such as rewards; a trajectory's sum stays what it is.
+
+        Returns:
+            0 outside the mask. What stands before the first token of the mask goes to that one; where a trajectory has
+            none in the mask, to its last token, which no estimator reads.
+        """
+        index_N = torch.arange(len(self))
+        last_N = torch.where(mask_N, index_N, -1).cummax(0).values
+        next_N = torch.where(mask_N, index_N, len(self)).flip(0).cummin(0).values.flip(0)
+        ends_B = self.lengths_B.cumsum(0)
+        end_N, start_N = ends_B[self.trajectory_N], (ends_B - self.lengths_B)[self.trajectory_N]
+        first_N = torch.where(next_N < end_N, next_N, end_N - 1)
+        return torch.zeros_like(values_N).index_add_(0, torch.where(last_N >= start_N, last_N, first_N), values_N)
 
     def rewards(self, trajectories: Sequence[Trajectory], placement: RewardPlacement = "turn_end") -> Tensor:
         """Put each turn's reward on its last response token, or the return on the trajectory's last one.

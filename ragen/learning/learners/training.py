@@ -8,7 +8,7 @@ Legend: N response tokens of the update, M those of a micro-batch, B trajectorie
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Literal
 
 import numpy as np
@@ -17,26 +17,21 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.registry import SURROGATES, load
 from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, split_minibatches
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
-from starpo.ragen.learning.learners.scoring import chosen, of_tokens, response_logprobs
+from starpo.ragen.learning.learners.scoring import Scores, chosen, of_tokens, response_logprobs
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
-from starpo.ragen.learning.objectives.losses import (
-    clipped_surrogate,
-    clipped_tokens,
-    entropy,
-    probability_ratio,
-    token_weights,
-    truncated_importance,
-    value_loss,
-)
+from starpo.ragen.learning.objectives.losses import entropy, token_weights, truncated_importance, value_loss
+from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
+from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,7 @@ class Targets:
         ref_logprobs_N: The reference's; None: there is none.
         values_N: The critic's before the first step; None: there is no critic.
         value_targets_N: What it is fitted to; None with `values_N`.
+        value_mask_N: The tokens at which it is. bool; None with `values_N`.
     """
 
     behaviour_logprobs_N: Tensor
@@ -58,6 +54,7 @@ class Targets:
     ref_logprobs_N: Tensor | None
     values_N: Tensor | None
     value_targets_N: Tensor | None
+    value_mask_N: Tensor | None
 
 
 Term = Literal["task", "kl", "entropy"]
@@ -72,6 +69,12 @@ def loss_terms(config: UpdateConfig) -> list[Term]:
         "entropy": config.entropy_coefficient > 0,
     }
     return [term for term, is_there in has.items() if is_there]
+
+
+def step_scale(config: UpdateConfig, effective_sample_size: float) -> float:
+    """What a step is scaled by: `sqrt(ESS / reference)`, at most 1 (VCPO); 1 where it is off."""
+    reference = config.effective_sample_reference
+    return 1.0 if reference is None else min(1.0, effective_sample_size / reference) ** 0.5
 
 
 BatchesOf = Callable[[np.ndarray], list[MicroBatch]]
@@ -93,6 +96,8 @@ class Training:
         batches_of: Packs segments.
         runner: How micro-batches are run, and where.
         dp_group: Who takes the steps together.
+        score: The policy as it is now, on some micro-batches.
+        effective_sample_size: Of the trajectories, before the first step, as a share.
     """
 
     config: UpdateConfig
@@ -105,6 +110,8 @@ class Training:
     batches_of: BatchesOf
     runner: MicroBatchRunner
     dp_group: DataParallelGroup
+    score: Callable[[Sequence[MicroBatch]], Scores]
+    effective_sample_size: float = 1.0
 
     def run(self) -> int:
         """Take all steps.
@@ -115,22 +122,20 @@ class Training:
         Raises:
             LearnerError: If a loss or a gradient is not finite. Steps before it have been taken.
         """
-        lengths_B = self.tokens.lengths_B
-        trainable = torch.nonzero(lengths_B)[:, 0].numpy()
+        tokens, reverse = self.tokens, self.config.turn_order == "reverse"
+        trainable = torch.nonzero(tokens.lengths_B)[:, 0].numpy()
         critic_first = self.config.needs_critic and self.context.iteration < self.config.critic.warmup_updates
         num_minibatches, num_taken = num_steps(len(trainable), self.config), 0
         for epoch in range(self.config.num_epochs):
             for minibatch in split_minibatches(len(trainable), num_minibatches, self.context.seed, epoch):
                 members = trainable[minibatch]
-                segments = np.flatnonzero(np.isin(self.tokens.segment_trajectory, members))
+                segments = np.flatnonzero(np.isin(tokens.segment_trajectory, members))
                 batches = self.batches_of(segments)
-                own_lengths_B = torch.zeros_like(lengths_B)
-                own_lengths_B[members] = lengths_B[members]
+                is_in_N = torch.from_numpy(np.isin(tokens.trajectory_N.numpy(), members))
                 if not critic_first:
-                    self._step_policy(batches, own_lengths_B)
-                    num_taken += 1
+                    num_taken += self._step_turns(batches, is_in_N) if reverse else self._step_policy(batches, is_in_N)
                 if "critic" in self.models:
-                    self._step_critic(batches, own_lengths_B)
+                    self._step_critic(batches, is_in_N)
         return num_taken
 
     def gradient(self, members: np.ndarray | None = None, term: Term | None = None) -> Tensor:
@@ -150,39 +155,96 @@ class Training:
         tokens = self.tokens
         members = np.arange(len(tokens.lengths_B)) if members is None else members
         segments = np.flatnonzero(np.isin(tokens.segment_trajectory, members))
-        self._add_policy_gradients(self.batches_of(segments), tokens.lengths_B, term)
+        everything_N = torch.ones(len(tokens), dtype=torch.bool)
+        self._add_policy_gradients(self.batches_of(segments), everything_N, self.targets.advantages_N, term)
         return self.models["policy"].pop_gradient()
 
-    def _step_policy(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
-        self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, lengths_B))
+    def _step_policy(self, batches: list[MicroBatch], is_in_N: Tensor, advantages_N: Tensor | None = None) -> int:
+        """One step on the tokens of a mini-batch; returns 1, or 0 where none of them has a loss."""
+        if not bool((is_in_N & self.tokens.mask(self.config.loss_on)).any()):
+            return 0
+        advantages_N = self.targets.advantages_N if advantages_N is None else advantages_N
+        self.ledger.note_step("policy_loss", self._add_policy_gradients(batches, is_in_N, advantages_N))
         self.ledger.note_step("gradient_norm", self._step("policy"))
+        return 1
 
-    def _add_policy_gradients(self, batches: list[MicroBatch], lengths_B: Tensor, only: Term | None = None) -> float:
-        """Add the gradient of the loss of a mini-batch; returns the surrogate's part of the loss."""
-        weights_B = token_weights(lengths_B, self.config.aggregation, self.context.max_response_tokens)
-        weights_N = weights_B[self.tokens.trajectory_N].to(self.targets.old_logprobs_N)
+    def _step_turns(self, batches: list[MicroBatch], is_in_N: Tensor) -> int:
+        """A step for each turn of a mini-batch, the last one first (SeeUPO, 2602.06554, Alg. 1); returns how many.
+
+        Advantages of a turn are multiplied by the ratios, new to old, of the turns after it, which have been updated:
+        their geometric means, clipped as the surrogate's are. The gradient of a turn is then that of a policy whose
+        later turns are what they have become.
+        """
+        tokens, config, num_taken = self.tokens, self.config, 0
+        factor_B = torch.ones(len(tokens.lengths_B))
+        for turn in range(int(tokens.turn_N[is_in_N].max()), -1, -1):
+            is_now_N = is_in_N & (tokens.turn_N == turn)
+            factor_N = factor_B[tokens.trajectory_N].to(self.targets.advantages_N)
+            num_taken += self._step_policy(batches, is_now_N, self.targets.advantages_N * factor_N)
+            if turn and is_now_N.any():
+                moved_N = self.score(batches).logprobs_N - self.targets.old_logprobs_N.cpu()
+                count_B = tokens.sums(is_now_N.double()).clamp(min=1)
+                ratio_B = (tokens.sums(moved_N * is_now_N) / count_B).exp()
+                factor_B = factor_B * ratio_B.clamp(1 - config.clip_low, 1 + config.clip_high).float()
+        return num_taken
+
+    def _add_policy_gradients(
+        self, batches: list[MicroBatch], is_in_N: Tensor, advantages_N: Tensor, only: Term | None = None
+    ) -> float:
+        """Add the gradient of the loss of a mini-batch, whose tokens are given; returns the surrogate's part of it."""
+        tokens, config = self.tokens, self.config
+        has_loss_N = is_in_N & tokens.mask(config.loss_on)
+        lengths_B = torch.bincount(tokens.trajectory_N[has_loss_N], minlength=len(tokens.lengths_B))
+        weights_B = token_weights(lengths_B, config.aggregation, self.context.max_response_tokens)
+        weights_N = (weights_B[tokens.trajectory_N] * has_loss_N).to(self.targets.old_logprobs_N)
+        covariances_2N = self._covariances(has_loss_N, advantages_N)
 
         def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
             weights_M = weights_N[batch.token_M]
-            terms = self._policy_terms(batch, weights_M)
+            covariances_2M = None if covariances_2N is None else covariances_2N[:, batch.token_M]
+            terms = self._policy_terms(batch, weights_M, advantages_N[batch.token_M], covariances_2M)
             loss_M = reduce(operator.add, terms.values()) if only is None else terms[only]
             return loss_M * weights_M, terms["task"] * weights_M
 
         return self._accumulate("policy", terms, batches)
 
-    def _policy_terms(self, batch: MicroBatch, weights_M: Tensor) -> dict[Term, Tensor]:
+    def _covariances(self, has_loss_N: Tensor, advantages_N: Tensor) -> Tensor | None:
+        """Covariance and its rank of each token of a mini-batch, [2, N]; None: the surrogate does not ask."""
+        if "covariances" not in self.config.needs:
+            return None
+        has_loss_N = has_loss_N.to(advantages_N.device)
+        found_2N = advantages_N.new_zeros(2, len(advantages_N))
+        found = covariances(self.targets.old_logprobs_N[has_loss_N], advantages_N[has_loss_N])
+        found_2N[:, has_loss_N] = torch.stack(found)
+        return found_2N
+
+    def _policy_terms(
+        self, batch: MicroBatch, weights_M: Tensor, advantages_M: Tensor, covariances_2M: Tensor | None
+    ) -> dict[Term, Tensor]:
         """The terms of each token's loss, to be weighted yet. [M] each"""
         config, targets, token_M = self.config, self.targets, batch.token_M
         logprobs_PV = response_logprobs(self.models["policy"], batch, self.context.temperature)
         logprobs_M = chosen(logprobs_PV, batch)
-        old_M, advantages_M = targets.old_logprobs_N[token_M], targets.advantages_N[token_M]
-        behaviour_M = targets.behaviour_logprobs_N[token_M]
-        ratio_M = probability_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
-        surrogate_M = clipped_surrogate(ratio_M, advantages_M, config.clip_low, config.clip_high)
+        old_M, behaviour_M = targets.old_logprobs_N[token_M], targets.behaviour_logprobs_N[token_M]
+        log_ratio_M = log_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
+        inputs = SurrogateInputs(
+            logprobs_M=logprobs_M,
+            log_ratio_M=log_ratio_M,
+            ratio_M=RATIOS[config.ratio](log_ratio_M, self._units[token_M]),
+            advantages_M=advantages_M,
+            sequence_M=self._contexts[token_M],
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            covariance_M=None if covariances_2M is None else covariances_2M[0],
+            covariance_rank_M=None if covariances_2M is None else covariances_2M[1],
+            options=config.surrogate_options,
+        )
+        surrogate = load(SURROGATES, config.surrogate)(inputs)
+        surrogate_M = surrogate.loss_M
         if config.importance_cap is not None:
             surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
-        is_low_M, is_high_M = clipped_tokens(ratio_M, advantages_M, config.clip_low, config.clip_high)
-        self.ledger.note_tokens(token_M, ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())
+        is_low_M, is_high_M = surrogate.is_low_M, surrogate.is_high_M
+        self.ledger.note_tokens(token_M, inputs.ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())
         terms: dict[Term, Tensor] = {"task": surrogate_M}
         if "kl" in loss_terms(config):
             assert targets.ref_logprobs_N is not None
@@ -192,15 +254,34 @@ class Training:
             terms["entropy"] = -config.entropy_coefficient * of_tokens(entropy(logprobs_PV), batch)
         return terms
 
-    def _step_critic(self, batches: list[MicroBatch], lengths_B: Tensor) -> None:
+    @cached_property
+    def _contexts(self) -> Tensor:
+        """A number for the context that each token is in. int64, on the learner's device"""
+        return self.tokens.segment_N.to(self.targets.old_logprobs_N.device)
+
+    @cached_property
+    def _units(self) -> Tensor:
+        """A number for what shares a ratio with each token: its context, or its turn. int64, on the learner's device"""
+        if self.config.ratio in ("token", "sequence"):
+            return self._contexts
+        turn_N = self.tokens.turn_N.to(self._contexts.device)
+        return self._contexts * (int(turn_N.max()) + 1) + turn_N
+
+    def _step_critic(self, batches: list[MicroBatch], is_in_N: Tensor) -> None:
         critic, old_N, targets_N = self.models["critic"], self.targets.values_N, self.targets.value_targets_N
         assert old_N is not None
         assert targets_N is not None
-        weight = 1 / int(lengths_B.sum())
+        assert self.targets.value_mask_N is not None
+        is_fitted_N = self.targets.value_mask_N & is_in_N.to(self.targets.value_mask_N.device)
+        if not is_fitted_N.any():
+            return
+        weights_N = is_fitted_N / is_fitted_N.sum()
 
         def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
             old_M, targets_M = old_N[batch.token_M], targets_N[batch.token_M]
-            terms_M = weight * value_loss(critic(batch), old_M, targets_M, self.config.critic.clip_value)
+            terms_M = weights_N[batch.token_M] * value_loss(
+                critic(batch), old_M, targets_M, self.config.critic.clip_value
+            )
             return terms_M, terms_M
 
         self.ledger.note_step("value_loss", self._accumulate("critic", terms, batches))
@@ -242,6 +323,7 @@ class Training:
     def _step(self, model: str) -> float:
         """Take the step of a model's optimiser; returns the gradient's norm before clipping."""
         factor = learning_rate_factor(self.models[model].config, self.context.iteration, self.context.num_iterations)
+        factor *= step_scale(self.config, self.effective_sample_size)
         norm = self.models[model].step(factor)
         if not np.isfinite(norm):
             raise LearnerError(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.spans import UNKNOWN, Spans
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,18 @@ class Segment:
         response_mask: The model sampled this token. bool [T]
         behaviour_logprobs: The sampler's log-probabilities, nats; 0 outside the mask. float32 [T]
         turn: Index of the turn a response token belongs to; -1 outside the mask. int64 [T]
+        kind: What a response token is part of, as in `spans`; UNKNOWN outside the mask, or where nobody asked. int8 [T]
     """
 
     token_ids: np.ndarray
     response_mask: np.ndarray
     behaviour_logprobs: np.ndarray
     turn: np.ndarray
+    kind: np.ndarray
 
     def __post_init__(self) -> None:
         length = len(self.token_ids)
-        assert len(self.response_mask) == len(self.behaviour_logprobs) == len(self.turn) == length
+        assert len(self.response_mask) == len(self.behaviour_logprobs) == len(self.turn) == len(self.kind) == length
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class Trajectory:
         turn_rewards: Total reward of each turn. float64 [K]
         trajectory_return: Their sum, before any normalisation.
         normalised_return: The return that is trained on: the sum after the configured normalisation.
+        states: The environment's state before each turn: equal numbers, equal states, within what was assembled
+            together. int64 [K]
+        starts_subgoal: Does the reasoning of each turn name a subgoal, `<subgoal>`? bool [K]
     """
 
     trajectory_id: str
@@ -56,6 +62,8 @@ class Trajectory:
     turn_rewards: np.ndarray
     trajectory_return: float
     normalised_return: float
+    states: np.ndarray
+    starts_subgoal: np.ndarray
 
     @property
     def num_response_tokens(self) -> int:
@@ -63,19 +71,20 @@ class Trajectory:
         return sum(int(segment.response_mask.sum()) for segment in self.segments)
 
 
-def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[Trajectory]:
+def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spans | None = None) -> list[Trajectory]:
     """Put together the valid trajectories of the kept groups.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         rewards: Dataset `rewards` of exactly these turns, rows in any order.
         selection: Dataset `selection` of exactly their groups.
+        spans: Tells what tokens are part of. None: nobody needs to know.
 
     Returns:
         In the order in which trajectories first appear in `turns`; empty if nothing is kept.
 
     Raises:
-        LearnerError: If the three do not speak of the same turns and groups.
+        LearnerError: If the three do not speak of the same turns and groups, or tokens do not spell their response.
     """
     trajectory_ids = pc.unique(turns["trajectory_id"])
     turns, row_trajectory = _in_order(turns, trajectory_ids)
@@ -86,13 +95,16 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[Tr
     if not turns.num_rows:
         return []
     first_rows = np.flatnonzero(np.diff(row_trajectory, prepend=-1))
-    segments, rows_of_segments = _segments(turns, row_trajectory)
+    segments, rows_of_segments = _segments(turns, row_trajectory, spans)
     bounds = np.searchsorted(rows_of_segments, np.append(first_rows, turns.num_rows))
-    totals = np.split(_numpy(rewards["total"]), first_rows[1:])
+    totals, states, subgoals = (
+        np.split(values, first_rows[1:])
+        for values in (_numpy(rewards["total"]), _states(turns, first_rows), _starts_subgoal(turns))
+    )
     rewards, ids = rewards.take(first_rows), turns.select(["trajectory_id", "group_id"]).take(first_rows)
     return [
-        Trajectory(trajectory_id, group_id, tuple(segments[start:stop]), turn_rewards, raw, normalised)
-        for trajectory_id, group_id, start, stop, turn_rewards, raw, normalised in zip(
+        Trajectory(trajectory_id, group_id, tuple(segments[start:stop]), turn_rewards, raw, normalised, before, subgoal)
+        for trajectory_id, group_id, start, stop, turn_rewards, raw, normalised, before, subgoal in zip(
             ids["trajectory_id"].to_pylist(),
             ids["group_id"].to_pylist(),
             bounds[:-1].tolist(),
@@ -100,12 +112,14 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[Tr
             totals,
             rewards["trajectory_return"].to_pylist(),
             rewards["normalised_return"].to_pylist(),
+            states,
+            subgoals,
             strict=True,
         )
     ]
 
 
-def _segments(turns: pa.Table, row_trajectory: np.ndarray) -> tuple[list[Segment], np.ndarray]:
+def _segments(turns: pa.Table, row_trajectory: np.ndarray, spans: Spans | None) -> tuple[list[Segment], np.ndarray]:
     """Cut the tokens of all rows into segments; also gives the row each begins with, rising."""
     prompts, num_prompt = _flatten(turns["prompt_ids"])
     responses, num_response = _flatten(turns["response_ids"])
@@ -118,6 +132,9 @@ def _segments(turns: pa.Table, row_trajectory: np.ndarray) -> tuple[list[Segment
     behaviour_logprobs[mask] = logprobs
     turn = np.full(len(mask), -1, dtype=np.int64)
     turn[mask] = np.repeat(_numpy(turns["turn"]), num_response)
+    kind = np.full(len(mask), UNKNOWN, dtype=np.int8)
+    if spans is not None:
+        kind[mask] = _kinds(turns, spans)
 
     starts_anew = _numpy(turns["is_context_start"]) | (np.diff(row_trajectory, prepend=-1) != 0)
     first_rows = np.flatnonzero(starts_anew)
@@ -128,10 +145,42 @@ def _segments(turns: pa.Table, row_trajectory: np.ndarray) -> tuple[list[Segment
     stops = np.maximum.reduceat(response_ends, first_rows)
     has_response = stops > starts
     segments = [
-        Segment(token_ids[i:j], mask[i:j], behaviour_logprobs[i:j], turn[i:j])
+        Segment(token_ids[i:j], mask[i:j], behaviour_logprobs[i:j], turn[i:j], kind[i:j])
         for i, j in zip(starts[has_response].tolist(), stops[has_response].tolist(), strict=True)
     ]
     return segments, first_rows[has_response]
+
+
+def _kinds(turns: pa.Table, spans: Spans) -> np.ndarray:
+    """What the response tokens of all rows are part of, end to end, int8."""
+    names = ["trajectory_id", "turn", "response_ids", "response", "think", "answer"]
+    kinds = [np.empty(0, dtype=np.int8)]
+    for row in turns.select(names).to_pylist():
+        found = spans.kinds(row["response_ids"], row["response"], row["think"], row["answer"])
+        if found is None:
+            raise LearnerError(
+                f"the tokens of trajectory '{row['trajectory_id']}', turn {row['turn']}, do not spell its response, so "
+                "nothing tells which are reasoning and which are the answer: set update.loss_on and "
+                "update.advantage_on to 'all', and choose an estimator that does not ask"
+            )
+        kinds.append(found)
+    return np.concatenate(kinds)
+
+
+def _states(turns: pa.Table, first_rows: np.ndarray) -> np.ndarray:
+    """A number for the environment's state before each row's turn: the one that the turn before ended in. int64"""
+    after = turns["state_digest"].combine_chunks()
+    before = after.take(pa.array(np.maximum(np.arange(turns.num_rows) - 1, 0))).to_pylist()
+    for row, digest in zip(
+        first_rows.tolist(), turns["initial_state_digest"].take(first_rows).to_pylist(), strict=True
+    ):
+        before[row] = digest
+    return _numpy(pa.array(before).dictionary_encode().indices).astype(np.int64)
+
+
+def _starts_subgoal(turns: pa.Table) -> np.ndarray:
+    """Does the reasoning of each row name a subgoal? bool"""
+    return _numpy(pc.fill_null(pc.match_substring(turns["think"], "<subgoal>"), False))
 
 
 def _in_order(table: pa.Table, trajectory_ids: pa.Array) -> tuple[pa.Table, np.ndarray]:

@@ -16,18 +16,20 @@ _TOKENS = {
     "response_mask": pa.bool_(),
     "behaviour_logprobs": pa.float32(),
     "turn": pa.int64(),
+    "kind": pa.int8(),
 }
+_TURNS = {"turn_rewards": pa.float64(), "states": pa.int64(), "starts_subgoal": pa.bool_()}
 _SCHEMA = pa.schema(
     {
         "trajectory_id": pa.string(),
         "group_id": pa.string(),
-        "turn_rewards": pa.list_(pa.float64()),
         "trajectory_return": pa.float64(),
         "normalised_return": pa.float64(),
+        **{name: pa.list_(dtype) for name, dtype in _TURNS.items()},
         **{name: pa.list_(pa.list_(dtype)) for name, dtype in _TOKENS.items()},
     }
 )
-"""A row is a trajectory; the columns of its tokens are lists of segments."""
+"""A row is a trajectory; the columns of its turns are lists, those of its tokens lists of segments."""
 
 
 def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
@@ -43,9 +45,9 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
     arrays = [
         pa.array([trajectory.trajectory_id for trajectory in trajectories], pa.string()),
         pa.array([trajectory.group_id for trajectory in trajectories], pa.string()),
-        pa.array([trajectory.turn_rewards for trajectory in trajectories], pa.list_(pa.float64())),
         pa.array([trajectory.trajectory_return for trajectory in trajectories], pa.float64()),
         pa.array([trajectory.normalised_return for trajectory in trajectories], pa.float64()),
+        *(pa.array([getattr(one, name) for one in trajectories], pa.list_(dtype)) for name, dtype in _TURNS.items()),
         *(tokens(name, dtype) for name, dtype in _TOKENS.items()),
     ]
     return pack_table(pa.Table.from_arrays(arrays, schema=_SCHEMA))
@@ -61,9 +63,9 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
             row["trajectory_id"],
             row["group_id"],
             tuple(Segment(*parts) for parts in zip(*(columns[name][index] for name in _TOKENS), strict=True)),
-            np.asarray(table["turn_rewards"][index].values, dtype=np.float64),
-            row["trajectory_return"],
-            row["normalised_return"],
+            trajectory_return=row["trajectory_return"],
+            normalised_return=row["normalised_return"],
+            **{name: table[name][index].values.to_numpy(zero_copy_only=False) for name in _TURNS},
         )
         for index, row in enumerate(rows)
     ]

@@ -30,7 +30,7 @@ from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.scoring import Logits, Scores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
-from starpo.ragen.learning.learners.training import Targets, Term, Training, loss_terms
+from starpo.ragen.learning.learners.training import Targets, Term, Training, loss_terms, step_scale
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.validity import validity
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
@@ -80,7 +80,7 @@ class Update:
         old, ref_N, credit = prepared.old, prepared.ref_logprobs_N, prepared.credit
         clock.lap("score_s")
 
-        num_steps = self._training(prepared.targets, ledger).run()
+        num_steps = self._training(prepared, ledger).run()
         ledger.gather(self.dp_group)
         clock.lap("train_s")
 
@@ -103,11 +103,11 @@ class Update:
             "update/old_behaviour_gap_mean": _mean(gap_N),
             "update/old_behaviour_gap_max": float(gap_N.max()),
             "update/kl_behaviour": _mean(drift_N),
-            **self._validity("before", old.logprobs_N, credit.advantages_N),
-            **self._validity("after", after_N, credit.advantages_N),
+            **prepared.validity,
+            **self._validity("after", after_N, credit),
             **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
             **_explained_variance(prepared.values_N, credit.value_targets_N),
-            **self._learning_rates(),
+            **self._learning_rates(prepared.effective_sample_size),
             **ledger.step_metrics(),
             **ledger.token_metrics(),
         }
@@ -123,7 +123,7 @@ class Update:
             LearnerError: If a loss or a log-probability is not finite.
         """
         prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
-        return self._training(prepared.targets, Ledger(self.tokens, self.runner.device)).gradient()
+        return self._training(prepared, Ledger(self.tokens, self.runner.device)).gradient()
 
     def gradient_spreads(self, buckets: Sequence[Sequence[str]]) -> list[dict[str, GradientSpread]]:
         """How the gradients of single groups spread (see `Learner.gradient_spreads`); nothing of the models changes.
@@ -132,7 +132,7 @@ class Update:
             LearnerError: If a loss or a log-probability is not finite.
         """
         prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
-        training = self._training(prepared.targets, Ledger(self.tokens, self.runner.device))
+        training = self._training(prepared, Ledger(self.tokens, self.runner.device))
         members: dict[str, list[int]] = {}
         for index in np.flatnonzero(self.tokens.lengths_B.numpy()).tolist():
             members.setdefault(self.trajectories[index].group_id, []).append(index)
@@ -152,18 +152,20 @@ class Update:
         """
         return self._score(self.models["policy"], self._batches(np.arange(len(self.tokens.segments)))).logprobs_N
 
-    def _training(self, targets: Targets, ledger: Ledger) -> Training:
+    def _training(self, prepared: "_Prepared", ledger: Ledger) -> Training:
         return Training(
             config=self.config,
             context=self.context,
             models=self.models,
             trajectories=self.trajectories,
             tokens=self.tokens,
-            targets=targets,
+            targets=prepared.targets,
             ledger=ledger,
             batches_of=self._batches,
             runner=self.runner,
             dp_group=self.dp_group,
+            score=lambda batches: self._score(self.models["policy"], batches),
+            effective_sample_size=prepared.effective_sample_size,
         )
 
     def _batches(self, segments: np.ndarray) -> list[MicroBatch]:
@@ -181,7 +183,8 @@ class Update:
     def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
         """Score the tokens and assign credit."""
         tokens, device = self.tokens, self.runner.device
-        old = self._score(self.models["policy"], batches)
+        with_collision = "probabilities" in self.config.needs
+        old = self._score(self.models["policy"], batches, with_collision=with_collision)
         ref_N = None
         if self.open_reference is not None:
             with self.open_reference() as reference:
@@ -189,7 +192,7 @@ class Update:
         values_N = None
         if "critic" in self.models:
             values_N = evaluate(self.models["critic"], batches, len(tokens), self.runner, self.dp_group)
-        credit = assign_credit(self.trajectories, tokens, self.config, old.logprobs_N, ref_N, values_N)
+        credit = assign_credit(self.trajectories, tokens, self.config, old, ref_N, values_N, self.context.kept_share)
         targets = Targets(
             behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(device),
             old_logprobs_N=old.logprobs_N.to(device),
@@ -197,12 +200,16 @@ class Update:
             ref_logprobs_N=None if ref_N is None else ref_N.to(device),
             values_N=None if values_N is None else values_N.to(device),
             value_targets_N=None if credit.value_targets_N is None else credit.value_targets_N.to(device),
+            value_mask_N=None if credit.value_mask_N is None else credit.value_mask_N.to(device),
         )
-        return _Prepared(old, ref_N, values_N, credit, targets)
+        return _Prepared(old, ref_N, values_N, credit, targets, self._validity("before", old.logprobs_N, credit))
 
-    def _score(self, logits: Logits, batches: Sequence[MicroBatch]) -> Scores:
+    def _score(self, logits: Logits, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
         tokens = self.tokens
-        scores = score(logits, batches, len(tokens), self.context.temperature, self.runner, self.dp_group)
+        scores = score(
+            logits, batches, len(tokens), self.context.temperature, self.runner, self.dp_group,
+            with_collision=with_collision,
+        )  # fmt: skip
         is_bad_N = ~torch.isfinite(scores.logprobs_N)
         if is_bad_N.any():
             culprit = self.trajectories[int(tokens.trajectory_N[is_bad_N][0])]
@@ -213,14 +220,15 @@ class Update:
             )
         return scores
 
-    def _validity(self, when: str, logprobs_N: Tensor, advantages_N: Tensor) -> dict[str, float]:
+    def _validity(self, when: str, logprobs_N: Tensor, credit: Credit) -> dict[str, float]:
         """`update/validity_before/...`, `update/validity_after/...`: the policy against the behaviour policy."""
-        values = validity(self.tokens, logprobs_N, advantages_N, self.config.clip_low, self.config.clip_high)
+        values = validity(self.tokens, logprobs_N, credit.advantages_N, self.config.clip_low, self.config.clip_high)
         return {f"update/validity_{when}/{name}": value for name, value in values.items()}
 
-    def _learning_rates(self) -> dict[str, float]:
+    def _learning_rates(self, effective_sample_size: float) -> dict[str, float]:
         config = self.config.optimiser
         factor = learning_rate_factor(config, self.context.iteration, self.context.num_iterations)
+        factor *= step_scale(self.config, effective_sample_size)
         rates = {"update/learning_rate": config.learning_rate * factor}
         if config.type == "muon":
             rates["update/matrix_learning_rate"] = config.matrix_learning_rate * factor
@@ -236,6 +244,12 @@ class _Prepared:
     values_N: Tensor | None
     credit: Credit
     targets: Targets
+    validity: dict[str, float]
+
+    @property
+    def effective_sample_size(self) -> float:
+        """Of the trajectories, as a share."""
+        return self.validity["update/validity_before/effective_sample_size_trajectories"]
 
 
 class _Clock:

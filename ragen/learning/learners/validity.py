@@ -15,7 +15,7 @@ from torch import Tensor
 
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.objectives.kl import k3
-from starpo.ragen.learning.objectives.losses import clipped_tokens, probability_ratio
+from starpo.ragen.learning.objectives.ratios import probability_ratio
 
 QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
 """Of the ratio, over tokens."""
@@ -52,7 +52,7 @@ def validity(
     """
     policy_N, behaviour_N = logprobs_N.double(), tokens.behaviour_logprobs_N.double()
     ratio_N = probability_ratio(policy_N, behaviour_N)
-    is_low_N, is_high_N = clipped_tokens(ratio_N, advantages_N, clip_low, clip_high)
+    is_low_N, is_high_N = (ratio_N < 1 - clip_low) & (advantages_N < 0), (ratio_N > 1 + clip_high) & (advantages_N > 0)
     log_weight_B = tokens.sums(policy_N - behaviour_N)[tokens.lengths_B > 0]
     return {
         **{f"ratio_q{round(100 * q):02d}": float(np.quantile(ratio_N.numpy(), q)) for q in QUANTILES},

@@ -1,7 +1,15 @@
 """What is maximised: pure torch functions that read like the papers. No models, no tables, no settings.
 
-masks       means, deviations and whitening over the tokens of a mask; where turns end
-advantages  estimators (GAE, bi-level GAE, group- and batch-relative, leave-one-out, raw return) and their scale
-losses      clipped surrogate, value loss, entropy, and the weight of a token in a batch's loss
-kl          per-token estimators of the divergence from a reference policy
+    rewards -> estimator -> scale, shaping -> advantages;   log-probs -> ratio -> surrogate -> weights -> loss
+
+masks          means, deviations and whitening over the tokens of a mask; where turns begin and end
+estimates      what estimators are given and give; the standard deviation that advantages are divided by
+advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
+gae            estimators with a critic: over tokens, turns, both, subgoals
+anchor_states  estimators that compare turns in the same state
+shaping        what is done to advantages last
+ratios         of a token, a turn, a sequence
+surrogates     clipped and otherwise bounded losses of a token
+losses         value loss, entropy, truncated importance, and the weight of a token in a batch's loss
+kl             per-token estimators of the divergence from a reference policy
 """

@@ -1,4 +1,4 @@
-"""Per-token losses, and the weight of a token in a batch's loss.
+"""The parts of a loss beside the surrogate, and the weight of a token in a batch's loss.
 
 A loss is a sum over tokens of `weight * term`. The weights of a mini-batch are fixed by its trajectories' lengths
 before any of it is computed, so however the tokens are cut into micro-batches, their sums add up to the same loss.
@@ -11,42 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from starpo.ragen.learning.objectives.kl import LARGEST_LOG_RATIO
+from starpo.ragen.learning.objectives.ratios import probability_ratio
 
 Aggregation = Literal["token_mean", "sequence_mean", "dr_grpo"]
-
-
-def probability_ratio(policy_logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
-    """`rho = pi_theta / pi_old` of each token; log-ratios are cut at +-20, beyond which the gradient is 0."""
-    return (policy_logprobs - old_logprobs).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
-
-
-def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    """PPO's clipped objective, negated (1707.06347, Eq. 7; two bounds as in DAPO, 2503.14476, Eq. 10).
-
-        -min(rho * A, clip(rho, 1 - clip_low, 1 + clip_high) * A)
-
-    Args:
-        ratio: Policy / old probability of each token.
-        advantages: Its advantage; no gradient flows into it.
-        clip_low: The ratio earns nothing further below 1 - clip_low.
-        clip_high: Nor above 1 + clip_high.
-
-    Returns:
-        Loss of each token.
-    """
-    assert ratio.shape == advantages.shape, f"ratio {tuple(ratio.shape)}, advantages {tuple(advantages.shape)}"
-    advantages = advantages.detach()
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip_low, 1 + clip_high) * advantages)
-
-
-def clipped_tokens(ratio: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> tuple[Tensor, Tensor]:
-    """Tokens whose clipped term was the smaller one, so that they have no gradient.
-
-    Returns:
-        bool, bool: clipped at the lower bound (A < 0), clipped at the upper one (A > 0).
-    """
-    return (ratio < 1 - clip_low) & (advantages < 0), (ratio > 1 + clip_high) & (advantages > 0)
 
 
 def truncated_importance(old_logprobs: Tensor, behaviour_logprobs: Tensor, cap: float) -> Tensor:

@@ -10,6 +10,9 @@ ZERO_STD = 1e-6
 """A standard deviation up to this is none: the same bound below which filters call a group's returns equal."""
 
 
+_NO_TURN = torch.iinfo(torch.int64).min
+
+
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over the elements of a mask.
 
@@ -64,6 +67,11 @@ def whiten(values: Tensor, mask: Tensor, ddof: int = 0) -> Tensor:
     return centred / torch.where(std > ZERO_STD, std, 1)
 
 
+def turn_starts(turn_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """Mark the first response token of every turn; see `turn_ends`."""
+    return turn_ends(-turn_BT.flip(1), mask_BT.flip(1)).flip(1)
+
+
 def turn_ends(turn_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """Mark the last response token of every turn, from the structure alone (never from where rewards are not zero).
 
@@ -76,7 +84,7 @@ def turn_ends(turn_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """
     _check_same_shape(turn_BT, mask_BT)
     is_end_BT = torch.zeros_like(mask_BT)
-    next_turn_B = torch.full_like(turn_BT[:, 0], -1) if turn_BT.shape[1] else turn_BT.new_empty(len(turn_BT))
+    next_turn_B = torch.full_like(turn_BT[:, 0], _NO_TURN) if turn_BT.shape[1] else turn_BT.new_empty(len(turn_BT))
     for t in reversed(range(turn_BT.shape[1])):
         mask_B = mask_BT[:, t]
         is_end_BT[:, t] = mask_B & (turn_BT[:, t] != next_turn_B)

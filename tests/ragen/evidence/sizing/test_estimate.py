@@ -45,8 +45,11 @@ MEASURE = dedent(
         rng = np.random.default_rng(index)
         mask = np.arange(length) >= length - responses
         logprobs = np.where(mask, -3.0, 0.0).astype(np.float32)
-        segment = Segment(rng.integers(0, 200, length), mask, logprobs, np.where(mask, 0, -1))
-        return Trajectory(f"t{index}", f"g{index // 2}", (segment,), np.ones(1), float(index % 2), float(index % 2))
+        token_ids, turns = rng.integers(0, 200, length), np.where(mask, 0, -1)
+        segment = Segment(token_ids, mask, logprobs, turns, np.zeros(length, np.int8))
+        value = float(index % 2)
+        turn = np.zeros(1, int), np.zeros(1, bool)
+        return Trajectory(f"t{index}", f"g{index // 2}", (segment,), np.ones(1), value, value, *turn)
 
     def status(name):  # not getrusage: its peak is inherited from the process that started this one
         line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))

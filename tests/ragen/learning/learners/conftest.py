@@ -44,7 +44,8 @@ def segment(rng: np.random.Generator, turns: list[int], group: int) -> Segment:
         indices += [-1] * len(prompt) + [turn] * len(response)
     mask = np.array(masks)
     logprobs = np.where(mask, -rng.random(len(mask)) - 5, 0).astype(np.float32)
-    return Segment(np.array(tokens), mask, logprobs, np.array(indices))
+    kinds = np.where(mask, 1 + np.arange(len(mask)) % 3, 0).astype(np.int8)
+    return Segment(np.array(tokens), mask, logprobs, np.array(indices), kinds)
 
 
 def random_trajectory(index: int, context: str = "window", num_turns: int = 2, group_size: int = 4) -> Trajectory:
@@ -54,7 +55,9 @@ def random_trajectory(index: int, context: str = "window", num_turns: int = 2, g
     rewards = rng.normal(size=num_turns)
     total = float(rewards.sum())
     segments = tuple(segment(rng, run, index // group_size) for run in runs)
-    return Trajectory(f"t{index}", f"g{index // group_size}", segments, rewards, total, total)
+    states = np.array([index // group_size * 10 + turn * (turn + index % 2) for turn in range(num_turns)])
+    subgoals = np.arange(num_turns) % 2 == 0
+    return Trajectory(f"t{index}", f"g{index // group_size}", segments, rewards, total, total, states, subgoals)
 
 
 @pytest.fixture(scope="session")

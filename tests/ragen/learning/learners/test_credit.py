@@ -6,16 +6,21 @@ import pytest
 import torch
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.learning.learners.credit import assign_credit
+from starpo.ragen.learning.learners.credit import Credit, assign_credit
+from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 
 GRPO = UpdateConfig(advantage="grpo")
 
 
+def credit_of(trajectories, tokens, config, old_N, ref_N, values_N) -> Credit:
+    return assign_credit(trajectories, tokens, config, Scores(old_N, -old_N), ref_N, values_N)
+
+
 def test_every_token_of_a_trajectory_shares_its_group_relative_return(make_trajectories):
     trajectories = make_trajectories(8)
     tokens = ResponseTokens(trajectories)
-    credit = assign_credit(trajectories, tokens, GRPO, torch.zeros(len(tokens)), None, None)
+    credit = credit_of(trajectories, tokens, GRPO, torch.zeros(len(tokens)), None, None)
     assert credit.value_targets_N is None
     for index, trajectory in enumerate(trajectories):
         group = [t.normalised_return for t in trajectories if t.group_id == trajectory.group_id]
@@ -27,7 +32,7 @@ def test_a_trajectory_without_tokens_still_counts_in_its_groups_baseline(make_tr
     trajectories = make_trajectories(4)
     silent = [dataclasses.replace(trajectories[0], segments=()), *trajectories[1:]]
     tokens = ResponseTokens(silent)
-    credit = assign_credit(silent, tokens, GRPO, torch.zeros(len(tokens)), None, None)
+    credit = credit_of(silent, tokens, GRPO, torch.zeros(len(tokens)), None, None)
     mean = sum(t.trajectory_return for t in trajectories) / 4
     assert float(credit.advantages_N[0]) == pytest.approx(trajectories[1].trajectory_return - mean, abs=1e-6)
 
@@ -42,9 +47,9 @@ def test_the_return_may_stand_at_the_trajectorys_end(make_trajectories):
     assert (rewards_BT != 0).sum() == 3
     values_N = torch.linspace(-1, 1, len(tokens))
     config = UpdateConfig(advantage="gae", reward_placement="trajectory_end")
-    credit = assign_credit(trajectories, tokens, config, values_N, None, values_N)
+    credit = credit_of(trajectories, tokens, config, values_N, None, values_N)
     torch.testing.assert_close(credit.advantages_N, returns_B[tokens.trajectory_N].float() - values_N)
-    by_turn = assign_credit(trajectories, tokens, config.model_copy(update={"reward_placement": "turn_end"}),
+    by_turn = credit_of(trajectories, tokens, config.model_copy(update={"reward_placement": "turn_end"}),
                             values_N, None, values_N)  # fmt: skip
     is_last_turn_N = tokens.turn_N == 1
     first, last = (credit.advantages_N - by_turn.advantages_N)[~is_last_turn_N], credit.advantages_N[is_last_turn_N]
@@ -60,7 +65,7 @@ def test_estimators_without_a_critic_do_not_see_where_rewards_stand(make_traject
     for name in ("grpo", "grpo_batch", "rloo", "reinforce"):
         by_turn = UpdateConfig(advantage=name)
         at_end = UpdateConfig(advantage=name, reward_placement="trajectory_end")
-        one, other = (assign_credit(trajectories, tokens, c, zeros_N, None, None) for c in (by_turn, at_end))
+        one, other = (credit_of(trajectories, tokens, c, zeros_N, None, None) for c in (by_turn, at_end))
         assert torch.equal(one.advantages_N, other.advantages_N)
 
 
@@ -70,14 +75,14 @@ def test_deviations_may_be_the_public_codes(make_trajectories):
     tokens = ResponseTokens(trajectories)
     zeros_N = torch.zeros(len(tokens))
     group = UpdateConfig(advantage="grpo", advantage_scale="group", std_ddof=1)
-    credit = assign_credit(trajectories, tokens, group, zeros_N, None, None)
+    credit = credit_of(trajectories, tokens, group, zeros_N, None, None)
     returns = torch.tensor([t.normalised_return for t in trajectories[4:]], dtype=torch.float64)
     expected = (returns - returns.mean()) / returns.std(correction=1)
     for index in range(4, 8):
         own = credit.advantages_N[tokens.trajectory_N == index]
         torch.testing.assert_close(own, expected[index - 4].float().expand_as(own))
     white = UpdateConfig(advantage="gae", should_whiten=True, std_ddof=1)
-    credit = assign_credit(trajectories, tokens, white, zeros_N, None, zeros_N)
+    credit = credit_of(trajectories, tokens, white, zeros_N, None, zeros_N)
     assert float(credit.advantages_N.double().std(correction=1)) == pytest.approx(1, abs=1e-6)
 
 
@@ -86,12 +91,12 @@ def test_kl_in_the_reward_is_paid_token_by_token(make_trajectories):
     tokens = ResponseTokens(trajectories)
     old_N, ref_N = torch.full((len(tokens),), -1.0), torch.full((len(tokens),), -3.0)
     config = UpdateConfig(advantage="gae", kl_coefficient=0.25, kl_placement="reward", kl_estimator="k1")
-    credit = assign_credit(trajectories, tokens, config, old_N, ref_N, torch.zeros(len(tokens)))
+    credit = credit_of(trajectories, tokens, config, old_N, ref_N, torch.zeros(len(tokens)))
     # k1 = 2 a token, so each costs 0.5; gamma = lambda = 1 and values 0: the advantage is what is still to come
     to_go_N = tokens.rewards(trajectories).flip(0).cumsum(0).flip(0)
     paid_N = 0.5 * torch.arange(len(tokens), 0, -1)
     torch.testing.assert_close(credit.advantages_N, (to_go_N - paid_N).float())
-    raw = assign_credit(trajectories, tokens, config.model_copy(update={"advantage": "reinforce"}), old_N, ref_N, None)
+    raw = credit_of(trajectories, tokens, config.model_copy(update={"advantage": "reinforce"}), old_N, ref_N, None)
     assert float(raw.advantages_N[0]) == pytest.approx(trajectories[0].trajectory_return - 0.5 * len(tokens), abs=1e-5)
 
 
@@ -100,8 +105,8 @@ def test_kl_in_the_loss_leaves_rewards_alone(make_trajectories):
     tokens = ResponseTokens(trajectories)
     zeros_N = torch.zeros(len(tokens))
     config = GRPO.model_copy(update={"kl_coefficient": 0.25, "kl_placement": "loss"})
-    plain = assign_credit(trajectories, tokens, GRPO, zeros_N, None, None)
-    with_kl = assign_credit(trajectories, tokens, config, zeros_N, zeros_N - 5, None)
+    plain = credit_of(trajectories, tokens, GRPO, zeros_N, None, None)
+    with_kl = credit_of(trajectories, tokens, config, zeros_N, zeros_N - 5, None)
     assert torch.equal(plain.advantages_N, with_kl.advantages_N)
 
 
@@ -110,15 +115,54 @@ def test_whitened_advantages_have_mean_0_and_std_1_over_all_tokens(make_trajecto
     tokens = ResponseTokens(trajectories)
     config = UpdateConfig(advantage="gae", should_whiten=True)
     values_N = torch.linspace(-1, 1, len(tokens))
-    credit = assign_credit(trajectories, tokens, config, values_N, None, values_N)
+    credit = credit_of(trajectories, tokens, config, values_N, None, values_N)
     assert float(credit.advantages_N.mean()) == pytest.approx(0, abs=1e-6)
     assert float(credit.advantages_N.std(correction=0)) == pytest.approx(1, abs=1e-6)
     # targets are what was seen, not the whitened advantage plus the value
-    plain = assign_credit(trajectories, tokens, UpdateConfig(advantage="gae"), values_N, None, values_N)
+    plain = credit_of(trajectories, tokens, UpdateConfig(advantage="gae"), values_N, None, values_N)
     torch.testing.assert_close(credit.value_targets_N, plain.advantages_N + values_N)
 
 
-@pytest.mark.parametrize("name", ["gae", "bi_level_gae", "grpo", "grpo_batch", "rloo", "reinforce"])
+def test_rewards_of_tokens_that_take_no_part_are_earned_by_those_before_them(make_trajectories):
+    """A loop of its own over tokens; gamma = lambda = 1 and values 0, so advantages are what is still to come."""
+    trajectories = make_trajectories(6, num_turns=3)
+    tokens = ResponseTokens(trajectories)
+    config = UpdateConfig(advantage="gae", advantage_on="answer")
+    credit = credit_of(trajectories, tokens, config, torch.zeros(len(tokens)), None, torch.zeros(len(tokens)))
+    takes_part, rewards = (tokens.kind_N == 3).tolist(), tokens.rewards(trajectories).tolist()
+    for index, trajectory in enumerate(trajectories):
+        own = torch.nonzero(tokens.trajectory_N == index)[:, 0].tolist()
+        for token in own:
+            is_first = not any(takes_part[t] for t in own if t < token)
+            before = 0.0 if is_first else sum(rewards[t] for t in own if t < token)
+            expected = trajectory.trajectory_return - before if takes_part[token] else 0.0
+            assert float(credit.advantages_N[token]) == pytest.approx(expected, abs=1e-5)
+    assert torch.equal(credit.value_mask_N, torch.tensor(takes_part))
+
+
+def test_shapings_are_applied_in_their_order(make_trajectories):
+    trajectories = make_trajectories(8)
+    tokens = ResponseTokens(trajectories)
+    zeros_N = torch.zeros(len(tokens))
+    plain = credit_of(trajectories, tokens, GRPO, zeros_N, None, None).advantages_N
+
+    def shaped(*names):
+        config = UpdateConfig(advantage="grpo", shaping=list(names))
+        scores = Scores(zeros_N, zeros_N)
+        return assign_credit(trajectories, tokens, config, scores, None, None, kept_share=0.25).advantages_N
+
+    torch.testing.assert_close(shaped("by_kept_share"), plain / 4)
+    torch.testing.assert_close(shaped("by_root_kept_share"), plain / 2)
+    torch.testing.assert_close(shaped("by_kept_share", "asymmetric_clip"), (plain / 4).clamp(-1, 3))
+    torch.testing.assert_close(shaped("asymmetric_clip", "by_kept_share"), plain.clamp(-1, 3) / 4)
+    stds = [torch.tensor([t.trajectory_return for t in trajectories[i : i + 4]]).std(correction=0) for i in (0, 4)]
+    factor_N = torch.stack(stds)[tokens.trajectory_N // 4] / max(stds)
+    torch.testing.assert_close(shaped("by_group_std"), plain * factor_N, rtol=1e-4, atol=1e-5)
+    factor_N = (tokens.lengths_B.float().mean() / tokens.lengths_B)[tokens.trajectory_N]
+    torch.testing.assert_close(shaped("by_length"), plain * factor_N)
+
+
+@pytest.mark.parametrize("name", ["gae", "bi_level_gae", "turn_gae", "grpo", "grpo_batch", "rloo", "reinforce"])
 @pytest.mark.parametrize("context_mode", ["window", "full"])
 def test_cutting_a_trajectory_into_segments_changes_no_advantage(make_trajectories, name, context_mode):
     """Credit flows over the whole trajectory in time order, however its context was cut."""
@@ -126,9 +170,11 @@ def test_cutting_a_trajectory_into_segments_changes_no_advantage(make_trajectori
     tokens = ResponseTokens(trajectories)
     values_N = torch.linspace(0, 1, len(tokens))
     config = UpdateConfig(advantage=name, gamma=0.9, gae_lambda=0.8, gamma_turn=0.95, lambda_turn=0.7)
-    credit = assign_credit(trajectories, tokens, config, values_N, None, values_N if config.needs_critic else None)
+    credit = credit_of(trajectories, tokens, config, values_N, None, values_N if config.needs_critic else None)
     if config.needs_critic:
         last_N = torch.diff(tokens.trajectory_N, append=torch.tensor([4])) > 0
+        if name == "turn_gae":  # its values are those of first tokens
+            return
         final = torch.tensor([t.turn_rewards[-1] for t in trajectories]).float()
         torch.testing.assert_close(credit.advantages_N[last_N], final - values_N[last_N])
     assert torch.isfinite(credit.advantages_N).all()

@@ -19,10 +19,12 @@ def trajectory(turn_lengths: list[int], rewards: list[float], *, shift: float = 
     if not window and pieces:
         pieces = [tuple(list(chain(*parts)) for parts in zip(*pieces, strict=True))]
     segments = tuple(
-        Segment(np.arange(len(m)), np.array(m), np.zeros(len(m), np.float32), np.array(t)) for m, t in pieces
+        Segment(np.arange(len(m)), np.array(m), np.zeros(len(m), np.float32), np.array(t), np.zeros(len(m), np.int8))
+        for m, t in pieces
     )
     total = float(sum(rewards))
-    return Trajectory("t", "g", segments, np.array(rewards, dtype=float), total, total + shift)
+    states, subgoals = np.arange(len(rewards)), np.zeros(len(rewards), bool)
+    return Trajectory("t", "g", segments, np.array(rewards, dtype=float), total, total + shift, states, subgoals)
 
 
 @pytest.mark.parametrize("window", [True, False])
@@ -59,6 +61,8 @@ def test_tokens_earn_the_return_and_rectangles_come_back(turn_lengths):
 
 
 def test_a_response_with_nothing_before_it_is_refused():
-    bad = Segment(np.array([1, 2]), np.array([True, True]), np.zeros(2, np.float32), np.array([0, 0]))
+    bad = Segment(
+        np.array([1, 2]), np.array([True, True]), np.zeros(2, np.float32), np.array([0, 0]), np.zeros(2, np.int8)
+    )
     with pytest.raises(LearnerError, match="'odd' has a response at the very start"):
-        ResponseTokens([Trajectory("odd", "g", (bad,), np.zeros(1), 0.0, 0.0)])
+        ResponseTokens([Trajectory("odd", "g", (bad,), np.zeros(1), 0.0, 0.0, np.zeros(1, int), np.zeros(1, bool))])

@@ -12,13 +12,14 @@ from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, u
 
 def assert_same(one: Trajectory, other: Trajectory) -> None:
     for field in dataclasses.fields(Trajectory):
-        if field.name not in ("segments", "turn_rewards"):
+        if field.name not in ("segments", "turn_rewards", "states", "starts_subgoal"):
             assert getattr(one, field.name) == getattr(other, field.name)
-    np.testing.assert_array_equal(one.turn_rewards, other.turn_rewards)
-    assert one.turn_rewards.dtype == other.turn_rewards.dtype
+    for name in ("turn_rewards", "states", "starts_subgoal"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert getattr(one, name).dtype == getattr(other, name).dtype
     assert len(one.segments) == len(other.segments)
     for segment, again in zip(one.segments, other.segments, strict=True):
-        for name in ("token_ids", "response_mask", "behaviour_logprobs", "turn"):
+        for name in ("token_ids", "response_mask", "behaviour_logprobs", "turn", "kind"):
             before, after = getattr(segment, name), getattr(again, name)
             assert before.dtype == after.dtype
             np.testing.assert_array_equal(before, after)

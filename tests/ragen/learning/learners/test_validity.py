@@ -19,9 +19,11 @@ def trajectory(name: str, logprobs: list[float]) -> Trajectory:
     """One turn: a prompt token, then a response token for each log-probability."""
     mask = np.array([False] + [True] * len(logprobs))
     segments = (
-        Segment(np.zeros(len(mask), dtype=np.int64), mask, np.array([0, *logprobs], dtype=np.float32), mask - 1),
+        Segment(np.zeros(len(mask), dtype=np.int64), mask, np.array([0, *logprobs], dtype=np.float32), mask - 1, mask),
     )
-    return Trajectory(name, "g", segments if logprobs else (), np.array([0.0]), 0.0, 0.0)
+    return Trajectory(
+        name, "g", segments if logprobs else (), np.array([0.0]), 0.0, 0.0, np.zeros(1, int), np.zeros(1, bool)
+    )
 
 
 def tokens(*logprobs: list[float]) -> ResponseTokens:

@@ -10,52 +10,20 @@ from hypothesis import strategies as st
 
 from starpo.ragen.core.registry import ADVANTAGES, load
 from starpo.ragen.learning.objectives.advantages import (
-    AdvantageEstimate,
-    AdvantageInputs,
     batch_relative,
-    bi_level_gae,
-    gae,
+    greedy_baseline,
     group_relative,
     leave_one_out,
+    length_weighted,
+    optimal_token_baseline,
     raw_return,
-    scale_advantages,
+    reward_to_go,
 )
+from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, scale_advantages
+from starpo.ragen.learning.objectives.gae import bi_level_gae, gae
+from tests.ragen.learning.objectives.estimator_inputs import inputs_of, random_inputs
 
 ALL = sorted(ADVANTAGES)
-finite = st.floats(-10, 10, width=32)
-
-
-def inputs_of(
-    rewards, values=None, *, turns=None, mask=None, returns=None, groups=None, **discounts
-) -> AdvantageInputs:
-    rewards_BT = torch.tensor(rewards, dtype=torch.float64)
-    mask_BT = torch.ones_like(rewards_BT, dtype=torch.bool) if mask is None else torch.tensor(mask)
-    return AdvantageInputs(
-        returns_B=rewards_BT.sum(1) if returns is None else torch.tensor(returns, dtype=torch.float64),
-        group_B=torch.zeros(len(rewards), dtype=torch.int64) if groups is None else torch.tensor(groups),
-        rewards_BT=rewards_BT,
-        mask_BT=mask_BT,
-        turn_BT=torch.zeros_like(rewards_BT, dtype=torch.int64) if turns is None else torch.tensor(turns),
-        values_BT=None if values is None else torch.tensor(values, dtype=torch.float64),
-        **discounts,
-    )
-
-
-@st.composite
-def random_inputs(draw) -> AdvantageInputs:
-    rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 8))
-
-    def table(element):
-        return [[draw(element) for _ in range(columns)] for _ in range(rows)]
-
-    mask = table(st.booleans())
-    turns = [[sum(row[: t + 1]) for t in range(columns)] for row in table(st.integers(0, 1))]
-    rewards = [
-        [r if m else 0.0 for r, m in zip(*rows_, strict=True)] for rows_ in zip(table(finite), mask, strict=True)
-    ]
-    discounts = {name: draw(st.floats(0, 1)) for name in ("gamma", "gae_lambda", "gamma_turn", "lambda_turn")}
-    groups = [draw(st.integers(0, 1)) for _ in range(rows)]
-    return inputs_of(rewards, table(finite), turns=turns, mask=mask, groups=groups, **discounts)
 
 
 def test_gae_by_hand():
@@ -201,6 +169,9 @@ def test_masked_values_never_matter(inputs, name, poison):
         rewards_BT=inputs.rewards_BT.masked_fill(outside, poison),
         values_BT=inputs.values_BT.masked_fill(outside, poison),
         turn_BT=inputs.turn_BT.masked_fill(outside, 99),
+        logprobs_BT=inputs.logprobs_BT.masked_fill(outside, poison),
+        collision_BT=inputs.collision_BT.masked_fill(outside, poison),
+        is_answer_BT=inputs.is_answer_BT ^ outside,
     )
     estimate, same = load(ADVANTAGES, name)(inputs), load(ADVANTAGES, name)(poisoned)
     assert torch.equal(estimate.advantages_BT, same.advantages_BT)
@@ -212,9 +183,52 @@ def test_masked_values_never_matter(inputs, name, poison):
 @pytest.mark.parametrize("name", ALL)
 def test_every_registered_estimator_takes_no_tokens(name):
     empty = inputs_of([[0.0], [0.0]], [[1.0], [1.0]], mask=[[False], [False]], returns=[1.0, 2.0])
+    empty = dataclasses.replace(
+        empty,
+        state_BK=torch.zeros(2, 1, dtype=torch.int64),
+        starts_subgoal_BK=torch.ones(2, 1, dtype=torch.bool),
+        is_answer_BT=torch.zeros(2, 1, dtype=torch.bool),
+        greedy_returns_B=torch.tensor([1.0, 2.0], dtype=torch.float64),
+        logprobs_BT=torch.zeros(2, 1, dtype=torch.float64),
+        collision_BT=torch.ones(2, 1, dtype=torch.float64),
+    )
     estimate = load(ADVANTAGES, name)(empty)
     assert isinstance(estimate, AdvantageEstimate)
     assert estimate.advantages_BT.tolist() == [[0], [0]]
+
+
+def test_length_weighted_by_hand():
+    # lengths 10, 20, 10, returns 1, 0, 0: b = 10 / 40
+    mask = [[t < length for t in range(20)] for length in (10, 20, 10)]
+    estimate = length_weighted(inputs_of([[0.0] * 20] * 3, returns=[1, 0, 0], mask=mask))
+    assert estimate.advantages_BT[:, 0].tolist() == [0.75, -0.25, -0.25]
+
+
+def test_greedy_baseline_by_hand():
+    inputs = inputs_of([[0.0], [0.0]], returns=[1.0, -2.0])
+    inputs = dataclasses.replace(inputs, greedy_returns_B=torch.tensor([0.0, 0.0], dtype=torch.float64))
+    assert greedy_baseline(inputs).advantages_BT[:, 0].tolist() == [1, -2]
+
+
+def test_reward_to_go_by_hand():
+    # 1 + 0.5 * (2 + 0.5 * 4) = 3; 2 + 0.5 * 4 = 4; a hole is no step
+    estimate = reward_to_go(inputs_of([[1, 9, 2, 4]], mask=[[True, False, True, True]], gamma=0.5))
+    assert estimate.advantages_BT[0].tolist() == [3, 0, 4, 4]
+
+
+def test_optimal_token_baseline_by_hand():
+    # probabilities 1/2 and collision 1/2: energy 1 - 1 + 1/2 = 1/2 a token, W = 1/2, 1; of the second member, with
+    # probabilities 1/4 and collision 1: energy 3/2, W = 3/2, 3. Rewards to go (gamma 1): 1, 1 and 0, 0.
+    # B_0 = (1 * 1/2) / (1/2 + 3/2) = 1/4; B_1 = 1 / (1 + 3) = 1/4
+    inputs = dataclasses.replace(
+        inputs_of([[0, 1], [0, 0]]),
+        logprobs_BT=torch.tensor([[0.5, 0.5], [0.25, 0.25]], dtype=torch.float64).log(),
+        collision_BT=torch.tensor([[0.5, 0.5], [1.0, 1.0]], dtype=torch.float64),
+    )
+    torch.testing.assert_close(
+        optimal_token_baseline(inputs).advantages_BT,
+        torch.tensor([[0.75, 0.75], [-0.25, -0.25]], dtype=torch.float64),
+    )
 
 
 @pytest.mark.parametrize("estimator", [gae, bi_level_gae])

@@ -1,0 +1,161 @@
+"""What advantage estimators are given, and what they give.
+
+    rewards + values + structure -> estimator -> scale -> advantages of the response tokens
+
+All estimators have one signature, `AdvantageInputs -> AdvantageEstimate`, so that a learner needs no estimator's name.
+Each reads what it needs; what it cannot do without is said where it is registered (`ragen.core.registry.ADVANTAGES`).
+
+Legend: B trajectories, T tokens (all response tokens of a trajectory in time order, over all its segments), K turns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from starpo.ragen.learning.objectives.masks import ZERO_STD, bessel
+
+AdvantageScale = Literal["none", "group", "batch"]
+
+
+@dataclass(frozen=True)
+class AdvantageInputs:
+    """What estimators may read. Nothing outside `mask_BT` matters.
+
+    Attributes:
+        returns_B: float; the return of each trajectory, penalties included.
+        group_B: int; index of its group, 0 .. G-1.
+        rewards_BT: float; a turn's reward on its last token in the mask, a token's own penalties (KL) on the token.
+        mask_BT: bool; the response tokens that take part. Holes between them are allowed.
+        turn_BT: int; the turn each response token belongs to, never falling along a row.
+        values_BT: float; the critic's value of the state before each token. None: there is no critic.
+        state_BK: int; the environment's state before each turn: equal numbers, equal states. -1: no such turn. None:
+            states are not known.
+        is_answer_BT: bool; the tokens of the answer, tags apart. None: they are not known.
+        starts_subgoal_BK: bool; does the reasoning of the turn name a subgoal? None: it is not known.
+        greedy_returns_B: float; the return of the greedy rollout of the trajectory's group. None: there is none.
+        logprobs_BT: float; of each token under the policy that is updated. None: not given.
+        collision_BT: float; the sum of squared probabilities of the distribution that it was drawn from. None: as
+            `logprobs_BT`.
+        kept_share: Of the groups that were played, the share that is trained on.
+        gamma: Discount from token to token.
+        gae_lambda: GAE's lambda from token to token.
+        gamma_turn: Discount from turn to turn.
+        lambda_turn: GAE's lambda from turn to turn.
+        options: Settings of an estimator's own (`update.advantage_options`), checked by its model.
+    """
+
+    returns_B: Tensor
+    group_B: Tensor
+    rewards_BT: Tensor
+    mask_BT: Tensor
+    turn_BT: Tensor
+    values_BT: Tensor | None = None
+    state_BK: Tensor | None = None
+    is_answer_BT: Tensor | None = None
+    starts_subgoal_BK: Tensor | None = None
+    greedy_returns_B: Tensor | None = None
+    logprobs_BT: Tensor | None = None
+    collision_BT: Tensor | None = None
+    kept_share: float = 1.0
+    gamma: float = 1.0
+    gae_lambda: float = 1.0
+    gamma_turn: float = 1.0
+    lambda_turn: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert self.returns_B.shape == self.group_B.shape == self.mask_BT.shape[:1]
+        assert self.rewards_BT.shape == self.turn_BT.shape == self.mask_BT.shape
+        for given in (self.values_BT, self.is_answer_BT, self.logprobs_BT, self.collision_BT):
+            assert given is None or given.shape == self.mask_BT.shape
+        assert self.state_BK is None or len(self.state_BK) == len(self.returns_B)
+        assert self.mask_BT.dtype == torch.bool
+
+    @property
+    def num_turns(self) -> int:
+        """K: turns of the longest trajectory, those without tokens at its end left out; at least 1."""
+        return int(torch.where(self.mask_BT, self.turn_BT, 0).max()) + 1 if self.mask_BT.numel() else 1
+
+    def turn_rewards(self) -> Tensor:
+        """What each turn's tokens earn, [B, K]."""
+        rewards_BK = self.rewards_BT.new_zeros(len(self.returns_B), self.num_turns)
+        return rewards_BK.scatter_add_(1, self._turn_index(), torch.where(self.mask_BT, self.rewards_BT, 0))
+
+    def has_tokens(self) -> Tensor:
+        """Which turns have tokens in the mask? bool [B, K]"""
+        count_BK = torch.zeros(len(self.returns_B), self.num_turns, dtype=torch.int64)
+        return count_BK.scatter_add_(1, self._turn_index(), self.mask_BT.long()) > 0
+
+    def on_tokens(self, values_BK: Tensor) -> Tensor:
+        """A turn's value on all of its tokens, [B, T]; 0 outside the mask."""
+        return torch.where(self.mask_BT, values_BK.gather(1, self._turn_index()), 0)
+
+    def _turn_index(self) -> Tensor:
+        return torch.where(self.mask_BT, self.turn_BT, 0)
+
+
+@dataclass(frozen=True)
+class AdvantageEstimate:
+    """What an estimator returns.
+
+    Attributes:
+        advantages_BT: float; 0 outside the mask.
+        value_targets_BT: float; what the critic should have said, 0 where it is not asked. None: the estimator has no
+            use for a critic.
+        baselines_B: float; what was subtracted from each trajectory's return; 0 where values were subtracted instead.
+        value_mask_BT: bool; the tokens at which the critic is fitted. None: all of the mask.
+    """
+
+    advantages_BT: Tensor
+    value_targets_BT: Tensor | None
+    baselines_B: Tensor
+    value_mask_BT: Tensor | None = None
+
+
+def scale_advantages(
+    estimate: AdvantageEstimate, inputs: AdvantageInputs, scale: AdvantageScale, ddof: int = 0
+) -> Tensor:
+    """Divide advantages by a standard deviation of returns.
+
+    Args:
+        estimate: Of any estimator.
+        inputs: What it was made from.
+        scale: 'none' divides by nothing; 'group' by the deviation of the group's returns (GRPO); 'batch' by that of
+            `returns - baselines` over all trajectories of the update.
+        ddof: Of that deviation; 1 in the public code, which also adds 1e-6 to it.
+
+    Returns:
+        [B, T]; a deviation of at most 1e-6 divides by 1: such returns are equal, so there is nothing to scale.
+    """
+    if scale == "none":
+        return estimate.advantages_BT
+    if scale == "group":
+        std_B = group_std(inputs.returns_B, inputs.group_B, ddof)
+    else:
+        centred_B = inputs.returns_B - estimate.baselines_B
+        std = centred_B.std(correction=0) * bessel(torch.tensor(len(centred_B)), ddof).sqrt()
+        std_B = std.expand_as(centred_B)
+    return estimate.advantages_BT / torch.where(std_B > ZERO_STD, std_B, 1)[:, None]
+
+
+def from_baselines(inputs: AdvantageInputs, baselines_B: Tensor) -> AdvantageEstimate:
+    """Return minus baseline, on every token of a trajectory."""
+    advantages_B = inputs.returns_B - baselines_B
+    return AdvantageEstimate(torch.where(inputs.mask_BT, advantages_B[:, None], 0), None, baselines_B)
+
+
+def group_mean(values_B: Tensor, group_B: Tensor) -> Tensor:
+    """Mean over each row's group, [B]."""
+    count_G = torch.bincount(group_B).clamp(min=1)
+    sum_G = values_B.new_zeros(len(count_G)).index_add_(0, group_B, values_B)
+    return (sum_G / count_G)[group_B]
+
+
+def group_std(values_B: Tensor, group_B: Tensor, ddof: int = 0) -> Tensor:
+    """Standard deviation over each row's group, [B]; 0 for a row without others."""
+    centred_B = values_B - group_mean(values_B, group_B)
+    count_B = torch.bincount(group_B)[group_B]
+    return (group_mean(centred_B.square(), group_B) * bessel(count_B, ddof)).sqrt()

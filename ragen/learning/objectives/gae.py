@@ -1,0 +1,173 @@
+"""Estimators with a critic: generalised advantage estimation over tokens, over turns, and over both.
+
+`t + 1` is the next token of the mask, whatever lies between: the environment's tokens, and those that take no part, are
+no decisions. After the last one the value is 0, also where a limit cut the episode: within limits on turns and actions,
+that is its end.
+
+Legend: B trajectories, T tokens, K turns.
+"""
+
+import torch
+from torch import Tensor
+
+from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs
+from starpo.ragen.learning.objectives.masks import turn_ends, turn_starts
+
+
+def gae(inputs: AdvantageInputs) -> AdvantageEstimate:
+    """Generalised advantage estimation over all response tokens of a trajectory (1506.02438, Eq. 16).
+
+        delta_t = r_t + gamma * V_{t+1} - V_t
+        A_t     = delta_t + gamma * lambda * A_{t+1}
+
+    With gamma = lambda = 1, A_t is the sum of rewards from t on, minus V_t.
+    """
+    values_BT = _values(inputs)
+    advantages_BT = torch.zeros_like(values_BT)
+    next_value_B = next_advantage_B = torch.zeros_like(values_BT[:, :1]).sum(1)
+    for t in reversed(range(values_BT.shape[1])):
+        mask_B = inputs.mask_BT[:, t]
+        delta_B = inputs.rewards_BT[:, t] + inputs.gamma * next_value_B - values_BT[:, t]
+        advantage_B = delta_B + inputs.gamma * inputs.gae_lambda * next_advantage_B
+        next_value_B = torch.where(mask_B, values_BT[:, t], next_value_B)
+        next_advantage_B = torch.where(mask_B, advantage_B, next_advantage_B)
+        advantages_BT[:, t] = torch.where(mask_B, advantage_B, 0)
+    return _with_critic(advantages_BT, values_BT, inputs)
+
+
+def bi_level_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
+    """GAE from turn to turn, then from token to token inside each turn (VAGEN, Bi-Level GAE).
+
+    With `e(k)` the last response token of turn k:
+
+        A_{e(k)} = r_{e(k)} + gamma_turn * V_{e(k+1)} - V_{e(k)} + gamma_turn * lambda_turn * A_{e(k+1)}
+        A_t      = r_t      + gamma      * V_{t+1}    - V_t      + gamma      * lambda      * A_{t+1}     (other tokens)
+
+    With one turn this is GAE. Turn ends come from the turn indices, so turns that earn nothing are turns like any
+    other. A penalty on a token that does not end its turn (KL) acts within that turn.
+    """
+    values_BT = _values(inputs)
+    is_end_BT = turn_ends(inputs.turn_BT, inputs.mask_BT)
+    advantages_BT = torch.zeros_like(values_BT)
+    zeros_B = torch.zeros_like(values_BT[:, :1]).sum(1)
+    next_value_B, next_advantage_B, end_value_B, end_advantage_B = zeros_B, zeros_B, zeros_B, zeros_B
+    for t in reversed(range(values_BT.shape[1])):
+        mask_B, is_end_B, value_B = inputs.mask_BT[:, t], is_end_BT[:, t], values_BT[:, t]
+        ahead_of_turn_B = inputs.gamma_turn * (end_value_B + inputs.lambda_turn * end_advantage_B)
+        ahead_of_token_B = inputs.gamma * (next_value_B + inputs.gae_lambda * next_advantage_B)
+        ahead_B = torch.where(is_end_B, ahead_of_turn_B, ahead_of_token_B)
+        advantage_B = inputs.rewards_BT[:, t] + ahead_B - value_B
+        end_value_B = torch.where(is_end_B, value_B, end_value_B)
+        end_advantage_B = torch.where(is_end_B, advantage_B, end_advantage_B)
+        next_value_B = torch.where(mask_B, value_B, next_value_B)
+        next_advantage_B = torch.where(mask_B, advantage_B, next_advantage_B)
+        advantages_BT[:, t] = torch.where(mask_B, advantage_B, 0)
+    return _with_critic(advantages_BT, values_BT, inputs)
+
+
+def turn_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
+    """GAE from turn to turn, with one value a turn; all its tokens share its advantage (VAGEN Lite; Turn-PPO,
+    2512.17008).
+
+        delta_k = r_k + gamma_turn * V_{k+1} - V_k
+        A_k     = delta_k + gamma_turn * lambda_turn * A_{k+1}
+
+    `r_k` is what the turn's tokens earn, `V_k` the critic's value at its first token in the mask (before anything is
+    said), or at its last one, as `options["value_at"]` says. The critic is fitted to `A_k + V_k` at that token alone.
+    """
+    values_BT = _values(inputs)
+    edges = turn_starts if inputs.options.get("value_at", "first") == "first" else turn_ends
+    is_read_BT = edges(inputs.turn_BT, inputs.mask_BT)
+    values_BK = _at(values_BT, is_read_BT, inputs)
+    advantages_BK = _over_turns(values_BK, inputs)
+    advantages_BT = inputs.on_tokens(advantages_BK)
+    targets_BT = torch.where(is_read_BT, advantages_BT + values_BT, 0)
+    return AdvantageEstimate(advantages_BT, targets_BT, torch.zeros_like(inputs.returns_B), is_read_BT)
+
+
+def hierarchical_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
+    """GAE within and between subgoals (HiPER's hierarchical advantage estimation, 2602.16165).
+
+    Segments begin at the first turn and wherever the reasoning names a subgoal. With V_k the value at a turn's first
+    token, inside a segment, up to its last turn, whose next value is that of the next segment's first turn:
+
+        low:   delta_k = r_k + gamma_turn * V_{k+1} - V_k           A_k = delta_k + gamma_turn * lambda_turn * A_{k+1}
+
+    and from segment to segment, j and the next one j', d turns apart, R_j the discounted rewards between:
+
+        high:  delta_j = R_j + gamma_turn^d * V_j' - V_j            A_j = delta_j + gamma_turn^d * lambda_turn * A_j'
+
+    Answers get the low advantage; the reasoning of a segment's first turn, which chooses the subgoal, gets the high
+    one, other reasoning the low one. The public code has a second value head for the high level and tokens of its own
+    for switching and for the subgoal; here one critic is read at both levels, and it is fitted to the low one's targets
+    at each turn's first token.
+    """
+    values_BT = _values(inputs)
+    assert inputs.starts_subgoal_BK is not None, "this estimator needs to know where subgoals begin"
+    assert inputs.is_answer_BT is not None, "this estimator needs to know which tokens are the answer"
+    is_read_BT = turn_starts(inputs.turn_BT, inputs.mask_BT)
+    values_BK, rewards_BK, has_tokens_BK = (
+        _at(values_BT, is_read_BT, inputs),
+        inputs.turn_rewards(),
+        inputs.has_tokens(),
+    )
+    starts_BK = inputs.starts_subgoal_BK[:, : inputs.num_turns].clone()
+    starts_BK[:, :1] = True
+
+    gamma, gamma_lambda = inputs.gamma_turn, inputs.gamma_turn * inputs.lambda_turn
+    low_BK, high_BK = torch.zeros_like(values_BK), torch.zeros_like(values_BK)
+    zeros_B = torch.zeros_like(inputs.returns_B)
+    next_value_B, next_low_B, between_B, next_high_value_B, next_high_B = (zeros_B,) * 5
+    discount_B, starts_next_B = torch.ones_like(zeros_B), torch.ones_like(zeros_B, dtype=torch.bool)
+    for k in reversed(range(inputs.num_turns)):
+        is_there_B, value_B = has_tokens_BK[:, k], values_BK[:, k]
+        low_B = rewards_BK[:, k] + gamma * next_value_B - value_B
+        low_B = low_B + torch.where(starts_next_B, 0, gamma_lambda * next_low_B)
+        between_B = torch.where(is_there_B, rewards_BK[:, k] + gamma * between_B, between_B)
+        discount_B = torch.where(is_there_B, gamma * discount_B, discount_B)
+        high_B = between_B + discount_B * (next_high_value_B + inputs.lambda_turn * next_high_B) - value_B
+        low_BK[:, k], high_BK[:, k] = torch.where(is_there_B, low_B, 0), torch.where(is_there_B, high_B, 0)
+        is_start_B = starts_BK[:, k] & is_there_B
+        next_high_value_B = torch.where(is_start_B, value_B, next_high_value_B)
+        next_high_B = torch.where(is_start_B, high_B, next_high_B)
+        between_B, discount_B = torch.where(is_start_B, 0, between_B), torch.where(is_start_B, 1, discount_B)
+        next_value_B, next_low_B = (
+            torch.where(is_there_B, new, old) for new, old in ((value_B, next_value_B), (low_B, next_low_B))
+        )
+        starts_next_B = torch.where(is_there_B, starts_BK[:, k], starts_next_B)
+    chooses_BT = inputs.on_tokens(starts_BK.double()).bool() & ~inputs.is_answer_BT
+    advantages_BT = torch.where(chooses_BT, inputs.on_tokens(high_BK), inputs.on_tokens(low_BK))
+    targets_BT = torch.where(is_read_BT, inputs.on_tokens(low_BK) + values_BT, 0)
+    return AdvantageEstimate(advantages_BT, targets_BT, torch.zeros_like(inputs.returns_B), is_read_BT)
+
+
+def _over_turns(values_BK: Tensor, inputs: AdvantageInputs) -> Tensor:
+    """GAE over turns, [B, K]; turns without tokens are no decisions, and what they earn is on the tokens before."""
+    rewards_BK, has_tokens_BK = inputs.turn_rewards(), inputs.has_tokens()
+    advantages_BK = torch.zeros_like(values_BK)
+    next_value_B = next_advantage_B = torch.zeros_like(inputs.returns_B)
+    for k in reversed(range(values_BK.shape[1])):
+        is_there_B = has_tokens_BK[:, k]
+        ahead_B = inputs.gamma_turn * (next_value_B + inputs.lambda_turn * next_advantage_B)
+        advantage_B = rewards_BK[:, k] + ahead_B - values_BK[:, k]
+        next_value_B = torch.where(is_there_B, values_BK[:, k], next_value_B)
+        next_advantage_B = torch.where(is_there_B, advantage_B, next_advantage_B)
+        advantages_BK[:, k] = torch.where(is_there_B, advantage_B, 0)
+    return advantages_BK
+
+
+def _at(values_BT: Tensor, is_read_BT: Tensor, inputs: AdvantageInputs) -> Tensor:
+    """Of each turn, the value at its one marked token, [B, K]; 0 for a turn without tokens."""
+    values_BK = values_BT.new_zeros(len(values_BT), inputs.num_turns)
+    index_BT = torch.where(is_read_BT, inputs.turn_BT, 0)
+    return values_BK.scatter_add_(1, index_BT, torch.where(is_read_BT, values_BT, 0))
+
+
+def _values(inputs: AdvantageInputs) -> Tensor:
+    assert inputs.values_BT is not None, "this estimator needs a critic's values"
+    return inputs.values_BT
+
+
+def _with_critic(advantages_BT: Tensor, values_BT: Tensor, inputs: AdvantageInputs) -> AdvantageEstimate:
+    targets_BT = torch.where(inputs.mask_BT, advantages_BT + values_BT, 0)
+    return AdvantageEstimate(advantages_BT, targets_BT, torch.zeros_like(inputs.returns_B))

@@ -1,0 +1,170 @@
+"""Objectives through the real learner: masks, ratios, surrogates and turn orders are what their definitions say."""
+
+import dataclasses
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from starpo.flows.presets import preset
+from starpo.ragen.agents.policy.load import load_policy
+from starpo.ragen.config.update import CriticConfig, OptimiserConfig, UpdateConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.registry import ADVANTAGES, SURROGATES
+from starpo.ragen.learning.learners.spans import ANSWER, KINDS
+from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.objectives.ratios import RATIOS
+from tests.ragen.learning.learners.test_ratio import sampled_by
+
+PLAIN = OptimiserConfig(learning_rate=1e-3, max_gradient_norm=None)
+BASE = {"advantage": "grpo", "num_minibatches": 1, "optimiser": PLAIN, "critic": CriticConfig(optimiser=PLAIN)}
+
+
+def update(folder, trajectories, context, **settings):
+    learner = TorchLearner(UpdateConfig(**{**BASE, **settings}), num_threads=1)
+    learner.load(folder, "start", None)
+    return learner.update(trajectories, context)
+
+
+def gradient(folder, trajectories, context, **settings) -> torch.Tensor:
+    learner = TorchLearner(UpdateConfig(**{**BASE, **settings}), num_threads=1)
+    learner.load(folder, "start", None)
+    return learner.gradient(trajectories, context)
+
+
+def test_a_loss_on_answers_is_a_naive_loop_over_their_tokens(policy_folder, make_trajectories, context):
+    trajectories = make_trajectories(4)
+    found = gradient(policy_folder, trajectories, context, loss_on="answer", aggregation="token_mean")
+    model, _ = load_policy(policy_folder)
+    returns = [t.trajectory_return for t in trajectories]
+    total, count = torch.zeros(()), 0
+    for trajectory in trajectories:
+        for segment in trajectory.segments:
+            ids = torch.from_numpy(segment.token_ids)
+            logprobs = torch.log_softmax(model(input_ids=ids[None]).logits[0, :-1], -1).gather(1, ids[1:, None])[:, 0]
+            is_answer = torch.from_numpy(segment.kind[1:] == ANSWER)
+            total = total - (trajectory.trajectory_return - np.mean(returns)) * logprobs[is_answer].sum()
+            count += int(is_answer.sum())
+    expected = torch.autograd.grad(total / count, [p for p in model.parameters() if p.requires_grad])
+    torch.testing.assert_close(found, torch.cat([g.flatten() for g in expected]), atol=1e-5, rtol=1e-3)
+
+
+def test_masks_of_all_kinds_add_up_to_the_whole(policy_folder, make_trajectories, context):
+    trajectories = make_trajectories(4)
+    kinds = ResponseTokens(trajectories).kind_N
+    mean = {"aggregation": "token_mean"}
+    parts = [
+        gradient(policy_folder, trajectories, context, loss_on=name, **mean) * (kinds == kind).sum()
+        for name, kind in KINDS.items()
+    ]
+    whole = gradient(policy_folder, trajectories, context, **mean) * len(kinds)
+    torch.testing.assert_close(sum(parts), whole, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "ratio"), [*product(sorted(set(SURROGATES) - {"gmpo"}), RATIOS), ("gmpo", "token")]
+)
+def test_micro_batches_change_no_objective(policy_folder, make_trajectories, context, surrogate, ratio):
+    """Rows of 12 tokens against one of all; tokens were sampled by another policy, so ratios are not 1."""
+    trajectories = sampled_by(0.1, policy_folder, make_trajectories(6, context="full"))
+    settings = {"surrogate": surrogate, "ratio": ratio, "ratio_to": "behaviour", "clip_high": 0.05}
+    small, large = (
+        gradient(policy_folder, trajectories, context, micro_batch_tokens=size, **settings) for size in (16, 8192)
+    )
+    assert small.abs().max() > 0 or surrogate in ("ppo", "loop", "dual_clip")
+    torch.testing.assert_close(small, large, atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize("advantage", sorted(set(ADVANTAGES) - {"remax"}))
+def test_every_estimator_trains(policy_folder, make_trajectories, context, advantage):
+    result = update(policy_folder, make_trajectories(8), context, advantage=advantage, shaping=["by_length"])
+    assert result.metrics["update/gradient_norm"] > 0
+    assert all(math.isfinite(value) for value in result.metrics.values())
+
+
+def test_the_critic_of_turn_gae_is_fitted_at_one_token_a_turn(policy_folder, make_trajectories, context):
+    """The first value loss, of a critic that says 0: half the squared return of each turn."""
+    trajectories = make_trajectories(4)
+    result = update(policy_folder, trajectories, context, advantage="turn_gae")
+    targets = [t.trajectory_return - sum(t.turn_rewards[:k]) for t in trajectories for k in range(2)]
+    assert result.metrics["update/value_loss"] == pytest.approx(np.mean(np.square(targets)) / 2, rel=1e-5)
+
+
+def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(policy_folder, make_trajectories, context):
+    trajectories = make_trajectories(4, num_turns=3)
+    result = update(policy_folder, trajectories, context, turn_order="reverse", ratio="turn_geometric")
+    assert result.metrics["update/num_steps"] == 3
+    last_only = [
+        dataclasses.replace(t, segments=t.segments[2:]) for t in trajectories
+    ]  # its return is still the whole trajectory's, so advantages are the same
+    alone = update(policy_folder, last_only, context, ratio="turn_geometric")
+    learner = TorchLearner(UpdateConfig(**{**BASE, "turn_order": "reverse", "ratio": "turn_geometric"}), num_threads=1)
+    learner.load(policy_folder, "start", None)
+    norms = []
+    original = TorchLearner._work
+
+    def watched(self, *arguments):
+        work = original(self, *arguments)
+        step = self._models["policy"].step
+        self._models["policy"].step = lambda factor: norms.append(step(factor)) or norms[-1]
+        return work
+
+    learner._work = watched.__get__(learner)
+    learner.update(trajectories, context)
+    assert norms[0] == pytest.approx(alone.metrics["update/gradient_norm"], rel=1e-4)
+
+
+def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_trajectories, context):
+    """Three trajectories of equal weight and one of nine times theirs: ESS = 144 / 84 of 4 = 0.42857."""
+    trajectories = make_trajectories(4)
+    sampled = sampled_by(0.0, policy_folder, trajectories)
+    heavy = sampled[0].segments[0]
+    place = int(np.flatnonzero(heavy.response_mask)[0])
+    logprobs = heavy.behaviour_logprobs.copy()
+    logprobs[place] -= math.log(9)
+    first = dataclasses.replace(heavy, behaviour_logprobs=logprobs)
+    sampled[0] = dataclasses.replace(sampled[0], segments=(first, *sampled[0].segments[1:]))
+    whole, scaled = (
+        update(policy_folder, sampled, context, effective_sample_reference=reference) for reference in (None, 1.0)
+    )
+    rates = [result.metrics["update/learning_rate"] for result in (whole, scaled)]
+    assert rates[1] / rates[0] == pytest.approx((144 / 84 / 4) ** 0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"surrogate": "gmpo", "ratio": "sequence"}, "gmpo' takes the geometric mean"),
+        ({"turn_order": "reverse", "ratio": "sequence"}, "may span several"),
+        ({"shaping": ["zero"]}, "neither has a weight"),
+        ({"importance_cap": 2.0, "effective_sample_reference": 0.5}, "set one of them"),
+        ({"surrogate_options": {"bound": 2.0}}, "takes no options"),
+        ({"surrogate": "dual_clip", "surrogate_options": {"bound": 0.5}}, "bound"),
+        ({"advantage": "gigpo", "advantage_options": {"over": "rows"}}, "over"),
+        ({"surrogate": "pop"}, "'pop' is not known here"),
+        ({"shaping": ["by_lenght"]}, "'by_lenght' is not known here"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
+    with pytest.raises((ValidationError, ValueError), match=reason):
+        UpdateConfig(**{**BASE, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"update": {"advantage": "gigpo"}, "rollout": {"group_size": 1}}, "compares members of a group"),
+        (
+            {"update": {"advantage": "grpo_batch", "shaping": ["by_group_std"]}, "rollout": {"group_size": 1}},
+            "compares",
+        ),
+        ({"update": {"loss_on": "think"}, "agent": {"should_think": False}}, "the agent does not think"),
+    ],
+)
+def test_what_the_data_will_lack_is_refused_before_the_run(settings, reason):
+    with pytest.raises(ConfigError, match=reason):
+        preset("smoke", {"filter.should_drop_zero_variance": False, **settings})

@@ -1,0 +1,66 @@
+"""Which tokens are reasoning, answer or format: by the text that they are, whatever the tokenizer cuts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.prompting.parser import parse
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.learning.learners.spans import ANSWER, FORMAT, THINK, Spans
+
+TOKENIZER = make_tokenizer()
+SPANS = Spans(TOKENIZER.backend_tokenizer)
+F, T, A = FORMAT, THINK, ANSWER
+
+
+def encode(text: str) -> list[int]:
+    return TOKENIZER.encode(text, add_special_tokens=False, split_special_tokens=True)
+
+
+def kinds(text: str, think: str | None, answer: str | None, end: bool = True) -> list[int]:
+    ids = encode(text) + [TOKENIZER.eos_token_id] * end
+    return SPANS.kinds(ids, text, think, answer).tolist()
+
+
+def test_a_response_by_hand():
+    # <think> | X | ' up' | </think> | <answer> | Up | ' ||' | ' Left' | </answer> | end
+    text = "<think>X up</think><answer>Up || Left</answer>"
+    assert kinds(text, "X up", "Up || Left") == [F, T, T, F, F, A, A, A, F, F]
+
+
+def test_an_opening_tag_that_the_prompt_holds():
+    assert kinds("X up</think><answer>Up</answer>", "X up", "Up") == [T, T, F, F, A, F, F]
+
+
+def test_an_answer_alone():
+    assert kinds("<answer>Up</answer>", None, "Up") == [F, A, F, F]
+    assert kinds("Up</answer>", None, "Up") == [A, F, F]
+
+
+def test_a_malformed_response_is_format_as_a_whole():
+    assert set(kinds("<think>X up<answer>Up", None, None)) == {F}
+
+
+def test_the_same_words_in_reasoning_and_answer_are_told_apart():
+    text = "<think>Up</think><answer>Up</answer>"
+    assert kinds(text, "Up", "Up") == [F, T, F, F, A, F, F]
+
+
+def test_tokens_that_do_not_spell_the_response_are_unknown():
+    assert SPANS.kinds(encode("Up"), "Down", None, None) is None
+
+
+@given(st.text(alphabet="UpX down|\n#é😀", max_size=20), st.sampled_from(["Up", "Up || Left", "é"]))
+def test_every_token_is_where_its_first_character_is(think, answer):
+    text = f"<think>{think}</think><answer>{answer}</answer>"
+    parsed = parse(text, actions=("Up", "Left"), agent=AgentConfig())
+    found = kinds(text, parsed.think, parsed.answer, end=False)
+    expected = [F] * 7 + [T] * len(think) + [F] * 16 + [A] * len(answer) + [F] * 9
+    assert len(found) == len(encode(text))
+    assert set(found) <= set(expected)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_response(text):
+    assert SPANS.kinds([], "", None, None).tolist() == []

@@ -1,0 +1,186 @@
+"""Ratios and surrogates: the numbers of FACTS by hand, gradients, extremes, and units that micro-batches do not cut."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.core.registry import SURROGATES, load
+from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio, probability_ratio
+from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, SurrogateTerms, covariances
+
+ALL = sorted(SURROGATES)
+
+
+def options_of(name: str) -> dict:
+    return dict(ObjectiveConfig(advantage="grpo", surrogate=name).surrogate_options)
+
+
+def terms(name, ratios, advantages, *, ratio="token", units=None, options=None, ranks=None, covariance=None):
+    """A surrogate of tokens whose ratios are these, in float64; also the log-probs, which have the gradient."""
+    advantages = torch.tensor(advantages, dtype=torch.float64)
+    logprobs = torch.tensor([math.log(r) - 3 for r in ratios], dtype=torch.float64, requires_grad=True)
+    logs = log_ratio(logprobs, torch.full_like(advantages, -3))
+    unit = torch.zeros(len(ratios), dtype=torch.int64) if units is None else torch.tensor(units)
+    inputs = SurrogateInputs(
+        logprobs_M=logprobs,
+        log_ratio_M=logs,
+        ratio_M=RATIOS[ratio](logs, unit),
+        advantages_M=advantages,
+        sequence_M=unit,
+        clip_low=0.2,
+        clip_high=0.28,
+        covariance_M=torch.tensor(covariance or [0.0] * len(ratios), dtype=torch.float64),
+        covariance_rank_M=torch.tensor(ranks or [0.5] * len(ratios), dtype=torch.float64),
+        options=options_of(name) | (options or {}),
+    )
+    found: SurrogateTerms = load(SURROGATES, name)(inputs)
+    return found, logprobs
+
+
+def close(found, expected):
+    assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_ppo_by_hand():
+    # bounds 0.8 and 1.28; A > 0: min(3, 2.56); A < 0: min(-3, -2.56); min(1, 1.6); min(-1, -1.6); inside: 3.3
+    found, _ = terms("ppo", [1.5, 1.5, 0.5, 0.5, 1.1], [2.0, -2.0, 2.0, -2.0, 3.0])
+    close(found.loss_M.detach(), [-2.56, 3.0, -1.0, 1.6, -3.3])
+    assert found.is_low_M.tolist() == [False, False, False, True, False]
+    assert found.is_high_M.tolist() == [True, False, False, False, False]
+
+
+def test_loop_is_symmetric_in_the_log_ratio():
+    # bounds 1 / 1.28 = 0.78125 and 1.28: a ratio of 0.79 is inside, where PPO's 0.8 clips it
+    found, _ = terms("loop", [0.79, 0.5, 1.5], [-1.0, -1.0, 1.0])
+    close(found.loss_M.detach(), [0.79, 0.78125, -1.28])
+    assert found.is_low_M.tolist() == [False, True, False]
+
+
+def test_dual_clip_bounds_what_a_negative_advantage_loses():
+    # ratio 5, A -2: PPO's term is 10, three times the advantage 6; ratio 2: 4 stays
+    found, logprobs = terms("dual_clip", [5.0, 2.0], [-2.0, -2.0])
+    close(found.loss_M.detach(), [6.0, 4.0])
+    found.loss_M.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([0, 4])
+
+
+def test_cispo_clips_the_weight_and_keeps_the_gradient():
+    # weights 1.28 and 0.8: the gradient of -w * A * log pi is -w * A
+    found, logprobs = terms("cispo", [1.5, 0.5], [1.0, 1.0])
+    found.loss_M.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([-1.28, -0.8])
+
+
+def test_sapo_by_hand():
+    # tau 1: 4 * sigmoid(0.5) = 2.48984; tau 1.05: 4 / 1.05 * sigmoid(1.05 * -0.5) = 1.41594
+    found, _ = terms("sapo", [1.5, 0.5], [1.0, -1.0])
+    assert found.loss_M.tolist() == pytest.approx([-2.48984, 1.41594], abs=1e-5)
+
+
+def test_sapo_begins_as_the_policy_gradient():
+    found, logprobs = terms("sapo", [1.0, 1.0], [2.0, -3.0])
+    found.loss_M.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([-2.0, 3.0])
+
+
+def test_gmpo_by_hand():
+    # log 1.5 = 0.405 is cut to 0.4 where A > 0; log 0.5 = -0.693 to -0.4 where A < 0
+    up, logprobs = terms("gmpo", [1.5, 0.5], [1.0, 1.0])
+    assert up.loss_M.tolist() == pytest.approx([-math.exp((0.4 + math.log(0.5)) / 2)] * 2)
+    assert up.loss_M.tolist() == pytest.approx([-0.86366] * 2, abs=1e-5)
+    up.loss_M.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([0, -0.86366], abs=1e-5)  # the clipped token has none
+    down, _ = terms("gmpo", [1.5, 0.5], [-1.0, -1.0])
+    assert down.loss_M.tolist() == pytest.approx([1.00274] * 2, abs=1e-5)
+
+
+def test_ratios_of_units_by_hand():
+    # 1.5 and 0.5: geometric sqrt(0.75) = 0.86603, arithmetic 1.0; the third token is a unit of its own
+    logs = torch.tensor([1.5, 0.5, 2.0], dtype=torch.float64).log()
+    unit = torch.tensor([7, 7, 9])
+    close(RATIOS["token"](logs, unit), [1.5, 0.5, 2.0])
+    close(RATIOS["turn_geometric"](logs, unit), [math.sqrt(0.75), math.sqrt(0.75), 2.0])
+    close(RATIOS["sequence"](logs, unit), [math.sqrt(0.75), math.sqrt(0.75), 2.0])
+    close(RATIOS["turn_arithmetic"](logs, unit), [1.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("ratio", ["turn_geometric", "turn_arithmetic"])
+def test_where_a_unit_shares_its_advantage_the_gradient_is_that_of_its_own_term(ratio):
+    """Against the mean itself, differentiated by autograd: three tokens of one unit, A = 2."""
+    logs = torch.tensor([0.1, -0.2, 0.15], dtype=torch.float64, requires_grad=True)
+    mean = logs.mean().exp() if ratio == "turn_geometric" else logs.exp().mean()
+    (expected,) = torch.autograd.grad(3 * 2 * mean, logs)  # the term stands on each of its three tokens
+    (found,) = torch.autograd.grad((2 * RATIOS[ratio](logs, torch.zeros(3, dtype=torch.int64))).sum(), logs)
+    assert_close(found, expected)
+
+
+def test_clip_cov_silences_the_chosen_tokens():
+    found, logprobs = terms(
+        "clip_cov", [1.1, 1.1, 1.1, 1.1], [1.0] * 4, ranks=[0.0, 0.25, 0.5, 0.75], covariance=[9.0, 2.0, 0.5, 2.0],
+        options={"share": 0.5, "low": 1.0, "high": 5.0},
+    )  # fmt: skip
+    found.loss_M.sum().backward()
+    assert (logprobs.grad == 0).tolist() == [False, True, False, False]  # above 5; chosen; below 1; not in the share
+    assert found.is_high_M.tolist() == [False, True, False, False]
+
+
+def test_kl_cov_holds_the_chosen_tokens():
+    # -1.1 each, and log 1.1 = 0.0953 twice for the first
+    options = {"share": 0.5, "coefficient": 2.0}
+    found, _ = terms("kl_cov", [1.1, 1.1], [1.0, 1.0], ranks=[0.0, 0.5], options=options)
+    assert found.loss_M.tolist() == pytest.approx([-1.1 + 2 * math.log(1.1), -1.1])
+
+
+def test_covariances_by_hand():
+    # log-probs -1, -2, -3 (mean -2), advantages 3, 0, 0 (mean 1): (1)(2) = 2, 0, (-1)(-1) = 1
+    covariance, rank = covariances(torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([3.0, 0.0, 0.0]))
+    assert covariance.tolist() == [2, 0, 1]
+    assert rank.tolist() == pytest.approx([0, 2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_step_begins_as_the_policy_gradient(name):
+    """At ratio 1 every surrogate pulls a token by its advantage; kl_cov's penalty has no gradient there."""
+    found, logprobs = terms(name, [1.0, 1.0, 1.0], [2.0, -3.0, 0.5], units=[0, 1, 1], ranks=[0.9] * 3)
+    found.loss_M.sum().backward()
+    assert logprobs.grad.tolist() == pytest.approx([-2.0, 3.0, -0.5])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_gradient_flows_into_advantages(name):
+    advantages = torch.ones(3, requires_grad=True)
+    logprobs = torch.zeros(3, requires_grad=True)
+    logs = log_ratio(logprobs, torch.zeros(3))
+    unit, zeros = torch.zeros(3, dtype=torch.int64), torch.zeros(3)
+    inputs = SurrogateInputs(logprobs, logs, logs.exp(), advantages, unit, 0.2, 0.2, zeros, zeros, options_of(name))
+    load(SURROGATES, name)(inputs).loss_M.sum().backward()
+    assert advantages.grad is None
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(st.floats(-1000, 0), st.floats(-1000, 0), st.floats(-1e6, 1e6))
+def test_loss_and_gradient_are_finite_for_any_log_probs(name, policy, old, advantage):
+    logprobs = torch.tensor([policy], requires_grad=True)
+    logs = log_ratio(logprobs, torch.tensor([old]))
+    unit, zeros = torch.zeros(1, dtype=torch.int64), torch.zeros(1)
+    inputs = SurrogateInputs(
+        logprobs, logs, logs.exp(), torch.tensor([advantage]), unit, 0.2, 0.28, zeros, zeros, options_of(name)
+    )
+    loss = load(SURROGATES, name)(inputs).loss_M.sum()
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(logprobs.grad).all()
+
+
+@given(st.lists(st.floats(-100, 0), min_size=1, max_size=8))
+def test_equal_policies_have_ratio_1(logprobs):
+    logprobs = torch.tensor(logprobs)
+    assert probability_ratio(logprobs, logprobs).tolist() == [1.0] * len(logprobs)
+    for ratio in RATIOS.values():
+        units = torch.arange(len(logprobs)) // 2
+        assert ratio(log_ratio(logprobs, logprobs), units).tolist() == [1.0] * len(logprobs)

@@ -1,0 +1,134 @@
+"""Estimators that work on turns: the numbers of FACTS by hand, and what they reduce to."""
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given
+
+from starpo.ragen.learning.objectives.advantages import group_relative
+from starpo.ragen.learning.objectives.anchor_states import gigpo, hgpo
+from starpo.ragen.learning.objectives.gae import gae, hierarchical_gae, turn_gae
+from starpo.ragen.learning.objectives.masks import turn_starts
+from tests.ragen.learning.objectives.estimator_inputs import inputs_of, random_inputs
+
+
+def with_options(inputs, **options):
+    return dataclasses.replace(inputs, options=options)
+
+
+def test_turn_gae_by_hand():
+    # two turns of two tokens, rewards 1 and 2, values at first tokens .1 and .3, at last ones .2 and .4
+    # gamma_turn .5, lambda_turn .5
+    inputs = inputs_of([[0, 1, 0, 2]], [[0.1, 0.2, 0.3, 0.4]], turns=[[0, 0, 1, 1]], gamma_turn=0.5, lambda_turn=0.5)
+    # first: A_1 = 2 - .3 = 1.7; A_0 = 1 + .5 * .3 - .1 + .25 * 1.7 = 1.05 + .425 = 1.475
+    first = turn_gae(inputs)
+    assert first.advantages_BT[0].tolist() == pytest.approx([1.475, 1.475, 1.7, 1.7])
+    assert first.value_targets_BT[0].tolist() == pytest.approx([1.575, 0, 2.0, 0])
+    assert first.value_mask_BT.tolist() == [[True, False, True, False]]
+    # last: A_1 = 2 - .4 = 1.6; A_0 = 1 + .5 * .4 - .2 + .25 * 1.6 = 1.4
+    last = turn_gae(with_options(inputs, value_at="last"))
+    assert last.advantages_BT[0].tolist() == pytest.approx([1.4, 1.4, 1.6, 1.6])
+    assert last.value_mask_BT.tolist() == [[False, True, False, True]]
+
+
+@given(random_inputs())
+def test_turn_gae_of_turns_of_one_token_is_gae(inputs):
+    columns = inputs.mask_BT.shape[1]
+    one_each = dataclasses.replace(
+        inputs,
+        turn_BT=torch.arange(columns).expand(inputs.mask_BT.shape),
+        gamma_turn=inputs.gamma,
+        lambda_turn=inputs.gae_lambda,
+    )
+    torch.testing.assert_close(turn_gae(one_each).advantages_BT, gae(one_each).advantages_BT)
+
+
+def hierarchical(rewards, subgoals, **settings):
+    turns = [list(range(len(rewards[0])))]
+    return dataclasses.replace(
+        inputs_of(rewards, [[0.5] * len(rewards[0])], turns=turns, **settings),
+        starts_subgoal_BK=torch.tensor(subgoals),
+        is_answer_BT=torch.zeros(1, len(rewards[0]), dtype=torch.bool),
+    )
+
+
+def test_hierarchical_gae_by_hand():
+    # HiPER's example: rewards 0 0 1, subgoals at turns 0 and 2, all values .5: low 0 0 .5, high .5 and .5
+    inputs = hierarchical([[0, 0, 1]], [[True, False, True]])
+    answers = dataclasses.replace(inputs, is_answer_BT=torch.ones(1, 3, dtype=torch.bool))
+    assert hierarchical_gae(answers).advantages_BT.tolist() == [[0, 0, 0.5]]
+    assert hierarchical_gae(inputs).advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where one begins
+
+
+def test_hierarchical_gae_discounts_by_the_turns_between():
+    # gamma .5, lambda 1: high at 2: 4 - .5 = 3.5; at 0: 1 + .5 * 2 + .25 * (.5 + 3.5) - .5 = 2.5
+    inputs = hierarchical([[1, 2, 4]], [[True, False, True]], gamma_turn=0.5)
+    assert hierarchical_gae(inputs).advantages_BT[0, [0, 2]].tolist() == [2.5, 3.5]
+
+
+def test_hierarchical_gae_without_subgoals_is_turn_gae_but_for_the_first_reasoning():
+    inputs = hierarchical([[1, 2, 4]], [[False, False, False]], gamma_turn=0.9, lambda_turn=0.8)
+    assert hierarchical_gae(inputs).advantages_BT[0, 1:].tolist() == turn_gae(inputs).advantages_BT[0, 1:].tolist()
+
+
+def two_by_two(**settings):
+    """Two members, two turns of a token each, the same first state and other second ones; rewards 0 1 and 0 0."""
+    inputs = inputs_of([[0, 1], [0, 0]], turns=[[0, 1], [0, 1]], gamma_turn=0.5)
+    return with_options(dataclasses.replace(inputs, state_BK=torch.tensor([[0, 1], [0, 2]])), **settings)
+
+
+def test_gigpo_by_hand():
+    # R_0 = .5 and 0: step +-.25 at turn 0, 0 at turn 1, where each is alone; episode +-.5
+    assert gigpo(two_by_two()).advantages_BT.tolist() == [[0.75, 0.5], [-0.75, -0.5]]
+    assert gigpo(two_by_two(step_weight=0.0)).advantages_BT.tolist() == [[0.5, 0.5], [-0.5, -0.5]]
+
+
+def test_gigpo_with_standard_deviations_by_hand():
+    # of 1 and 0 with ddof 1: sqrt(.5); of .5 and 0: sqrt(.125); both give +-.5 / sqrt(.5)
+    found = gigpo(two_by_two(normaliser="std")).advantages_BT
+    assert found[0].tolist() == pytest.approx([2 * 0.5**0.5, 0.5**0.5], abs=1e-5)
+
+
+def test_gigpo_counts_episodes_once_unless_asked():
+    """Lengths 1 and 3, returns 1 and 0: the mean is .5 over episodes and .25 over turns, the public code's trap."""
+    inputs = inputs_of([[1, 0, 0], [0, 0, 0]], turns=[[0, 1, 2]] * 2, mask=[[True, False, False], [True, True, True]])
+    inputs = dataclasses.replace(inputs, state_BK=torch.arange(6).reshape(2, 3))
+    assert gigpo(inputs).baselines_B.tolist() == [0.5, 0.5]
+    assert gigpo(with_options(inputs, over="turns")).baselines_B.tolist() == [0.25, 0.25]
+
+
+def test_gigpo_compares_within_a_group_alone():
+    inputs = dataclasses.replace(two_by_two(), group_B=torch.tensor([0, 1]))
+    assert gigpo(inputs).advantages_BT.abs().max() == 0
+
+
+def test_hgpo_weighs_depths_in_which_a_turn_has_company():
+    # turn 0: depth 1 has company, depth 2 does not exist yet: as GiGPO. Turn 1: nobody at either depth.
+    assert hgpo(two_by_two(depth=2)).advantages_BT.tolist() == [[0.75, 0.5], [-0.75, -0.5]]
+
+
+def test_hgpo_by_hand():
+    # states 0 1 2 for both, 9 1 2 for the third member; rewards at the end 3, 0, 0; turn 2, gamma 1:
+    # depth 1: mean 1 -> 2, -1, -1; depth 2: the same three; depth 3: the first two alone, mean 1.5 -> 1.5, -1.5
+    # weights 1, 2, 3 over 6: (2 + 2 * 2 + 3 * 1.5) / 6 = 1.75, (-1 - 2 - 4.5) / 6 = -1.25; third: (-1 - 2) / 3 = -1
+    inputs = inputs_of([[0, 0, 3], [0, 0, 0], [0, 0, 0]], turns=[[0, 1, 2]] * 3)
+    inputs = dataclasses.replace(inputs, state_BK=torch.tensor([[0, 1, 2], [0, 1, 2], [9, 1, 2]]))
+    steps = hgpo(with_options(inputs, depth=3)).advantages_BT - group_relative(inputs).advantages_BT
+    assert steps[:, 2].tolist() == pytest.approx([1.75, -1.25, -1.0])
+
+
+@given(random_inputs())
+def test_hgpo_of_depth_1_is_gigpo(inputs):
+    torch.testing.assert_close(hgpo(with_options(inputs, depth=1)).advantages_BT, gigpo(inputs).advantages_BT)
+
+
+@given(random_inputs())
+def test_gigpo_without_steps_is_grpo(inputs):
+    found = gigpo(with_options(inputs, step_weight=0.0)).advantages_BT
+    torch.testing.assert_close(found, group_relative(inputs).advantages_BT)
+
+
+def test_turn_starts_mark_the_first_token_of_each_turn_in_the_mask():
+    mask = torch.tensor([[False, True, True, False, True, True]])
+    assert turn_starts(torch.tensor([[0, 0, 0, 1, 1, 2]]), mask).tolist() == [[False, True, False, False, True, True]]
