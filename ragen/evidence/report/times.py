@@ -21,7 +21,7 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
 
     `seconds`: median of the times that the stage was done, inputs read, and all but its last dataset stored. `between
     stages` is the rest of an iteration, with the writing of that last dataset: Prefect and the store. `share`: of all
-    work, each stage counted as often as it was done; a part of the update is of the update's share.
+    iterations, by median times number; parts of the update are counted in the update's share too.
 
     Args:
         store: Where it is.
@@ -35,6 +35,7 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
     found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
     manifests = {place: manifest for place, manifest in found if manifest is not None}
     whole = {**stage_seconds(manifests), BETWEEN: seconds_between(manifests)}
+    whole.pop("warm_start", None)  # comes before all iterations
     parts = {f"update: {part}": series for part, series in update_seconds(manifests).items()}
     counted = [(name, len(s), median(s.values())) for name, s in {**whole, **parts}.items() if s]
     everything = sum(times * seconds for name, times, seconds in counted if name in whole) or 1.0

@@ -78,6 +78,7 @@ def test_shares_add_up(stored_run: Store) -> None:
     rows = times_of(stored_run, "hostile")
     assert [row["share"] for row in rows] == sorted((row["share"] for row in rows), reverse=True)
     assert sum(row["share"] for row in rows) == pytest.approx(1.0, abs=0.01)
+    assert "warm_start" not in [row["stage"] for row in rows]
     (rollout,) = [row for row in rows if row["stage"] == "rollout"]
     assert (rollout["times"], rollout["seconds"]) == (4, 2.0)
     assert BETWEEN in [row["stage"] for row in rows]
