@@ -96,5 +96,7 @@ def seconds_between(manifests: Mapping[Place, Manifest]) -> Series:
 
 def _first_uses(manifests: Mapping[Place, Manifest]) -> dict[Place, Manifest]:
     """Without the places of artifacts that an earlier iteration made."""
-    first = {(place.kind, place.key): place for place in reversed(manifests)}
-    return {place: manifest for place, manifest in manifests.items() if first[place.kind, place.key] == place}
+    first: dict[tuple[str, str], Place] = {}
+    for place in manifests:
+        first.setdefault((place.kind, place.key), place)
+    return {place: manifests[place] for place in first.values()}
