@@ -1,4 +1,4 @@
-"""`ragen show`: a run, one of its iterations, or one of its trajectories."""
+"""`ragen show`: a run, where its time went, one of its iterations, or one of its trajectories."""
 
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stage
 from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
+from starpo.ragen.evidence.report.times import times_of
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys
 
@@ -20,15 +21,18 @@ def show(
     prompts: Annotated[
         bool, typer.Option("--prompts", help="With --trajectory: what the model was told, by role.")
     ] = False,
+    timings: Annotated[bool, typer.Option("--timings", help="Where an iteration's time goes, by stage.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run, one of its iterations, or one of its trajectories."""
+    """Show a run, where its time went, one of its iterations, or one of its trajectories."""
     opened = open_store(store)
     if trajectory is not None:
         print_trajectory(opened, run, iteration or 0, trajectory, should_show_prompts=prompts, as_json=as_json)
     elif iteration is not None:
         print_iteration(opened, run, iteration, as_json)
+    elif timings:
+        print_rows(times_of(opened, run), as_json, f"{run}: median seconds of each stage", "nothing stored yet")
     else:
         print_run(opened, run, as_json)
 

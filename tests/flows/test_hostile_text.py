@@ -88,6 +88,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "diagnose": [[RUN], [RUN, "--json"], [BROKEN], [EVIL], [RUN, "-o", "{out}/plane.svg"]],
     "show": [
         [RUN], [RUN, "--json"], [BROKEN], [RUN, "--iteration", "0"], [RUN, "--iteration", "0", "--json"],
+        [RUN, "--timings"], [RUN, "--timings", "--json"], [BROKEN, "--timings"],
         [RUN, "--iteration", "0", "--trajectory", TRAJECTORY], [RUN, "--iteration", "0", "--trajectory", EVIL],
         [RUN, "--iteration", "0", "--trajectory", TRAJECTORY, "--json"],
     ],

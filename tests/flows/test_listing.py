@@ -45,6 +45,16 @@ def test_the_panel_is_that_of_the_training_environment(store, capsys):
     assert [row["panel"] for row in shown["per_iteration"]] == [shown["success_first"]] == [0.25]
 
 
+def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
+    show(NAME, timings=True, store=store.url, as_json=True)
+    assert json.loads(capsys.readouterr().out) == []  # these were put there by no work
+    facts = {"key": "0" * 32, "stage": STAGE, "settings": {}, "inputs": {}, "seed": 0, "provenance": {"seconds": 1.5}}
+    store.put_table("turns", example("turns"), **facts)
+    store.runs.record_stage(NAME, 0, "rollout", {"turns": facts["key"]})
+    show(NAME, timings=True, store=store.url, as_json=True)
+    assert json.loads(capsys.readouterr().out) == [{"stage": "rollout", "times": 1, "seconds": 1.5, "share": 1.0}]
+
+
 @pytest.mark.parametrize("listing", [runs, lambda store: show(NAME, store=store)])
 def test_words_are_whole_in_80_columns(listing, store, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

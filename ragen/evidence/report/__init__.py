@@ -15,6 +15,7 @@ tokens           where each token of a recorded text begins and ends
 boards           what each turn looked like, by playing the stored actions again
 embedding        which trajectories travel in the page, within a budget
 curves           panels of raw and smoothed curves, with intervals
+times            where the time of a run went, by its manifests
 words            a run in sentences and facts
 document         a page of templates, scripts, styles and data, under a content security policy
 templates/       HTML, styles and scripts, one concept a file

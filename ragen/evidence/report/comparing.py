@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.collapse import Verdict, diagnose
 from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.report.data import read_series, stage_seconds
+from starpo.ragen.evidence.report.data import read_series
 from starpo.ragen.evidence.report.reading import Missing, Place, Reader, places, side_by_side
+from starpo.ragen.evidence.report.times import stage_seconds
 from starpo.ragen.evidence.report.words import flattened
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState

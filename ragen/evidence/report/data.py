@@ -152,24 +152,6 @@ def read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]
     return metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
 
 
-def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
-    """Stage -> iteration -> wall-clock seconds of the work that made its artifacts, in whichever run that was.
-
-    A stage's seconds are those of its artifact that was written last: its work began before the first of them. An
-    artifact that is used again (Online-k) was made once.
-    """
-    seconds: dict[str, Series] = {}
-    made: set[tuple[str, str]] = set()
-    for place, manifest in manifests.items():
-        value = manifest.provenance.get("seconds")
-        if value is None or (place.kind, place.key) in made:
-            continue
-        made.add((place.kind, place.key))
-        of_stage = seconds.setdefault(place.stage, {})
-        of_stage[place.iteration] = max(of_stage.get(place.iteration, 0.0), float(value))
-    return seconds
-
-
 def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place]]:
     found: dict[int, list[Place]] = {}
     for place in artifacts:

@@ -14,10 +14,11 @@ from markupsafe import Markup
 from starpo.ragen.evidence.diagnostics.plane import draw_plane, path
 from starpo.ragen.evidence.report import words
 from starpo.ragen.evidence.report.curves import main_panels, other_panels
-from starpo.ragen.evidence.report.data import ReportData, stage_seconds
+from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
+from starpo.ragen.evidence.report.times import stage_seconds
 from starpo.schemas.manifest import Manifest
 
 _SCRIPTS = (

@@ -10,7 +10,8 @@ from typing import Any
 
 from starpo.ragen.evidence.diagnostics.collapse import Verdict
 from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.evidence.report.data import ReportData, stage_seconds
+from starpo.ragen.evidence.report.data import ReportData
+from starpo.ragen.evidence.report.times import stage_seconds
 
 
 def headline(series: Mapping[str, Series], environment: str) -> str:

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from starpo.ragen.core.errors import ConfigError, StoreError
-from starpo.ragen.evidence.report.data import gather, stage_seconds
+from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.store import Store
 
 
@@ -24,19 +24,6 @@ def rollouts(data) -> list[int]:
 def test_every_metric_of_every_stage_is_a_series(data) -> None:
     assert data.series["evaluation/sokoban/success"] == pytest.approx({0: 0.2, 1: 0.3, 2: 0.4, 3: 0.5, 4: 0.6})
     assert list(data.series["rollout/success_rate"]) == [0, 1, 2, 3]
-
-
-def test_stage_seconds_are_those_of_the_manifests(data) -> None:
-    seconds = stage_seconds(data.manifests)
-    assert seconds["rollout"] == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
-    assert seconds["evaluate:sokoban"][4] == 1.0
-    assert seconds["warm_start"] == {0: 9.0}
-
-
-def test_work_that_is_used_again_is_counted_once(damaged_run: Store) -> None:
-    first = damaged_run.runs.iteration("hostile", 0)["rollout"]
-    damaged_run.runs.record_stage("hostile", 1, "rollout", first)  # as Online-k does
-    assert list(stage_seconds(gather(damaged_run, "hostile").manifests)["rollout"]) == [0, 2, 3]
 
 
 def test_decisions_of_all_groups_are_there_best_first(data) -> None:

@@ -1,0 +1,102 @@
+"""Where a run's time went, as its manifests tell; nothing is measured here.
+
+runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> times_of -> rows
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from starpo.ragen.evidence.diagnostics.series import Series
+from starpo.ragen.evidence.report.reading import Place, Reader, places, side_by_side
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Manifest
+
+BETWEEN = "between stages"
+
+
+def times_of(store: Store, run: str) -> list[dict[str, Any]]:
+    """Where an iteration's time goes: a row a stage, one for what lies between, and one a part of the update.
+
+    `seconds`: median of the times that the stage was done, inputs read, and all but its last dataset stored. `between
+    stages` is the rest of an iteration, with the writing of that last dataset: Prefect and the store. `share`: of all
+    iterations, by median times number; parts of the update are counted in the update's share too.
+
+    Args:
+        store: Where it is.
+        run: Its name. What cannot be read of it is left out.
+
+    Raises:
+        StoreError: If there is no such run.
+    """
+    record, reader = store.runs.get(run), Reader(store)
+    artifacts = places(reader.iterations(record))
+    found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
+    manifests = {place: manifest for place, manifest in found if manifest is not None}
+    whole = {**stage_seconds(manifests), BETWEEN: seconds_between(manifests)}
+    whole.pop("warm_start", None)  # comes before all iterations
+    parts = {f"update: {part}": series for part, series in update_seconds(manifests).items()}
+    counted = [(name, len(s), median(s.values())) for name, s in {**whole, **parts}.items() if s]
+    everything = sum(times * seconds for name, times, seconds in counted if name in whole) or 1.0
+    rows = [
+        {"stage": name, "times": times, "seconds": round(seconds, 3), "share": round(times * seconds / everything, 3)}
+        for name, times, seconds in counted
+    ]
+    return sorted(rows, key=lambda row: (row["stage"] in parts, -row["share"]))
+
+
+def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
+    """Stage -> iteration -> wall-clock seconds of the work that made its artifacts, in whichever run that was.
+
+    A stage's seconds are those of its artifact that was written last: its work began before the first of them. An
+    artifact that is used again (Online-k) was made once.
+    """
+    seconds: dict[str, Series] = {}
+    for place, manifest in _first_uses(manifests).items():
+        value = manifest.provenance.get("seconds")
+        if value is not None:
+            of_stage = seconds.setdefault(place.stage, {})
+            of_stage[place.iteration] = max(of_stage.get(place.iteration, 0.0), float(value))
+    return seconds
+
+
+def update_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
+    """Part of the update (score, train, review) -> iteration -> its wall-clock seconds."""
+    seconds: dict[str, Series] = {}
+    for place, manifest in _first_uses(manifests).items():
+        for name, value in (manifest.provenance.get("timings") or {}).items():
+            if name.endswith("_s") and not name.endswith("_per_s"):
+                seconds.setdefault(name.removesuffix("_s"), {})[place.iteration] = float(value)
+    return seconds
+
+
+def seconds_between(manifests: Mapping[Place, Manifest]) -> Series:
+    """Iteration -> seconds of it in which none of its stages was at work.
+
+    It lasts from the end of the last stage of the iteration before it to that of its own; stages may be at work beside
+    one another. Where a run was interrupted, or uses what another one made, this tells nothing: look at the median.
+    """
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for place, manifest in _first_uses(manifests).items():
+        seconds, written_at = manifest.provenance.get("seconds"), manifest.provenance.get("written_at")
+        if seconds is not None and written_at is not None:
+            end = datetime.fromisoformat(written_at).timestamp()
+            spans.setdefault(place.iteration, []).append((end - seconds, end))
+    found: Series = {}
+    for iteration in spans:
+        if iteration - 1 in spans:
+            free_from, idle = max(end for _, end in spans[iteration - 1]), 0.0
+            for begin, end in sorted(spans[iteration]):
+                idle += max(0.0, begin - free_from)
+                free_from = max(free_from, end)
+            found[iteration] = idle
+    return found
+
+
+def _first_uses(manifests: Mapping[Place, Manifest]) -> dict[Place, Manifest]:
+    """Without the places of artifacts that an earlier iteration made."""
+    first: dict[tuple[str, str], Place] = {}
+    for place in manifests:
+        first.setdefault((place.kind, place.key), place)
+    return {place: manifests[place] for place in first.values()}

@@ -1,0 +1,88 @@
+"""Where a run's time went: by hand, from manifests."""
+
+import pytest
+
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.reading import Place
+from starpo.ragen.evidence.report.times import BETWEEN, seconds_between, stage_seconds, times_of, update_seconds
+from starpo.ragen.store import Store
+from starpo.schemas.manifest import Manifest, Stage
+
+
+def manifest(end_s: int, seconds: float, **timings: float) -> Manifest:
+    """Of work that ended so many seconds after noon."""
+    provenance = {"seconds": seconds, "written_at": f"2026-11-24T12:00:{end_s:02d}.000+00:00", "timings": timings}
+    facts = {"kind": "turns", "key": "k", "stage": Stage(name="s", version=1), "settings": {}, "inputs": {}}
+    facts |= {"seed": None, "dataset_version": None, "num_rows": None, "files": ()}
+    return Manifest(**facts, content_digest="0" * 64, provenance=provenance)
+
+
+def place(iteration: int, stage: str, key: str = "") -> Place:
+    return Place(iteration, stage, "metrics", key or f"{stage}-{iteration}")
+
+
+def test_stage_seconds_are_those_of_the_manifests(stored_run: Store) -> None:
+    seconds = stage_seconds(gather(stored_run, "hostile").manifests)
+    assert seconds["rollout"] == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
+    assert seconds["evaluate:sokoban"][4] == 1.0
+    assert seconds["warm_start"] == {0: 9.0}
+
+
+def test_work_that_is_used_again_is_counted_once(damaged_run: Store) -> None:
+    first = damaged_run.runs.iteration("hostile", 0)["rollout"]
+    damaged_run.runs.record_stage("hostile", 1, "rollout", first)  # as Online-k does
+    assert list(stage_seconds(gather(damaged_run, "hostile").manifests)["rollout"]) == [0, 2, 3]
+
+
+def test_what_no_stage_worked_in_lies_between() -> None:
+    # 10 (end of iteration 0) .. 11 nothing, 11 .. 14 rollout, 14 .. 16 nothing, 16 .. 20 update
+    manifests = {
+        place(0, "update"): manifest(10, 4.0),
+        place(1, "rollout"): manifest(14, 3.0),
+        place(1, "update"): manifest(20, 4.0),
+    }
+    assert seconds_between(manifests) == {1: pytest.approx(3.0)}
+
+
+def test_stages_beside_one_another_leave_no_more_between() -> None:
+    # the rollout of 12 .. 18 is played beside the update of 11 .. 20, and ends before it: 1 s is left
+    manifests = {
+        place(0, "update"): manifest(10, 4.0),
+        place(1, "rollout"): manifest(18, 6.0),
+        place(1, "update"): manifest(20, 9.0),
+    }
+    assert seconds_between(manifests) == {1: pytest.approx(1.0)}
+
+
+def test_what_an_earlier_iteration_made_is_no_work_of_this_one() -> None:
+    again = manifest(8, 2.0)
+    manifests = {
+        place(0, "rollout", "same"): again,
+        place(0, "update"): manifest(10, 2.0),
+        place(1, "rollout", "same"): again,
+        place(1, "update"): manifest(15, 4.0),
+    }
+    assert seconds_between(manifests) == {1: pytest.approx(1.0)}
+
+
+def test_parts_of_an_update_are_its_laps() -> None:
+    laps = {"score_s": 0.5, "train_s": 2.0, "review_s": 0.25, "trained_tokens_per_s": 9000.0}
+    assert update_seconds({place(3, "update"): manifest(10, 4.0, **laps)}) == {
+        "score": {3: 0.5},
+        "train": {3: 2.0},
+        "review": {3: 0.25},
+    }
+
+
+def test_shares_add_up(stored_run: Store) -> None:
+    rows = times_of(stored_run, "hostile")
+    assert [row["share"] for row in rows] == sorted((row["share"] for row in rows), reverse=True)
+    assert sum(row["share"] for row in rows) == pytest.approx(1.0, abs=0.01)
+    assert "warm_start" not in [row["stage"] for row in rows]
+    (rollout,) = [row for row in rows if row["stage"] == "rollout"]
+    assert (rollout["times"], rollout["seconds"]) == (4, 2.0)
+    assert BETWEEN in [row["stage"] for row in rows]
+
+
+def test_what_cannot_be_read_is_left_out(damaged_run: Store) -> None:
+    assert "rollout" in [row["stage"] for row in times_of(damaged_run, "hostile")]
