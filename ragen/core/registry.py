@@ -146,9 +146,13 @@ PARSER = "starpo.ragen.agents.prompting.parser"
 """What turns responses into actions: a whole module, since settings choose among what it does."""
 
 
-def agent_code(prompt: str) -> dict[str, str]:
-    """What the key of whatever an agent plays or imitates holds of its code, by role."""
-    return {"prompt": PROMPTS[prompt], "parser": PARSER}
+REASONING_FORMS = "starpo.ragen.agents.prompting.forms"
+"""What tells forms of reasoning and holds responses to them."""
+
+
+def agent_code(prompt: str, form: str = "free") -> dict[str, str]:
+    """What the key of whatever an agent plays or imitates holds of its code, by role; of forms where one is set."""
+    return {"prompt": PROMPTS[prompt], "parser": PARSER} | ({} if form == "free" else {"form": REASONING_FORMS})
 
 
 LOSSES: dict[str, str] = {
