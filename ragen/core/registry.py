@@ -25,14 +25,15 @@ _INSTALLED = metadata.entry_points()
 
 
 class Entry(str):
-    """`module:attribute` of something built in, and what it cannot do without."""
+    """`module:attribute` of something built in, what it cannot do without, and what its own settings are."""
 
     needs: str
+    options: str
 
-    def __new__(cls, target: str, needs: str = "") -> "Entry":
-        """See `advantage_needs`."""
+    def __new__(cls, target: str, needs: str = "", options: str = "") -> "Entry":
+        """See `advantage_needs`, `reward_needs` and `checked_options`, which ask without importing the thing."""
         entry = super().__new__(cls, target)
-        entry.needs = needs
+        entry.needs, entry.options = needs, options
         return entry
 
 
@@ -94,14 +95,49 @@ themselves (`Environment.demonstrator`)."""
 REWARDS = Registry(
     "starpo.rewards",
     {
-        "environment": "starpo.ragen.learning.reward.components:environment_reward",
-        "format": "starpo.ragen.learning.reward.components:format_penalty",
-        "forfeit": "starpo.ragen.learning.reward.components:forfeited_actions",
+        "environment": Entry("starpo.ragen.learning.reward.components:environment_reward"),
+        "format": Entry("starpo.ragen.learning.reward.components:format_penalty"),
+        "forfeit": Entry("starpo.ragen.learning.reward.components:forfeited_actions"),
+        "grounding": Entry(
+            "starpo.ragen.learning.reward.statements:grounding",
+            needs="scene",
+            options="starpo.ragen.config.reward_components:StatementOptions",
+        ),
+        "world_model": Entry(
+            "starpo.ragen.learning.reward.statements:world_model",
+            needs="scene",
+            options="starpo.ragen.config.reward_components:StatementOptions",
+        ),
+        "agreement": Entry(
+            "starpo.ragen.learning.reward.reasoning:agreement",
+            needs="scene",
+            options="starpo.ragen.config.reward_components:AgreementOptions",
+        ),
+        "reasoning_format": Entry(
+            "starpo.ragen.learning.reward.reasoning:reasoning_format",
+            options="starpo.ragen.config.reward_components:ReasoningFormatOptions",
+        ),
+        "judge": Entry(
+            "starpo.ragen.learning.reward.judge:judge",
+            needs="store",
+            options="starpo.ragen.config.reward_components:JudgeOptions",
+        ),
+        "checklist": Entry(
+            "starpo.ragen.learning.reward.judge:checklist",
+            needs="store",
+            options="starpo.ragen.config.reward_components:ChecklistOptions",
+        ),
     },
     takes_targets=True,
 )
 """Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total is the sum of those that
-`reward.components` names."""
+`reward.components` names. One that needs the store is called with it as third argument."""
+
+SCENES: dict[str, str] = {
+    "sokoban": "starpo.ragen.envs.sokoban.scene:scene",
+    "frozen_lake": "starpo.ragen.envs.frozen_lake.scene:scene",
+}
+"""Environment -> `(observation, actions, info) -> Scene`: where things are, for the rewards of what is said of it."""
 
 FILTERS = Registry(
     "starpo.filters",
@@ -212,9 +248,6 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     return _resolve(name, registry[known(registry, name)])
 
 
-_NEEDS = ("", "groups", "critic")
-
-
 def advantage_needs(name: str) -> str:
     """What an estimator cannot do without: 'critic', 'groups' of at least two, or '' for nothing.
 
@@ -224,25 +257,42 @@ def advantage_needs(name: str) -> str:
     Raises:
         RegistryError: If it cannot be loaded, or says something else.
     """
-    target = ADVANTAGES[name]
-    needs = target.needs if isinstance(target, Entry) else getattr(load(ADVANTAGES, name), "needs", "")
-    if needs not in _NEEDS:
-        raise RegistryError(f"estimator '{name}' has needs = {needs!r}; expected one of {', '.join(map(repr, _NEEDS))}")
+    return _needs(ADVANTAGES, name, "estimator", ("", "groups", "critic"))
+
+
+def reward_needs(name: str) -> str:
+    """What a reward component cannot do without, said as of estimators.
+
+    'scene': an environment in `SCENES`; 'store': the store that the turns are in, as its third argument; '': nothing.
+
+    Raises:
+        RegistryError: If it cannot be loaded, or says something else.
+    """
+    return _needs(REWARDS, name, "reward component", ("", "scene", "store"))
+
+
+def _needs(registry: Registry, name: str, what: str, known_needs: tuple[str, ...]) -> str:
+    target = registry[name]
+    if isinstance(target, Entry):
+        return target.needs
+    needs = getattr(load(registry, name), "needs", "")
+    if needs not in known_needs:
+        expected = ", ".join(map(repr, known_needs))
+        raise RegistryError(f"{what} '{name}' has needs = {needs!r}; expected one of {expected}")
     return str(needs)
 
 
 def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a thing's own, with defaults filled in.
 
-    It says what they are by an attribute, a settings model: `mine.options = MyOptions`.
+    It says what they are by an attribute, a settings model: `mine.options = MyOptions`. Of a built-in one its entry
+    names the model, so that nobody has to import the thing to check settings.
 
     Raises:
         ValueError: If they are wrong, or it has none.
         RegistryError: If it cannot be loaded.
     """
-    if not options and name in registry and name not in registry.packages:
-        return {}  # built-in ones have settings in the models themselves
-    model = getattr(load(registry, name), "options", None)
+    model = _options_model(registry, name)
     if model is None:
         if options:
             raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")
@@ -253,6 +303,15 @@ def checked_options(registry: "Registry", name: str, options: Mapping[str, Any])
         faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
     return checked
+
+
+def _options_model(registry: "Registry", name: str) -> Any:
+    target = registry[name]
+    if isinstance(target, Entry):
+        return resolve(target.options) if target.options else None
+    if name in registry and name not in registry.packages:
+        return None  # built in, with settings in the models themselves
+    return getattr(load(registry, name), "options", None)
 
 
 def known(registry: Mapping[str, str], name: str) -> str:

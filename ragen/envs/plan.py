@@ -1,6 +1,6 @@
 """Plans: the moves that free text announces last.
 
-    I could go up, but I will push left and then go down twice. -> left, down, down
+I could go up, but I will push left and then go down twice. -> left, down, down
 """
 
 import re
