@@ -3,6 +3,8 @@
 configuration -> obstacles -> nothing, or sentences that say what is missing and what to do
 """
 
+from importlib.util import find_spec
+
 from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
@@ -37,12 +39,13 @@ def check_ready(config: StarPOConfig, name: str, *, should_download: bool = Fals
 def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
     """What stands in the way of a run: sentences, each about one thing.
 
-    Looked for are names that stand for two things, the policy's folder with its tokenizer and a template to which turns
-    can be appended (a model that is the hub's is passed over, unless it is to be downloaded), the embedded policy's
-    demonstrator, and enough initial states for every panel and for training beside them.
+    Looked for are names that stand for two things, the package that asks a judge, the policy's folder with its
+    tokenizer and a template to which turns can be appended (a model that is the hub's is passed over, unless it is to
+    be downloaded), the embedded policy's demonstrator, and enough initial states for every panel and for training
+    beside them.
     """
     policy = config.policy
-    found = _of_names(config)
+    found = _of_names(config) + _of_judges(config)
     found += _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, should_download)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
@@ -59,6 +62,14 @@ def _of_names(config: StarPOConfig) -> list[str]:
         used += [(FILTERS, phase.filter.strategy), (ADVANTAGES, phase.update.advantage)]
     used += [(ENVIRONMENTS, settings.type) for settings in config.panels.values()]
     return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
+
+
+def _of_judges(config: StarPOConfig) -> list[str]:
+    used = {name for phase in config.phases for name in phase.reward.components}
+    asking = sorted(used & {"judge", "checklist"})
+    if not asking or find_spec("openai") is not None:
+        return []
+    return [f"reward component '{asking[0]}' asks a server and needs the package openai: pip install 'starpo[openai]'"]
 
 
 def _of_demonstrator(config: StarPOConfig) -> list[str]:

@@ -61,7 +61,7 @@ def evaluate(
         "panel": panel.digest,
         **({"seed": seed} if seed else {}),
     }
-    code = {"environment": ENVIRONMENTS[environment.type], **agent_code(agent.prompt)}
+    code = {"environment": ENVIRONMENTS[environment.type], **agent_code(agent.prompt, agent.form)}
     inputs, outputs = {"checkpoint": checkpoint}, ("episodes", "metrics")
     do = partial(_play, panel, environment, agent, rollout, evaluation, lineage)
     return Work(STAGE, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import REWARDS
+from starpo.ragen.core.registry import REWARDS, SCENES, needs
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
@@ -14,9 +14,13 @@ STAGE = Stage(name="reward", version=1)
 
 def reward(config: RewardConfig, turns: str) -> Work:
     """Pay every turn for what it did."""
+    needed = {word for name in config.components for word in needs(REWARDS, name)}
 
     def do(work: Work, store: Store) -> Iterator[Made]:
-        yield Made("rewards", compute_rewards(store.read_table("turns", turns), config))
+        rewards = compute_rewards(store.read_table("turns", turns), config, store)
+        yield Made("rewards", rewards, is_deterministic="store" not in needed)  # a judge may change its mind
 
     code = {name: REWARDS[name] for name in config.components}
-    return Work(STAGE, ("rewards",), do, config.model_dump(mode="json"), {"turns": turns}, code=code)
+    if "scene" in needed:
+        code |= {f"scene of {environment}": target for environment, target in SCENES.items()}
+    return Work(STAGE, ("rewards",), do, config.effective(), {"turns": turns}, code=code)

@@ -41,7 +41,7 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str) -> Work:
         "iteration": iteration,
         "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
     }
-    code = {"environment": ENVIRONMENTS[config.environment.type], **agent_code(config.agent.prompt)}
+    code = {"environment": ENVIRONMENTS[config.environment.type], **agent_code(config.agent.prompt, config.agent.form)}
     do = partial(_play, config, iteration)
     return Work(STAGE, ("turns",), do, settings, {"checkpoint": checkpoint}, config.seed, code)
 

@@ -1,5 +1,6 @@
 """How observations become prompts, and responses become actions."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -9,6 +10,14 @@ from starpo.ragen.core.settings import Settings
 
 ACTION_SEPARATOR = "||"
 """Stands between the actions of one answer."""
+
+FORMS: Mapping[str, tuple[str, ...]] = {
+    "free": (),
+    "grounding": ("observation", "reasoning"),
+    "worldmodeling": ("reasoning", "prediction"),
+    "grounding_worldmodeling": ("observation", "reasoning", "prediction"),
+}
+"""Form of the reasoning -> the tags inside `<think>`, in order."""
 
 
 class AgentConfig(Settings):
@@ -28,6 +37,13 @@ class AgentConfig(Settings):
     alone, for a policy whose warm start has taught it everything else."""
     should_think: bool = True
     """True: `<think>...</think><answer>...</answer>`. False: `<answer>...</answer>` alone."""
+    form: Literal["free", "grounding", "worldmodeling", "grounding_worldmodeling"] = Field(
+        "free", exclude_if=lambda form: form == "free"
+    )
+    """What has to stand inside `<think>` (VAGEN); a response with other reasoning is malformed. 'free': anything.
+    'grounding': `<observation>...</observation><reasoning>...</reasoning>`. 'worldmodeling': `<reasoning>...
+    </reasoning><prediction>...</prediction>`. 'grounding_worldmodeling': all three. For models that are told it in the
+    prompt: demonstrations know no form."""
     context: Literal["full", "window"] = "full"
     """'full': a turn sees all turns before it. 'window': only the last `window_turns`, its own included."""
     window_turns: int = Field(1, ge=1, le=1000)
@@ -37,6 +53,17 @@ class AgentConfig(Settings):
     with prompt = 'state'."""
     should_prefill_think: bool = False
     """Does the prompt end with an already opened `<think>` (or `<answer>`)? The tag is then prompt, not response."""
+
+    @model_validator(mode="after")
+    def _form_is_told(self) -> "AgentConfig":
+        if self.form != "free" and not self.should_think:
+            raise ValueError(f"form = '{self.form}' is one of reasoning: set should_think = true, or form = 'free'")
+        if self.form != "free" and self.prompt == "state":
+            raise ValueError(
+                f"prompt = 'state' shows the observation alone, so nothing would tell form = '{self.form}': set prompt "
+                "= 'full', or form = 'free'"
+            )
+        return self
 
     @model_validator(mode="after")
     def _window_only_in_window(self) -> "AgentConfig":

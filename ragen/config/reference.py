@@ -12,6 +12,7 @@ from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import alternatives
+from starpo.ragen.core.registry import REWARDS, Entry, resolve
 
 _HEAD = """# Settings
 
@@ -30,7 +31,14 @@ _BOUNDS = {"minimum": ">= {}", "exclusiveMinimum": "> {}", "maximum": "<= {}", "
 def page() -> str:
     """The whole reference, as markdown."""
     variables = (_table(model, _variable_of(model)) for model in (Runtime, RayRuntime))
-    return "\n".join([_HEAD, *_sections("", StarPOConfig), _RUNTIME, *variables])
+    return "\n".join([_HEAD, *_sections("", StarPOConfig), *_components(), _RUNTIME, *variables])
+
+
+def _components() -> Iterator[str]:
+    """The options of the reward's built-in components, which no field of a model names."""
+    for name, entry in REWARDS.items():
+        if isinstance(entry, Entry) and entry.options:
+            yield from _sections(f"reward.options.{name}", resolve(entry.options))
 
 
 def _variable_of(model: type[BaseSettings]) -> Callable[[str], str]:

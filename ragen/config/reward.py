@@ -10,7 +10,10 @@ from pydantic import (
     model_validator,
 )
 
-from starpo.ragen.core.registry import REWARDS, checked_options, registered
+from starpo.ragen.config.agent import FORMS, AgentConfig
+from starpo.ragen.config.openai_engine import OpenAIServer
+from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING
+from starpo.ragen.core.registry import REWARDS, SCENES, checked_options, needs, registered
 from starpo.ragen.core.settings import Settings
 
 
@@ -21,10 +24,12 @@ class RewardConfig(Settings):
     """What a turn is paid for; the components add up to its `total`. 'environment': the sum of its actions' rewards.
     'format': the penalty of a malformed response. 'forfeit': a malformed response pays for the actions that it gave up,
     and a context that is full for all that were left, at the environment's price of an action, so that neither ever
-    pays better than acting and failing."""
+    pays better than acting and failing. 'grounding' and 'world_model': what the reasoning says of where things are,
+    before and after the turn. 'agreement': actions that its plan announces. 'reasoning_format': reasoning of the form
+    that `agent.form` asks for. 'judge', 'checklist': what a language model says of the turn. See docs/rewards.md."""
 
     options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
-    """Component -> settings of its own, where it is not a built-in one: it finds them in `config.options`."""
+    """Component -> settings of its own, where it has some (docs/rewards.md): it finds them in `config.options`."""
 
     format_penalty: float = Field(-0.1, le=0.0, ge=-1000.0)
     """Added to a turn whose response is malformed (RAGEN, objectives), by the component 'format'. 0: none."""
@@ -53,3 +58,38 @@ class RewardConfig(Settings):
         if twice:
             raise ValueError(f"components names '{twice[0]}' more than once; a turn is paid for each component once")
         return self
+
+    def effective(self) -> dict[str, Any]:
+        """The settings that decide what turns are paid, as JSON: not how a judge is reached."""
+        values = self.model_dump(mode="json")
+        for name in {"judge", "checklist"} & values["options"].keys():
+            options = values["options"][name]
+            values["options"][name] = {key: options[key] for key in options if key not in OpenAIServer.transport}
+        return values
+
+    def check_fits(self, environment: str, agent: AgentConfig) -> None:
+        """Be sure that the components find what they read.
+
+        Args:
+            environment: Its type.
+            agent: What it is asked for.
+
+        Raises:
+            ValueError: If one would never pay anything; the message says what it needs.
+        """
+        for name in self.components:
+            if "scene" in needs(REWARDS, name) and environment not in SCENES:
+                raise ValueError(
+                    f"reward component '{name}' needs to know where things are, and environment '{environment}' has no "
+                    f"such state, or no reader of it; those that have one: {', '.join(SCENES)}. Leave the component "
+                    "out, or write one of your own (docs/rewards.md)"
+                )
+            if name in THINKING and not agent.should_think:
+                raise ValueError(f"reward component '{name}' reads the reasoning: set agent.should_think = true")
+            tag = NEEDED_TAGS.get(name)
+            if tag and tag not in FORMS[agent.form]:
+                forms = " or ".join(f"'{form}'" for form, tags in FORMS.items() if tag in tags)
+                raise ValueError(
+                    f"reward component '{name}' reads <{tag}> in the reasoning, which agent.form = '{agent.form}' does "
+                    f"not have: set agent.form = {forms}"
+                )

@@ -104,6 +104,13 @@ class StarPOConfig(Settings):
                 f"evaluation.variants.{own}: the panel of the training environment is called '{own}' already, after "
                 "its type; give the variant another name"
             )
+        self.reward.check_fits(own, self.agent)
+        is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None
+        if self.agent.form != "free" and is_demonstrated:
+            raise ValueError(
+                f"agent.form = '{self.agent.form}' is not known to demonstrations, which the policy would imitate: set "
+                "policy.type = 'pretrained' without policy.fine_tuning, or agent.form = 'free'"
+            )
         if self.filter.strategy == "top_k" and self.filter.keep_count is None:
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
         if self.filter.strategy != "top_k" and self.filter.keep_count is not None:

@@ -100,14 +100,49 @@ themselves (`Environment.demonstrator`)."""
 REWARDS = Registry(
     "starpo.rewards",
     {
-        "environment": "starpo.ragen.learning.reward.components:environment_reward",
-        "format": "starpo.ragen.learning.reward.components:format_penalty",
-        "forfeit": "starpo.ragen.learning.reward.components:forfeited_actions",
+        "environment": Entry("starpo.ragen.learning.reward.components:environment_reward"),
+        "format": Entry("starpo.ragen.learning.reward.components:format_penalty"),
+        "forfeit": Entry("starpo.ragen.learning.reward.components:forfeited_actions"),
+        "grounding": Entry(
+            "starpo.ragen.learning.reward.statements:grounding",
+            needs="scene",
+            options="starpo.ragen.config.reward_components:StatementOptions",
+        ),
+        "world_model": Entry(
+            "starpo.ragen.learning.reward.statements:world_model",
+            needs="scene",
+            options="starpo.ragen.config.reward_components:StatementOptions",
+        ),
+        "agreement": Entry(
+            "starpo.ragen.learning.reward.reasoning:agreement",
+            needs="scene",
+            options="starpo.ragen.config.reward_components:AgreementOptions",
+        ),
+        "reasoning_format": Entry(
+            "starpo.ragen.learning.reward.reasoning:reasoning_format",
+            options="starpo.ragen.config.reward_components:ReasoningFormatOptions",
+        ),
+        "judge": Entry(
+            "starpo.ragen.learning.reward.judge:judge",
+            needs="store",
+            options="starpo.ragen.config.reward_components:JudgeOptions",
+        ),
+        "checklist": Entry(
+            "starpo.ragen.learning.reward.judge:checklist",
+            needs="store",
+            options="starpo.ragen.config.reward_components:ChecklistOptions",
+        ),
     },
     takes_targets=True,
 )
 """Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total is the sum of those that
-`reward.components` names."""
+`reward.components` names. One that needs the store is called with it as third argument."""
+
+SCENES: dict[str, str] = {
+    "sokoban": "starpo.ragen.envs.sokoban.scene:scene",
+    "frozen_lake": "starpo.ragen.envs.frozen_lake.scene:scene",
+}
+"""Environment -> `(observation, actions, info) -> Scene`: where things are, for the rewards of what is said of it."""
 
 FILTERS = Registry(
     "starpo.filters",
@@ -194,9 +229,13 @@ PARSER = "starpo.ragen.agents.prompting.parser"
 """What turns responses into actions: a whole module, since settings choose among what it does."""
 
 
-def agent_code(prompt: str) -> dict[str, str]:
-    """What the key of whatever an agent plays or imitates holds of its code, by role."""
-    return {"prompt": PROMPTS[prompt], "parser": PARSER}
+REASONING_FORMS = "starpo.ragen.agents.prompting.forms"
+"""What tells forms of reasoning and holds responses to them."""
+
+
+def agent_code(prompt: str, form: str = "free") -> dict[str, str]:
+    """What the key of whatever an agent plays or imitates holds of its code, by role; of forms where one is set."""
+    return {"prompt": PROMPTS[prompt], "parser": PARSER} | ({} if form == "free" else {"form": REASONING_FORMS})
 
 
 LOSSES: dict[str, str] = {
@@ -257,14 +296,17 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     return _resolve(name, registry[known(registry, name)])
 
 
-NEEDS = frozenset({"critic", "groups", "states", "greedy", "spans", "probabilities", "covariances"})
+NEEDS = frozenset(
+    {"critic", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"}
+)
 """What a part of an objective may not be able to do without: a value function; groups of at least two; the states of
 the environment; a greedy rollout of each group; which tokens are reasoning and which the answer; the probabilities of
-tokens; covariances over a mini-batch (surrogates alone)."""
+tokens; covariances over a mini-batch. And a reward component: an environment in `SCENES`; the store that the turns are
+in, as its third argument."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:
-    """What a part of an objective cannot do without, of `NEEDS`.
+    """What a part of an objective, or a reward component, cannot do without, of `NEEDS`.
 
     A built-in entry says so, so that nobody has to import it to check settings; any other by an attribute of the
     function, `mine.needs = "critic"`, several words with spaces between.

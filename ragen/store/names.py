@@ -5,7 +5,7 @@ import re
 from starpo.ragen.core.errors import StoreError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps")
+_RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps", "answers")
 
 
 def checked_name(name: str, what: str) -> str:

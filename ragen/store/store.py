@@ -2,6 +2,7 @@
 
 <store>/<kind>/<key>/        an immutable artifact: part-*.parquet or a folder's files, and manifest.json
 <store>/runs/<run>/          what people call things
+<store>/answers/             what judges outside were asked and said
 <store>/ablations/<name>/    results of ablations, made of runs
 <store>/quarantine/          datasets that break their contract
 <store>/tmp/                 artifacts in the making (a local store); may be emptied when nothing runs
@@ -23,6 +24,7 @@ from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.folders import copy_files, digest_of, hashed_files
 from starpo.ragen.store.artifacts.quarantine import quarantine
 from starpo.ragen.store.names import checked_name
+from starpo.ragen.store.records.answers import Answers
 from starpo.ragen.store.records.runs import Runs
 from starpo.ragen.store.remote.location import Location
 from starpo.ragen.store.remote.ranges import RangeFile
@@ -39,6 +41,7 @@ class Store:
     Attributes:
         url: Its address, as it may be shown.
         runs: Its runs by name.
+        answers: What somebody outside was asked and said.
 
     Raises:
         StoreError: If the address is empty or of no known kind, or carries credentials.
@@ -49,6 +52,7 @@ class Store:
         self._artifacts = Artifacts(self._location)
         self.url = self._location.name
         self.runs = Runs(self._location)
+        self.answers = Answers(self._location)
 
     def expect(self) -> None:
         """Be sure that there is a store at this address; an empty folder is one without runs.

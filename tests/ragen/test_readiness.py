@@ -65,6 +65,16 @@ def test_a_template_that_drops_earlier_reasoning_names_the_users_folder(model: P
     assert "<think>" in found
 
 
+def test_a_judge_needs_the_package_that_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = {"reward.components": ["judge"], "reward.options.judge": {"base_url": "http://host/v1", "model": "m"}}
+    config = preset("smoke", asking)
+    assert not obstacles(config)
+    monkeypatch.setattr("starpo.ragen.readiness.find_spec", lambda _: None)
+    assert obstacles(config) == [
+        "reward component 'judge' asks a server and needs the package openai: pip install 'starpo[openai]'"
+    ]
+
+
 def test_too_few_initial_states_for_a_panel() -> None:
     # 5x5 rooms at distance 1: fewer than 300 of them
     small = {"environment.height": 5, "environment.width": 5, "environment.max_solution": 1}

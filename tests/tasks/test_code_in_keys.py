@@ -13,7 +13,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import code_identity
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.store import Store
 from starpo.ragen.work import Work
@@ -77,6 +77,24 @@ def test_other_code_under_a_name_changes_the_keys_of_the_stages_that_use_it(
     assert {stage for stage in before if before[stage] != after[stage]} == stages
     mine(other.replace(":\n", ":\n    '''It tells.'''\n").replace("def", "# a comment\ndef"))
     assert keys() == after
+
+
+def test_a_reward_of_what_is_said_depends_on_how_scenes_are_read(
+    mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = RewardConfig(components=["environment", "agreement"])
+    before, plain = reward(plans, TURNS), reward(CONFIG.reward, TURNS)
+    mine("def scene(observation, actions, info):\n    return None\n")
+    monkeypatch.setitem(SCENES, "sokoban", "mine_code:scene")
+    assert reward(plans, TURNS) != before
+    assert reward(CONFIG.reward, TURNS) == plain
+
+
+def test_a_form_of_reasoning_adds_its_code_and_no_form_adds_nothing() -> None:
+    formed = CONFIG.agent.model_copy(update={"prompt": "full", "form": "grounding"})
+    code = rollout(0, CONFIG.model_copy(update={"agent": formed}), OTHER).code
+    assert code.keys() - rollout(0, CONFIG, OTHER).code.keys() == {"form"}
+    assert "form" not in rollout(0, CONFIG, OTHER).settings["agent"]
 
 
 def test_another_demonstrator_changes_the_warm_start_alone(mine: Callable[[str], None]) -> None:

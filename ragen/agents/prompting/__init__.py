@@ -3,6 +3,7 @@
 prompt      the text of a turn's user message
 template    the append-only pieces of a tokenizer's chat template
 context     a trajectory's context as token ids, grown by appending
+forms       what has to stand inside the reasoning
 parser      a response's reasoning and actions; never raises
 transcript  what a stored prompt said, by role
 

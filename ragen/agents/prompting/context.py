@@ -16,6 +16,7 @@ from itertools import islice, pairwise
 
 from transformers import PreTrainedTokenizerBase
 
+from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.agents.prompting.template import derive_pieces
@@ -61,7 +62,7 @@ class ContextBuilder:
             TemplateError: If turns cannot be appended to the tokenizer's chat template.
         """
         self.agent = agent
-        self.prompt = prompt_of(agent)
+        self.prompt = in_form(prompt_of(agent), agent)
         self.max_response_tokens = max_response_tokens
         self.pieces = derive_pieces(tokenizer)
         self.stop_token_ids = self.pieces.stop_token_ids

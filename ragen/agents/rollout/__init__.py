@@ -14,7 +14,8 @@ vllm_engine   continuous batching on vLLM, in its own environment or this one; m
                 vllm_weights    weights put over the present ones, inside vLLM's workers
                 vllm_probe      are they the checkpoint's?
                 vllm_python     where vLLM is
-openai_engine a server that speaks OpenAI's protocol, for evaluation; openai_session, openai_errors
+openai_engine a server that speaks OpenAI's protocol, for evaluation; openai_session,
+                openai_client, openai_errors
 engine_spec   which engine, told how: the one place where engines are made
 stream        one way to drive sessions that answer in rounds and those that stream
 costs         what responses took, on its way to the stage's records

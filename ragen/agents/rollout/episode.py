@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starpo.ragen.agents.prompting.context import Context, ContextBuilder
-from starpo.ragen.agents.prompting.parser import ParsedResponse, parse, prefilled_tag
+from starpo.ragen.agents.prompting.forms import read_response
+from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
 from starpo.ragen.envs.base import Environment
 from starpo.schemas.datasets import NO_RESPONSE
@@ -132,7 +133,7 @@ class LiveEpisode:
             text: Its text without the end token.
         """
         self._context.respond(response.token_ids)
-        parsed = parse(text, actions=self._actions, agent=self._agent)
+        parsed = read_response(text, actions=self._actions, agent=self._agent)
         is_well_formed = parsed.format_ok and response.finish_reason == "stop"
         num_allowed = min(self._agent.max_actions_per_turn, self._actions_left)
         reply = self._act(parsed.known_prefix[:num_allowed])

@@ -6,7 +6,6 @@ The model that answers is the server's; a checkpoint gives the tokenizer, the ch
 on.
 """
 
-import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -14,11 +13,12 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.policy.load import load_tokenizer
+from starpo.ragen.agents.rollout.openai_client import open_client
 from starpo.ragen.agents.rollout.openai_errors import explained
 from starpo.ragen.agents.rollout.openai_session import OpenAISession
 from starpo.ragen.config.openai_engine import OpenAIEngineConfig
 from starpo.ragen.config.rollout import SamplingConfig
-from starpo.ragen.core.errors import EngineError, MissingPackageError
+from starpo.ragen.core.errors import EngineError
 
 _GREETING_TIMEOUT_S = 20.0
 
@@ -67,7 +67,7 @@ class OpenAIEngine:
         """
         if self._tokenizer is None:
             raise EngineError("no checkpoint is loaded; call load(folder, checkpoint_key) before session()")
-        client = self._client(self._config.timeout_s, self._config.max_retries)
+        client = open_client(self._config, "engine 'openai'")
         return OpenAISession(client, self._config, self._tokenizer, sampling, stop_token_ids)
 
     def _greet(self) -> None:
@@ -76,7 +76,8 @@ class OpenAIEngine:
 
         config = self._config
         max_retries = min(config.max_retries, 1)
-        with self._client(min(config.timeout_s, _GREETING_TIMEOUT_S), max_retries) as client:
+        hasty = {"timeout_s": min(config.timeout_s, _GREETING_TIMEOUT_S), "max_retries": max_retries}
+        with open_client(config.model_copy(update=hasty), "engine 'openai'") as client:
             try:
                 names = [model.id for model in client.models.list().data]
             except (openai.NotFoundError, openai.InternalServerError, openai.RateLimitError):
@@ -89,17 +90,3 @@ class OpenAIEngine:
                 f"the server at {config.base_url} has no model '{config.model}' (rollout.openai.model); it has "
                 f"{', '.join(near)}"
             )
-
-    def _client(self, timeout_s: float, max_retries: int) -> Any:
-        try:
-            from openai import OpenAI
-        except ImportError as error:
-            raise MissingPackageError(
-                "engine 'openai' needs the package openai: pip install 'starpo[openai]'"
-            ) from error
-        return OpenAI(
-            base_url=self._config.base_url,
-            api_key=os.environ.get(self._config.key_variable) or "none",
-            timeout=timeout_s,
-            max_retries=max_retries,
-        )

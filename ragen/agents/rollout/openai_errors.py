@@ -2,29 +2,37 @@
 
 import os
 
-from starpo.ragen.config.openai_engine import OpenAIEngineConfig
+from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.core.errors import EngineError
 
 _LONGEST = 300
 
 
-def explained(error: Exception, config: OpenAIEngineConfig, max_retries: int) -> EngineError:
+def explained(
+    error: Exception, config: OpenAIServer, max_retries: int, settings: str = "rollout.openai"
+) -> EngineError:
     """The error to raise in place of one of the package `openai`, `from None`: servers repeat keys in what they answer.
 
     Of a refused key nothing is quoted, since they repeat parts of it; of anything else not the key.
+
+    Args:
+        error: What was raised.
+        config: The server.
+        max_retries: Attempts after the first.
+        settings: Where the server's settings are, for advice.
     """
     import openai
 
     server, attempts = f"the server at {config.base_url}", f"{max_retries + 1} attempts"
     if isinstance(error, openai.APITimeoutError):
         what = (
-            f"{server} gave no answer within {config.timeout_s:g} s, in {attempts}; raise rollout.openai.timeout_s or "
-            "lower rollout.openai.max_concurrent"
+            f"{server} gave no answer within {config.timeout_s:g} s, in {attempts}; raise {settings}.timeout_s or "
+            f"lower {settings}.max_concurrent"
         )
     elif isinstance(error, openai.APIConnectionError):
         what = (
             f"{server} cannot be reached ({_first_line(error.__cause__ or error)}), in {attempts}; is "
-            "rollout.openai.base_url right, and is it up?"
+            f"{settings}.base_url right, and is it up?"
         )
     elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
         what = (
@@ -38,15 +46,15 @@ def explained(error: Exception, config: OpenAIEngineConfig, max_retries: int) ->
         )
     elif isinstance(error, openai.RateLimitError):
         what = (
-            f"{server} still limits the rate after {attempts} (status 429); lower rollout.openai.max_concurrent or "
-            "raise rollout.openai.max_retries"
+            f"{server} still limits the rate after {attempts} (status 429); lower {settings}.max_concurrent or "
+            f"raise {settings}.max_retries"
         )
     elif isinstance(error, openai.APIStatusError):
         what = f"{server} failed with status {error.status_code}, in {attempts}: {_first_line(error)}"
     else:
         what = (
             f"{server} gave an answer that is none of OpenAI's protocol ({type(error).__name__}); is "
-            "rollout.openai.base_url right? It usually ends in /v1"
+            f"{settings}.base_url right? It usually ends in /v1"
         )
     key = os.environ.get(config.key_variable)
     return EngineError(what.replace(key, f"${config.key_variable}") if key else what)

@@ -22,6 +22,7 @@ class SeenLake(NamedTuple):
     goal: Cell
     ice: frozenset[Cell]
     has_coordinates: bool
+    holes: frozenset[Cell]
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
@@ -55,14 +56,17 @@ def read_lake(observation: str) -> SeenLake | None:
     line, _, ground = observation.partition("\n")
     if compact := _COMPACT.fullmatch(line):
         row, column, goal_row, goal_column = map(int, compact.groups())
-        ice = frozenset(_cells(ground.splitlines(), "_"))
-        return SeenLake((row, column), (goal_row, goal_column), ice, True)
+        ice, holes = (frozenset(_cells(ground.splitlines(), symbol)) for symbol in "_O")
+        return SeenLake((row, column), (goal_row, goal_column), ice, True, holes)
     grid, _, coordinates = observation.partition("\nPlayer: ")
     rows = grid.splitlines()
     if len({len(row) for row in rows}) != 1 or set("".join(rows)) - set("P_OGX√"):
         return None
-    players, goals, ice = _cells(rows, "PX√"), _cells(rows, "G√"), frozenset(_cells(rows, "P_G√"))
-    return SeenLake(players[0], goals[0], ice, bool(coordinates)) if len(players) == len(goals) == 1 else None
+    players, goals = _cells(rows, "PX√"), _cells(rows, "G√")
+    if not len(players) == len(goals) == 1:
+        return None
+    ice, holes = frozenset(_cells(rows, "P_G√")), frozenset(_cells(rows, "OX"))
+    return SeenLake(players[0], goals[0], ice, bool(coordinates), holes)
 
 
 def _cells(rows: list[str], symbols: str) -> list[Cell]:

@@ -6,6 +6,7 @@ settings --count_tokens--> IterationTokens --seconds--> rollout, update
 import math
 from dataclasses import dataclass
 
+from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.envs import make
@@ -215,7 +216,7 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     """Tokens of what opens a context, and of a turn's message, of the run's own environment."""
     environment, agent = make(config.environment), config.agent
     observation, _ = environment.reset(seed=0)
-    prompt = prompt_of(agent)
+    prompt = in_form(prompt_of(agent), agent)
     message = prompt.turn_message(
         observation, turn=1, actions_left=agent.max_actions, reward=0.0 if agent.should_show_reward else None,
         had_invalid_action=False, agent=agent, max_response_tokens=config.rollout.max_response_tokens,

@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import REWARDS, load
+from starpo.ragen.core.registry import REWARDS, load, needs
+from starpo.ragen.store import Store
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
 from starpo.schemas.datasets import REWARDS as REWARDS_DATASET
 
@@ -19,17 +20,18 @@ ZERO_VARIANCE_STD = 1e-6
 """A standard deviation of returns up to this is rounding: the returns are taken as equal."""
 
 
-def compute_rewards(turns: pa.Table, config: RewardConfig) -> pa.Table:
+def compute_rewards(turns: pa.Table, config: RewardConfig, store: Store | None = None) -> pa.Table:
     """Pay stored turns.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         config: The components' settings and the normalisation.
+        store: Handed to components that need it.
 
     Returns:
         Dataset `rewards`, a row for every row of `turns` in the same order; empty for empty turns.
     """
-    components = {name: load(REWARDS, name)(turns, config) for name in config.components}
+    components = {name: _component(name, turns, config, store) for name in config.components}
     for name, values in components.items():
         assert values.shape == (turns.num_rows,), f"reward component '{name}' must give one number a turn"
     values_by_turn = np.column_stack(list(components.values()))
@@ -47,6 +49,14 @@ def compute_rewards(turns: pa.Table, config: RewardConfig) -> pa.Table:
     }
     schema = REWARDS_DATASET.schema
     return pa.Table.from_arrays([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
+
+
+def _component(name: str, turns: pa.Table, config: RewardConfig, store: Store | None) -> np.ndarray:
+    pay = load(REWARDS, name)
+    if "store" not in needs(REWARDS, name):
+        return pay(turns, config)
+    assert store is not None, f"reward component '{name}' needs the store"
+    return pay(turns, config, store)
 
 
 def _normalised_return(config: RewardConfig) -> pl.Expr:

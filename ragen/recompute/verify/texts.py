@@ -12,7 +12,7 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
-from starpo.ragen.agents.prompting.parser import parse
+from starpo.ragen.agents.prompting.forms import read_response
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
@@ -72,7 +72,7 @@ def _difference(
             had_invalid_action=before is not None and not before["format_ok"],
         )
         context.respond(row["response_ids"])
-        parsed = parse(text, actions=names, agent=contexts.agent)
+        parsed = read_response(text, actions=names, agent=contexts.agent)
         is_stopped = bool(row["response_ids"]) and row["response_ids"][-1] in contexts.stop_token_ids
         expected: Row = {
             "is_context_start": prompt.is_context_start,

@@ -290,5 +290,7 @@ def test_a_component_that_is_named_twice_is_refused(presets):
 
 def test_a_component_that_does_not_exist_is_refused_with_those_that_do(presets):
     folder = presets({})
-    with pytest.raises(ConfigError, match=r"'bonus' is not known here; known: environment, forfeit, format"):
+    with pytest.raises(
+        ConfigError, match=r"'bonus' is not known here; known: agreement, checklist, environment, forfeit, format"
+    ):
         load_config(folder / "base.toml", folder, {"reward.components": ["bonus"]})

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.learning.reward.compute import compute_rewards
+from starpo.ragen.store import Store
 from starpo.schemas.datasets import REWARDS
 
 
@@ -33,6 +34,17 @@ def test_total_is_the_sum_of_the_components_and_return_their_sum_over_turns(make
     assert [row["total"] for row in rewards] == [-0.5, -1.0]
     assert [row["trajectory_return"] for row in rewards] == [-1.5, -1.5]
     assert [row["is_valid"] for row in rewards] == [True, True]
+
+
+def test_a_component_of_ones_own_may_ask_for_the_store(make_turns, mine, tmp_path):
+    mine(
+        "import numpy as np\n\ndef kept(turns, config, store):\n"
+        "    store.answers.put({'q': 1}, 'YES')\n    return np.full(turns.num_rows, 2.0)\n\nkept.needs = 'store'\n"
+    )
+    store = Store(str(tmp_path / "store"))
+    rewards = compute_rewards(make_turns([{}]), RewardConfig(components=["mine_code:kept"]), store)
+    assert rewards["total"].to_pylist() == [2.0]
+    assert store.answers.get({"q": 1}) == "YES"
 
 
 def test_table_has_the_schema_of_rewards(make_turns):

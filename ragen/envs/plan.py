@@ -1,0 +1,40 @@
+"""Plans: the moves that free text announces last.
+
+I could go up, but I will push left and then go down twice. -> left, down, down
+"""
+
+import re
+
+_SIDES = {"up": "up", "down": "down", "left": "left", "right": "right"} | {
+    "north": "up",
+    "south": "down",
+    "west": "left",
+    "east": "right",
+}
+_NUMBERS = {word: number for number, word in enumerate(("once", "twice", "thrice"), 1)} | {
+    word: number for number, word in enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight"), 1)
+}
+_TIMES = rf"(?: (?:(?:{'|'.join(_NUMBERS)}|[1-9])(?: times?\b)?))?"
+_MOVE = rf"(?:{'|'.join(_SIDES)})\b{_TIMES}"
+_GO = r"(?:go|move|push|walk|step|head|pushing|moving|going)(?: it| the box| back| further)?(?: to the)? "
+_ANNOUNCED = r"(?:plan|actions?|moves?)(?: is:?| are:?|:)(?: to)? "
+_AND = r"(?: ?\|\| ?|,? and then |,? then |,? and |, ?| -> ?)"
+_PLAN = re.compile(rf"\b(?:{_ANNOUNCED}(?:{_GO})?|{_GO})(?P<moves>{_MOVE}(?:{_AND}(?:{_GO})?{_MOVE})*)")
+_EACH = re.compile(rf"\b(?P<side>{'|'.join(_SIDES)})\b(?P<times>{_TIMES})")
+
+
+def read_plan(text: str) -> tuple[str, ...]:
+    """The moves of the last plan in a text, each up, down, left or right; empty where none is announced.
+
+    A plan is a verb such as go, move or push, or a word such as plan: or actions:, and moves after it. The last one
+    counts, since those before it may have been weighed and dropped.
+    """
+    plans = list(_PLAN.finditer(re.sub(r"\s+", " ", text.lower())))
+    if not plans:
+        return ()
+    moves: list[str] = []
+    for move in _EACH.finditer(plans[-1]["moves"]):
+        times = move["times"].split()
+        number = _NUMBERS.get(times[0]) or int(times[0]) if times else 1
+        moves += [_SIDES[move["side"]]] * number
+    return tuple(moves)

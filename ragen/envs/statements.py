@@ -1,0 +1,180 @@
+"""Statements: what free text says of where things are, as seen from the player, held against a scene (VAGEN).
+
+    text -> `read_statements` -> Statement: thing, vertical, horizontal
+    observation -> an environment's scene -> Scene      Statements, Scene -> `f1` of each thing
+
+VAGEN has a language model put text into this form; here a grammar does, so that the same text scores the same anywhere,
+and nobody is asked. What the grammar cannot read is no statement: it earns nothing and costs nothing.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from starpo.ragen.envs.claim import Cell
+
+Vertical = Literal["above", "below", "same"]
+Horizontal = Literal["left", "right", "same"]
+Relation = tuple[Vertical | None, Horizontal | None]
+"""Where a thing lies from the player, by row and by column; None: it was not said."""
+
+_SIDES: Mapping[str, tuple[int, Literal["above", "below", "left", "right"]]] = {
+    **dict.fromkeys(("above", "up", "north"), (0, "above")),
+    **dict.fromkeys(("below", "down", "south", "under", "beneath"), (0, "below")),
+    **dict.fromkeys(("left", "west"), (1, "left")),
+    **dict.fromkeys(("right", "east"), (1, "right")),
+}
+"""Word -> which half of a relation it says, and what."""
+_OPPOSITES: Mapping[str | None, str] = {"above": "below", "below": "above", "left": "right", "right": "left"}
+_ALIASES = {"goal": "target", "target": "goal", "crate": "box"}
+
+_THING = r"box|crate|target|goal|hole|player"
+_IS = r"(?:is|lies|sits|stands|will be|will lie|would be)(?: now| then| still)?(?: located| positioned| currently)?"
+_STEPS = (
+    r"(?:(?:\d{1,2}|an?|one|two|three|four|five|six|seven|eight|nine) (?:step|cell|tile|square|space|row|column)s? )?"
+)
+_SIDE = rf"{_STEPS}(?:(?:to|on) the )?(?:{'|'.join(_SIDES)})(?: side)?"
+_SIDED = re.compile(
+    rf"\b(?P<what>{_THING}) {_IS} (?P<directly>(?:directly|immediately|exactly|straight|right) )?(?P<one>{_SIDE})"
+    rf"(?:(?:,? and |, |-| )(?P<two>{_SIDE}))?(?: of| from)? (?:the )?(?P<other>{_THING}|me|you)\b"
+    r"(?:,? (?:and )?(?:in|on) the same (?P<line>row|column)\b)?"
+)
+_ALIGNED = re.compile(
+    rf"\b(?P<what>{_THING}) {_IS} (?:in|on|at) the same (?P<line>row|column|cell|place|position|square|tile) as "
+    rf"(?:the )?(?:player|me|you)\b(?:,? (?:and )?(?P<one>{_SIDE})\b)?"
+)
+_SIDE_WORD = re.compile("|".join(_SIDES))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement.
+
+    Attributes:
+        thing: What it is about, as the text calls it: box, target, goal or hole.
+        relation: Where that lies from the player.
+    """
+
+    thing: str
+    relation: Relation
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where things are.
+
+    Attributes:
+        player: The player's cell.
+        things: Name -> the cells of all things of that name; empty where there are none now.
+    """
+
+    player: Cell
+    things: Mapping[str, Sequence[Cell]]
+
+    def relations(self, thing: str) -> list[Relation]:
+        """Where each of them lies from the player."""
+        return [_relation(self.player, cell) for cell in self.things[thing]]
+
+    def said_of(self, thing: str, statements: Sequence[Statement]) -> list[Relation]:
+        """What statements say of a thing, also by another word for it that stands for nothing else here."""
+        return [said.relation for said in statements if self._meant(said.thing) == thing]
+
+    def _meant(self, word: str) -> str | None:
+        return word if word in self.things else _ALIASES.get(word)
+
+
+def read_statements(text: str) -> list[Statement]:
+    """The statements of a text, in the order of two readings: `box is above the player`, `box is in the same row`.
+
+    A half that is not said is None: "above the player" leaves open in which column. "directly above", and "above the
+    player in the same column", say it. A half that is said twice ("above and below") is None too. What is said of
+    the player as seen from a thing is turned round; what is said of two things is no statement.
+    """
+    text = re.sub(r"\s+", " ", text.lower())
+    found = []
+    for said in _SIDED.finditer(text):
+        what, other = said["what"], said["other"]
+        if (what == "player") == (other in ("player", "me", "you")):
+            continue
+        relation = _said(said["one"], said["two"], said["line"], is_exact=bool(said["directly"]))
+        found.append(Statement(other, _turned(relation)) if what == "player" else Statement(what, relation))
+    for said in _ALIGNED.finditer(text):
+        if said["what"] != "player":
+            found.append(Statement(said["what"], _aligned(said["line"], said["one"])))
+    return found
+
+
+def f1(said: Sequence[Relation], true: Sequence[Relation]) -> float:
+    """F1 of the relations that are said of a thing, a match being exact in both halves (VAGEN, state rewards).
+
+    `2 * matches / (len(said) + len(true))`, both counted with their repetitions. Whoever says more different relations
+    than there are things contradicts themselves, and gets 0.
+
+    Returns:
+        In [0, 1]; 0 where nothing is said, or there is nothing of which it could be true.
+    """
+    if not said or not true or len(set(said)) > len(true):
+        return 0.0
+    matches = (Counter(said) & Counter(true)).total()
+    return 2 * matches / (len(said) + len(true))
+
+
+def score(statements: Sequence[Statement], scene: Scene, weights: Mapping[str, float]) -> float:
+    """The weighted mean of `f1` over the things of a scene; a thing of which there is none, and none is said, is out.
+
+    Args:
+        statements: From `read_statements`.
+        scene: What holds.
+        weights: Thing -> weight; of things that are not named, 0. Empty: equal weights.
+
+    Returns:
+        In [0, 1]; 0 where no thing has a weight.
+    """
+    total = weight_sum = 0.0
+    for thing in scene.things:
+        said, true = scene.said_of(thing, statements), scene.relations(thing)
+        if said or true:
+            weight = weights.get(thing, 0.0) if weights else 1.0
+            total += weight * f1(said, true)
+            weight_sum += weight
+    return total / weight_sum if weight_sum else 0.0
+
+
+def _relation(player: Cell, cell: Cell) -> Relation:
+    (row, column), (player_row, player_column) = cell, player
+    return (
+        "above" if row < player_row else "below" if row > player_row else "same",
+        "left" if column < player_column else "right" if column > player_column else "same",
+    )
+
+
+def _said(one: str, two: str | None, line: str | None, *, is_exact: bool) -> Relation:
+    halves: list[list[str]] = [[], []]
+    for side in filter(None, (one, two)):
+        word = _SIDE_WORD.search(side)
+        assert word is not None, side
+        half, meaning = _SIDES[word[0]]
+        halves[half].append(meaning)
+    if line is not None:
+        halves[0 if line == "row" else 1].append("same")
+    elif is_exact and two is None:
+        halves[1 if halves[0] else 0].append("same")
+    return _as_relation(*(half[0] if len(half) == 1 else None for half in halves))
+
+
+def _aligned(line: str, side: str | None) -> Relation:
+    if line not in ("row", "column"):
+        return ("same", "same")
+    if side is None:
+        return ("same", None) if line == "row" else (None, "same")
+    return _said(side, None, line, is_exact=False)
+
+
+def _turned(relation: Relation) -> Relation:
+    return _as_relation(*(_OPPOSITES.get(half, half) for half in relation))
+
+
+def _as_relation(vertical: str | None, horizontal: str | None) -> Relation:
+    return vertical, horizontal  # type: ignore[return-value]

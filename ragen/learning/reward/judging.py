@@ -1,0 +1,134 @@
+"""A judge outside: a language model that says YES or NO, asked each question once in the life of a store.
+
+    prompts -> answers of the store -> (those that are missing) server -> kept one by one -> True, False
+
+What it answered is kept as soon as it has: whoever is stopped goes on from there.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from starpo.ragen.agents.rollout.openai_client import open_client
+from starpo.ragen.agents.rollout.openai_errors import explained
+from starpo.ragen.config.reward_components import ChecklistOptions, JudgeOptions
+from starpo.ragen.core.errors import EngineError
+from starpo.ragen.store import Store
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_SHOWN = 80
+_LONGEST_WAIT_S = 10.0
+
+
+class _UnclearError(Exception):
+    """The answer is neither YES nor NO."""
+
+
+class Judge:
+    """Asks one model with one template."""
+
+    def __init__(self, options: JudgeOptions | ChecklistOptions, store: Store, component: str) -> None:
+        """Nobody is asked yet.
+
+        Args:
+            options: Whom to ask.
+            store: Keeps the answers.
+            component: Whose options these are, for messages.
+        """
+        self._options = options
+        self._store = store
+        self._settings = f"reward.options.{component}"
+
+    def ask(self, prompts: Sequence[str]) -> dict[str, bool]:
+        """Whether the answer to each prompt is YES. Equal prompts are asked once.
+
+        Raises:
+            EngineError: If the judge does not answer, or says neither YES nor NO, in as many attempts as its settings
+                allow. The message says how many answers are kept.
+            MissingPackageError: If somebody must be asked and the package `openai` is not installed.
+            StoreError: If answers cannot be read or kept.
+        """
+        different = list(dict.fromkeys(prompts))
+        known = self._stored(different)
+        missing = [prompt for prompt in different if prompt not in known]
+        if missing:
+            _log.info("%s: %d of %d questions are new to the store", self._settings, len(missing), len(different))
+            known |= self._asked(missing)
+        return known
+
+    def _stored(self, prompts: Sequence[str]) -> dict[str, bool]:
+        if not prompts:
+            return {}
+        with ThreadPoolExecutor(min(len(prompts), self._options.max_concurrent)) as threads:
+            answers = list(threads.map(lambda prompt: self._store.answers.get(self._question(prompt)), prompts))
+        return {prompt: answer == "YES" for prompt, answer in zip(prompts, answers, strict=True) if answer is not None}
+
+    def _asked(self, prompts: Sequence[str]) -> dict[str, bool]:
+        """Ask, as many at once as is allowed; the first failure ends it, with what was answered kept."""
+        with open_client(self._options, self._settings) as client:
+            threads = ThreadPoolExecutor(self._options.max_concurrent, thread_name_prefix="judge")
+            asked = {prompt: threads.submit(self._answer, client, prompt) for prompt in prompts}
+            wait(asked.values(), return_when=FIRST_EXCEPTION)
+            threads.shutdown(wait=True, cancel_futures=True)
+        ended = [future for future in asked.values() if not future.cancelled()]
+        errors = [error for future in ended if (error := future.exception()) is not None]
+        if errors and not isinstance(errors[0], EngineError):
+            raise errors[0]
+        if errors:
+            raise EngineError(
+                f"{errors[0]}. {len(ended) - len(errors)} of {len(prompts)} new answers are kept in {self._store.url}: "
+                "the same command again goes on from there, and asks only for the others"
+            ) from None
+        return {prompt: future.result() for prompt, future in asked.items()}
+
+    def _answer(self, client: Any, prompt: str) -> bool:
+        import openai
+
+        retries = self._options.max_retries  # of an unclear answer; the client has its own for one that does not come
+        attempts = Retrying(
+            retry=retry_if_exception_type(_UnclearError),
+            stop=stop_after_attempt(retries + 1),
+            wait=wait_exponential(0.1, max=_LONGEST_WAIT_S),
+            reraise=True,
+        )
+        try:
+            answer: str = attempts(self._once, client, prompt)
+        except _UnclearError as error:
+            raise EngineError(
+                f"the judge '{self._options.model}' at {self._options.base_url} said {error} in {retries + 1} "
+                f"attempts; expected YES or NO in the last line. Say so in {self._settings}.template, or raise "
+                f"{self._settings}.max_answer_tokens"
+            ) from None
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError, IndexError) as error:
+            raise explained(error, self._options, retries, self._settings) from None
+        self._store.answers.put(self._question(prompt), answer)
+        return answer == "YES"
+
+    def _once(self, client: Any, prompt: str) -> str:
+        completion = client.chat.completions.create(
+            model=self._options.model,
+            messages=[{"role": "user", "content": prompt}],
+            max_tokens=self._options.max_answer_tokens,
+            temperature=0.0,
+        )
+        said = completion.choices[0].message.content or ""
+        last = (said.strip().splitlines() or [""])[-1]
+        word = re.sub(r"[^A-Z]", "", last.upper())
+        if word not in ("YES", "NO"):
+            raise _UnclearError(repr(said[:_LONGEST_SHOWN]))
+        return word
+
+    def _question(self, prompt: str) -> dict[str, Any]:
+        """All that an answer depends on; no address and no key."""
+        options = self._options
+        return {
+            "model": options.model,
+            "template": options.template,
+            "prompt": prompt,
+            "max_answer_tokens": options.max_answer_tokens,
+        }

@@ -1,0 +1,114 @@
+"""Forms of reasoning: told in the prompt, held to in responses, and read from what is stored."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from starpo.ragen.agents.prompting.forms import in_form, parts, read_response
+from starpo.ragen.agents.prompting.parser import ParsedResponse, parse
+from starpo.ragen.agents.prompting.prompt import FullPrompt, prompt_of
+from starpo.ragen.config.agent import FORMS, AgentConfig
+
+ACTIONS = ("Up", "Down")
+THINK = {
+    "grounding": "<observation>o</observation><reasoning>r</reasoning>",
+    "worldmodeling": "<reasoning>r</reasoning><prediction>p</prediction>",
+    "grounding_worldmodeling": "<observation>o</observation><reasoning>r</reasoning><prediction>p</prediction>",
+}
+TOLD = {"turn": 0, "actions_left": 10, "reward": None, "had_invalid_action": False, "max_response_tokens": 400}
+TAG_SOUP = st.lists(
+    st.sampled_from(
+        [f"<{slash}{name}>" for name in ("observation", "reasoning", "prediction", "think") for slash in ("", "/")]
+        + [" ", "a", "\n"]
+    ),
+    max_size=8,
+).map("".join)
+
+
+def response(think: str) -> str:
+    return f"<think>{think}</think><answer>Up</answer>"
+
+
+@pytest.mark.parametrize("form", THINK)
+def test_each_form_is_read_as_itself_and_as_no_other(form):
+    for asked in THINK:
+        parsed = read_response(response(THINK[form]), actions=ACTIONS, agent=AgentConfig(form=asked))
+        expected = (THINK[form], "Up", ("Up",), ("Up",), True)
+        assert parsed == (ParsedResponse(*expected) if asked == form else ParsedResponse())
+
+
+@pytest.mark.parametrize(
+    "think",
+    [
+        "",
+        "free",
+        "<reasoning>r</reasoning>",
+        "<reasoning>r</reasoning><observation>o</observation>",
+        "<observation>o</observation><reasoning>r</reasoning><reasoning>r</reasoning>",
+        "<observation>o<reasoning>r</reasoning></observation>",
+        "<observation>o</observation>so<reasoning>r</reasoning>",
+        "<observation>o</observation><reasoning>r",
+        "<Observation>o</Observation><reasoning>r</reasoning>",
+    ],
+)
+def test_any_other_reasoning_is_malformed(think):
+    parsed = read_response(response(think), actions=ACTIONS, agent=AgentConfig(form="grounding"))
+    assert parsed == ParsedResponse()
+
+
+def test_white_space_may_stand_around_the_inner_tags():
+    think = "\n<observation> o </observation>\n<reasoning>r</reasoning> "
+    assert read_response(response(think), actions=ACTIONS, agent=AgentConfig(form="grounding")).think == think
+    assert parts(think) == {"observation": " o ", "reasoning": "r"}
+
+
+def test_parts_of_what_has_none():
+    assert parts(None) == parts("t") == parts("<reasoning>r</reasoning>") == {}
+
+
+def test_a_prefilled_tag_is_no_part_of_the_reasoning():
+    agent = AgentConfig(form="grounding", should_prefill_think=True)
+    assert read_response(response(THINK["grounding"]).removeprefix("<think>"), actions=ACTIONS, agent=agent).format_ok
+
+
+@given(text=TAG_SOUP.map(response) | st.text() | TAG_SOUP, form=st.sampled_from(sorted(FORMS)))
+def test_a_form_only_ever_refuses(text, form):
+    plain = parse(text, actions=ACTIONS, agent=AgentConfig())
+    formed = read_response(text, actions=ACTIONS, agent=AgentConfig(form=form))
+    assert formed in (plain, ParsedResponse())
+    assert form != "free" or formed == plain
+    if formed.think is not None and form != "free":
+        assert tuple(parts(formed.think)) == FORMS[form]
+
+
+def test_the_prompt_tells_the_form_at_its_end():
+    agent = AgentConfig(form="grounding_worldmodeling")
+    plain = FullPrompt().turn_message("P X O", agent=agent, **TOLD)
+    assert in_form(prompt_of(agent), agent).turn_message("P X O", agent=agent, **TOLD) == (
+        f"{plain}\n"
+        "Inside <think> always write: <observation>where things are now</observation>"
+        "<reasoning>what you will do, and why</reasoning>"
+        "<prediction>where things will be after your actions</prediction> with nothing outside these tags.\n"
+        "Say where a thing is as seen from the player, by row and by column, as in: the THING is above and to the left "
+        "of the player; the THING is directly below the player."
+    )
+
+
+def test_without_a_form_the_prompt_is_as_it_was():
+    prompt = prompt_of(AgentConfig())
+    assert in_form(prompt, AgentConfig()) is prompt
+    assert "form" not in AgentConfig().model_dump(mode="json")  # so keys are what they were
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"form": "grounding", "should_think": False}, "is one of reasoning: set should_think = true"),
+        ({"form": "grounding", "prompt": "state"}, "nothing would tell form = 'grounding': set prompt = 'full'"),
+        ({"form": "symbolic"}, "Input should be 'free', 'grounding'"),
+    ],
+)
+def test_a_form_that_nobody_could_keep_is_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        AgentConfig(**settings)

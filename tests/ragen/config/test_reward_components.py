@@ -1,0 +1,126 @@
+"""Settings of the reward's built-in components: filled in, checked, kept out of keys where they change no reward."""
+
+import subprocess
+import sys
+
+import pytest
+
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.policy import PretrainedPolicy
+from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+
+CONFIG = StarPOConfig(
+    environment=SokobanSettings(),
+    policy=PretrainedPolicy(name_or_path="somewhere"),
+    agent={"form": "grounding_worldmodeling"},
+)
+SERVER = {"base_url": "http://localhost:1/v1", "model": "m"}
+
+
+def test_defaults_are_filled_in() -> None:
+    reward = RewardConfig(components=["grounding", "agreement"], options={"grounding": {"reward": 1.0}})
+    assert reward.options["grounding"]["reward"] == 1.0
+    assert reward.options["grounding"]["frequent_penalty"] == -0.1
+    assert reward.options["agreement"] == {"reward": 0.5}
+    assert RewardConfig.model_validate_json(reward.model_dump_json()) == reward
+
+
+def test_components_without_options_are_as_they_were() -> None:
+    assert RewardConfig().effective() == RewardConfig().model_dump(mode="json")
+    assert RewardConfig().options == {}
+
+
+@pytest.mark.parametrize(
+    ("component", "options", "message"),
+    [
+        ("grounding", {"rewards": 1.0}, "options of 'grounding': rewards: Extra inputs"),
+        ("grounding", {"weights": {"box": 0.0}}, "expected weights of at least 0, and one above"),
+        ("format", {"penalty": 1.0}, "'format' takes no options, found penalty"),
+        ("judge", {}, "options of 'judge': base_url: Field required"),
+        ("judge", {**SERVER, "base_url": "http://me:secret@host/v1"}, "base_url: String should match"),
+        (
+            "judge",
+            {**SERVER, "template": "{thought}"},
+            r"\{thought\} is not known here; known: \{observation\}, \{think",
+        ),
+        ("judge", {**SERVER, "template": "Is it true?"}, "expected something of the turn in it"),
+        ("checklist", {**SERVER, "items": []}, "items: List should have at least 1 item"),
+        ("checklist", {**SERVER, "items": [{"question": "?"}], "template": "{think}"}, r"expected \{question\} in it"),
+        (
+            "checklist",
+            {**SERVER, "items": [{"question": "?"}, {"question": "?", "depends_on": [1]}]},
+            r"items\.1\.depends_on names item 1; expected items before it, 0 to 0",
+        ),
+        (
+            "checklist",
+            {**SERVER, "items": [{"question": "?", "depends_on": [0]}]},
+            "expected items before it, and it is the first",
+        ),
+    ],
+)
+def test_wrong_options_are_refused(component: str, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RewardConfig(components=[component], options={component: options})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"environment.type": "bandit", "reward.components": ["grounding"]}, "environment 'bandit' has no such state"),
+        (
+            {"environment.type": "bandit", "reward.components": ["agreement"]},
+            "those that have one: sokoban, frozen_lake",
+        ),
+        (
+            {"agent.form": "free", "reward.components": ["grounding"]},
+            r"reads <observation> in the reasoning, which agent\.form = 'free' does not have: set agent\.form = "
+            "'grounding' or 'grounding_worldmodeling'",
+        ),
+        ({"agent.form": "grounding", "reward.components": ["world_model"]}, "reads <prediction>"),
+        ({"agent.form": "free", "reward.components": ["reasoning_format"]}, "reads <reasoning>"),
+        (
+            {"agent.form": "free", "agent.should_think": False, "reward.components": ["agreement"]},
+            "'agreement' reads the reasoning: set agent.should_think = true",
+        ),
+        ({"policy.fine_tuning": {}}, r"agent\.form = 'grounding_worldmodeling' is not known to demonstrations"),
+        (
+            {"policy.type": "tiny"},
+            r"set policy\.type = 'pretrained' without policy\.fine_tuning, or agent\.form = 'free'",
+        ),
+    ],
+)
+def test_a_component_that_could_never_pay_is_refused_before_the_run(overrides: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        apply_overrides(CONFIG, overrides)
+
+
+def test_all_of_them_fit_a_form_with_all_parts() -> None:
+    components = ["environment", "grounding", "world_model", "agreement", "reasoning_format"]
+    assert apply_overrides(CONFIG, {"reward.components": components}).reward.components == components
+
+
+@pytest.mark.parametrize("component", ["judge", "checklist"])
+def test_how_a_judge_is_reached_is_in_no_key(component: str) -> None:
+    items = {"items": [{"question": "Is it?"}]} if component == "checklist" else {}
+
+    def effective(**changes: object) -> dict:
+        return RewardConfig(components=[component], options={component: {**SERVER, **items, **changes}}).effective()
+
+    reached = {"base_url": "https://other/v1", "key_variable": "MY_KEY", "max_concurrent": 2, "timeout_s": 9.0}
+    assert effective(**reached, max_retries=0) == effective()
+    assert "localhost" not in str(effective())
+    for changes in ({"model": "n"}, {"reward": 1.0}, {"max_answer_tokens": 9}):
+        assert effective(**changes) != effective()
+    assert effective(template="{think} {question}" if items else "{think}") != effective()
+
+
+def test_they_are_checked_without_torch() -> None:
+    code = (
+        "import sys; from starpo.ragen.config.reward import RewardConfig; "
+        "RewardConfig(components=['grounding', 'agreement', 'reasoning_format']); "
+        "assert not {'torch', 'polars', 'openai'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,61 @@
+"""Scenes: what is read of an observation, and what is derived after actions, is what the environment shows then."""
+
+import json
+import random
+
+import pytest
+
+from starpo.ragen.core.registry import SCENES, resolve
+from starpo.ragen.envs import make
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.envs.statements import Scene
+
+ENVIRONMENTS = [
+    SokobanSettings(),
+    SokobanSettings(observation="coord"),
+    SokobanSettings(observation="compact"),
+    SokobanSettings(vocabulary="new"),
+    FrozenLakeSettings(slip=0.0),
+    FrozenLakeSettings(slip=0.6, observation="compact"),
+    FrozenLakeSettings(slip=0.6, observation="coord"),
+]
+
+
+@pytest.mark.parametrize("settings", ENVIRONMENTS, ids=str)
+def test_what_is_derived_is_what_is_shown(settings):
+    scene, environment = resolve(SCENES[settings.type]), make(settings)
+    for seed in range(20):
+        rng = random.Random(seed)
+        observation, _ = environment.reset(seed=seed, dynamics_seed=seed)
+        before, actions = observation, []
+        for _ in range(6):
+            action = rng.choice(environment.actions)
+            observation, _, terminated, _, info = environment.step(action)
+            actions.append(action)
+            shown = scene(observation, (), {})
+            assert shown is not None
+            assert scene(before, actions, json.loads(json.dumps(info))) == shown
+            if terminated:
+                break
+
+
+def test_sokoban():
+    board = "#####\n#_X_#\n#_P_#\n#__O#\n#####"
+    expected = Scene((2, 2), {"box": [(1, 2)], "target": [(3, 3)]})
+    assert resolve(SCENES["sokoban"])(board, (), {}) == expected
+    on_target = "#####\n#_√_#\n#_P_#\n#___#\n#####"
+    assert resolve(SCENES["sokoban"])(on_target, (), {}) == Scene((2, 2), {"box": [(1, 2)], "target": [(1, 2)]})
+
+
+def test_frozen_lake():
+    read = resolve(SCENES["frozen_lake"])
+    assert read("P_O\n_O_\n__G", (), {}) == Scene((0, 0), {"goal": [(2, 2)], "hole": [(0, 2), (1, 1)]})
+    assert read("__O\n_X_\n__G", (), {}) == Scene((1, 1), {"goal": [(2, 2)], "hole": [(0, 2), (1, 1)]})
+    assert read("P_O\n_O_\n__G", ("Down",), {}) is None  # where that led is not told
+
+
+@pytest.mark.parametrize("env", SCENES)
+def test_what_is_no_board_has_no_scene(env):
+    for text in ("", "hello", "P P\nG G", "#####\n#PXO#"):
+        assert resolve(SCENES[env])(text, (), {}) is None

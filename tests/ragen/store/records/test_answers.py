@@ -1,0 +1,64 @@
+"""Answers are kept once, found again by the same question, and damage shows."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.inventory import take_inventory
+from starpo.ragen.store.remote.location import Location
+
+QUESTION = {"model": "m", "prompt": "Is it?", "template": "{think}"}
+
+
+def test_the_first_answer_to_a_question_stays(store: Store) -> None:
+    assert store.answers.get(QUESTION) is None
+    store.answers.put(QUESTION, "YES")
+    store.answers.put(QUESTION, "NO")
+    assert store.answers.get(dict(reversed(QUESTION.items()))) == "YES"
+    assert store.answers.get({**QUESTION, "model": "n"}) is None
+
+
+def test_another_store_may_stand_behind(store: Store, tmp_path: Path) -> None:
+    front = Store(str(tmp_path / "front"))
+    store.answers.put(QUESTION, "YES")
+    front.answers.behind = store.answers
+    assert front.answers.get(QUESTION) == "YES"
+    front.answers.put({**QUESTION, "model": "n"}, "NO")
+    assert store.answers.get({**QUESTION, "model": "n"}) is None
+
+
+@pytest.mark.parametrize("change", [("YES", "NO"), ("Is it?", "Was it?"), ("}", ""), ('"answer"', '"said"')])
+def test_damage_shows(local: Store, change: tuple[str, str]) -> None:
+    local.answers.put(QUESTION, "YES")
+    (file,) = Path(local.url).glob("answers/??/*.json")
+    file.write_text(file.read_text().replace(*change, 1))
+    with pytest.raises(
+        ArtifactDamagedError, match=r"answers/.*\.json is not what was written: delete it, and it is asked"
+    ):
+        local.answers.get(QUESTION)
+
+
+def test_many_at_once_leave_one_answer(local: Store) -> None:
+    said = [str(number) for number in range(8)]
+    threads = [threading.Thread(target=local.answers.put, args=(QUESTION, one)) for one in said]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert local.answers.get(QUESTION) in said
+
+
+def test_they_are_no_artifacts(local: Store, make_run) -> None:
+    make_run(local, "a")
+    before = take_inventory(Location(local.url))
+    local.answers.put(QUESTION, "YES")
+    assert take_inventory(Location(local.url)) == before
+
+
+def test_no_artifact_can_take_their_place(local: Store, tmp_path: Path, work: dict) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(StoreError, match="'answers' cannot be a kind"):
+        local.put_folder("answers", str(tmp_path / "file"), **work)
