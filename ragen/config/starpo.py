@@ -119,6 +119,13 @@ class StarPOConfig(Settings):
             )
         if self.rollout.max_response_tokens >= self.rollout.max_context_tokens:
             raise ValueError("rollout.max_context_tokens must be larger than rollout.max_response_tokens")
+        overlong, longest = self.reward.overlong, self.rollout.max_response_tokens
+        if "overlong" in self.reward.components and overlong.max_tokens - overlong.buffer_tokens >= longest:
+            raise ValueError(
+                f"reward.overlong: its price begins after {overlong.max_tokens - overlong.buffer_tokens} tokens, and "
+                f"rollout.max_response_tokens = {longest} lets no response be longer; set reward.overlong.max_tokens = "
+                f"{longest}, and buffer_tokens below it"
+            )
         is_corrected = self.update.importance_cap is not None or self.update.ratio_to == "behaviour"
         if self.rollout.staleness > 0 and not is_corrected:
             raise ValueError(

@@ -97,6 +97,7 @@ REWARDS = Registry(
         "environment": "starpo.ragen.learning.reward.components:environment_reward",
         "format": "starpo.ragen.learning.reward.components:format_penalty",
         "forfeit": "starpo.ragen.learning.reward.components:forfeited_actions",
+        "overlong": "starpo.ragen.learning.reward.components:overlong_penalty",
     },
     takes_targets=True,
 )

@@ -92,11 +92,15 @@ def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.Da
     # Sorted, so that groups with the same returns have the same statistics to the last bit, and tie.
     returns = pl.col("trajectory_return").filter(valid).sort()
     num_tokens = pl.col("num_tokens").filter(valid)
+    has_tokens = valid & (pl.col("num_tokens") > 0)  # a trajectory without a token has no mean over its tokens
+    entropies = (-pl.col("logprob_sum") / pl.col("num_tokens")).filter(has_tokens)
     metric = {
         "std": pl.col("return_std"),
         "sample_std": pl.col("sample_std"),
         "mean": pl.col("return_mean"),
+        "sum": pl.col("return_sum"),
         "entropy": pl.when(pl.col("num_tokens") > 0).then(-pl.col("logprob_sum") / pl.col("num_tokens")).otherwise(0.0),
+        "entropy_std": pl.col("entropy_std"),
         "length": pl.when(pl.col("num_valid") > 0).then(pl.col("num_tokens") / pl.col("num_valid")).otherwise(0.0),
     }[config.metric]
     return (
@@ -108,11 +112,13 @@ def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.Da
             return_std=returns.std(ddof=0).fill_null(0.0),
             sample_std=returns.std(ddof=1).fill_null(0.0),  # of one return it is null
             return_mean=returns.mean().fill_null(0.0),
+            return_sum=returns.sum(),
             return_max=returns.max().fill_null(0.0),
             return_min=returns.min().fill_null(0.0),
             success_rate=pl.col("success").filter(valid).mean().fill_null(0.0),
             num_tokens=num_tokens.sum(),
             logprob_sum=pl.col("logprob_sum").filter(valid).sort().sum(),
+            entropy_std=entropies.sort().std(ddof=0).fill_null(0.0),
         )
         .with_columns(score=metric.cast(pl.Float64))
     )

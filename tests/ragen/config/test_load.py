@@ -282,6 +282,17 @@ def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:
     assert ahead.model_dump(mode="json")["rollout"]["staleness"] == 1
 
 
+def test_a_price_that_no_response_can_reach_is_refused() -> None:
+    """Responses of the preset have at most 24 tokens; 512 - 128 are the default before which none costs anything."""
+    from starpo.flows.presets import preset
+
+    components = {"reward.components": ["environment", "overlong"]}
+    with pytest.raises(ConfigError, match=r"begins after 384 tokens, .* set reward.overlong.max_tokens = "):
+        preset("smoke", components)
+    fitting = {"reward.overlong": {"max_tokens": 24, "buffer_tokens": 8}}
+    assert preset("smoke", components | fitting).reward.overlong.max_tokens == 24
+
+
 def test_a_component_that_is_named_twice_is_refused(presets):
     folder = presets({})
     with pytest.raises(ConfigError, match="names 'format' more than once"):

@@ -12,7 +12,7 @@ from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.schemas.datasets import SELECTION
 
 STRATEGIES = ["none", "top_fraction", "top_k", "top_p_linear", "top_p_softmax", "min_p"]
-METRICS = ["std", "sample_std", "mean", "entropy", "length"]
+METRICS = ["std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length"]
 # Dyadic numbers and groups of four: sums and means are exact, so properties hold to the last bit.
 group_returns = st.lists(st.integers(-8, 8).map(lambda n: n / 4), min_size=4, max_size=4)
 some_groups = st.lists(group_returns, min_size=1, max_size=8)
@@ -86,6 +86,31 @@ def test_metrics_of_responses(make_turns):
     # Valid tokens: 4 with log-probs -1 -2 -3 -2, mean 2 nats; 3 + 1 tokens over 2 trajectories, mean 2.
     assert _select(turns, metric="entropy")["score"].to_pylist() == [2.0]
     assert _select(turns, metric="length")["score"].to_pylist() == [2.0]
+    # Both trajectories have a mean of 2 nats a token, (1 + 2 + 3) / 3 and 2: no spread.
+    assert _select(turns, metric="entropy_std")["score"].to_pylist() == [0.0]
+
+
+def test_the_spread_of_entropies_is_over_trajectories(make_turns):
+    """Means of 1 and 5 nats a token, however many tokens: mean 3, variance (4 + 4) / 2. One without tokens has none."""
+    turns = make_turns(
+        [
+            {"member": 0, "behaviour_logprobs": [-1.0] * 7, "action_rewards": [1.0]},
+            {"member": 1, "behaviour_logprobs": [-4.0, -6.0]},
+            {"member": 2, "behaviour_logprobs": [], "status": "truncated"},
+            {"member": 3, "behaviour_logprobs": [-100.0], "status": "env_error"},
+        ]
+    )
+    assert _select(turns, metric="entropy_std")["score"].to_pylist() == [2.0]
+
+
+def test_a_group_may_be_scored_by_the_sum_of_its_returns(make_turns):
+    """1.5 - 0.5 - 2 = -1, without the trajectory that ended in an error; the larger sum is the better one."""
+    rows = [{"group_id": "a", "member": n, "action_rewards": [value]} for n, value in enumerate((1.5, -0.5, -2.0))]
+    failed = {"group_id": "a", "member": 3, "action_rewards": [50.0], "status": "timeout"}
+    other = [{"group_id": "b", "env_seed": 8, "member": n, "action_rewards": [float(n)]} for n in range(4)]
+    selection = _select(make_turns([*rows, failed, *other]), metric="sum", keep=0.5)
+    assert selection["score"].to_pylist() == [-1.0, 6.0]
+    assert _kept(selection) == ["b"]
 
 
 def test_table_has_the_schema_of_selection(make_turns):
@@ -150,11 +175,12 @@ def test_fault_score_read_after_normalisation(make_turns):
 
 @pytest.mark.parametrize(
     ("strategy", "metric"),
-    [(s, m) for s in STRATEGIES for m in METRICS if not (m == "mean" and s in ("top_p_linear", "min_p"))],
+    [(s, m) for s in STRATEGIES for m in METRICS if not (m in ("mean", "sum") and s in ("top_p_linear", "min_p"))],
 )
 def test_fault_groups_without_variance_survive(make_turns, strategy, metric):
     """Softmax over raw standard deviations gives a group of equal returns exp(0) > 0, and kept it."""
-    turns = _turns(make_turns, {"flat": [5.0, 5.0], "a": [0.0, 0.01], "b": [0.0, 0.02]})
+    rows = _turns(make_turns, {"flat": [5.0, 5.0], "a": [0.0, 0.01], "b": [0.0, 0.02]}).to_pylist()
+    turns = make_turns([row | {"behaviour_logprobs": [-1.0 - row["member"]] * 2} for row in rows])
     selection = _select(turns, strategy=strategy, metric=metric, keep=1.0)
     assert "flat" not in _kept(selection)
     assert "b" in _kept(selection)
