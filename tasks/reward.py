@@ -12,11 +12,18 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="reward", version=1)
 
 
-def reward(config: RewardConfig, turns: str) -> Work:
-    """Pay every turn for what it did."""
+def reward(config: RewardConfig, turns: str, attempt: int = 0) -> Work:
+    """Pay every turn for what it did.
+
+    Args:
+        config: Of the reward.
+        turns: Key of what was played.
+        attempt: Which of the iteration's rollouts that is.
+    """
 
     def do(work: Work, store: Store) -> Iterator[Made]:
         yield Made("rewards", compute_rewards(store.read_table("turns", turns), config))
 
     code = {name: REWARDS[name] for name in config.components}
-    return Work(STAGE, ("rewards",), do, config.model_dump(mode="json"), {"turns": turns}, code=code)
+    settings, part = config.model_dump(mode="json"), str(attempt) if attempt else ""
+    return Work(STAGE, ("rewards",), do, settings, {"turns": turns}, code=code, part=part)

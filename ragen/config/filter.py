@@ -33,6 +33,9 @@ class FilterConfig(Settings):
     'top_p_softmax', or where trajectories ended in errors; so do mean and sum."""
     should_keep_largest: bool = True
     """True: the best groups are those with the largest score. False: the smallest."""
+    num_wanted: int | None = Field(None, ge=1, exclude_if=lambda number: number is None)
+    """Groups that an update is made of (DAPO's batch): of more that the strategy keeps, those played first. Where they
+    are fewer, rollout.max_attempts says how often more are played. None: as many as the strategy keeps."""
     should_drop_zero_variance: bool = True
     """Drop groups whose returns are all equal (std <= 1e-6) before anything else, whatever the metric."""
     options: dict[str, JsonValue] = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from starpo.ragen.core.registry import ADVANTAGES, LOSSES
 from starpo.ragen.learning.learners.learner import Learner, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import read_attempts
 
 
 def run_update(
@@ -20,7 +21,7 @@ def run_update(
         store: Where the datasets are.
         learner: Changed in place.
         settings: Of the stage `update`: the configuration, and where in the run it stands.
-        inputs: Of the stage: the keys of turns, rewards and selection are read.
+        inputs: Of the stage: the keys of turns, rewards and selection, of all attempts, are read.
         seed: Of the stage.
 
     Raises:
@@ -28,7 +29,7 @@ def run_update(
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If one is not what was written.
     """
-    trajectories = assemble(*(store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection")))
+    trajectories = assemble(*(read_attempts(store, kind, inputs) for kind in ("turns", "rewards", "selection")))
     return learner.update(trajectories, update_context(settings, seed))
 
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import DataError
-from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.filter.select import SURPLUS, select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.schemas.datasets import SELECTION
+from starpo.schemas.validate import validate
 
 STRATEGIES = ["none", "top_fraction", "top_k", "top_p_linear", "top_p_softmax", "min_p"]
 METRICS = ["std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length"]
@@ -28,11 +29,11 @@ def _turns(make_turns, groups: dict[str, list[float]], **columns) -> pa.Table:
     return make_turns(rows)
 
 
-def _select(turns: pa.Table, normalisation: str = "none", **settings) -> pa.Table:
+def _select(turns: pa.Table, normalisation: str = "none", num_before: int = 0, **settings) -> pa.Table:
     if settings.get("strategy") == "top_k":
         settings.setdefault("keep_count", 2)
     rewards = compute_rewards(turns, RewardConfig(normalisation=normalisation))
-    return select_groups(turns, rewards, FilterConfig(**settings))
+    return select_groups(turns, rewards, FilterConfig(**settings), num_before)
 
 
 def _named(groups: list[list[float]]) -> dict[str, list[float]]:
@@ -291,3 +292,57 @@ def test_how_many_are_kept(make_turns, groups, keep):
     num_asked = max(1, int(keep * len(groups) + 0.5 + 1e-9))
     selection = _select(_turns(make_turns, _named(groups)), keep=keep)
     assert len(_kept(selection)) == min(num_asked, num_candidates)
+
+
+def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
+    """DAPO's batch: b, d and e vary; two are wanted, whatever their scores. With one kept before, it is b alone."""
+    groups = {"a": [1.0, 1.0], "b": [0.0, 0.1], "c": [2.0, 2.0], "d": [0.0, 1.0], "e": [0.0, 9.0]}
+    turns = _turns(make_turns, groups)
+    selection = _select(turns, strategy="none", num_wanted=2)
+    assert _kept(selection) == ["b", "d"]
+    *_, last = selection["reason"].to_pylist()
+    assert last == "dropped: surplus, the 2 groups wanted were kept before it; no filter keeps 3 of 5 groups"
+    assert _kept(_select(turns, strategy="none", num_wanted=2, num_before=1)) == ["b"]
+    assert _kept(_select(turns, strategy="none", num_wanted=2, num_before=2)) == []
+    assert _kept(_select(turns, strategy="none", num_wanted=9, num_before=3)) == ["b", "d", "e"]
+
+
+def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
+    """top_k keeps the two best, c and a; one is wanted, and a was played first."""
+    turns = _turns(make_turns, {"a": [0.0, 4.0], "b": [0.0, 1.0], "c": [0.0, 8.0]})
+    selection = _select(turns, strategy="top_k", num_wanted=1)
+    assert _kept(selection) == ["a"]
+    assert [reason.startswith(SURPLUS) for reason in selection["reason"].to_pylist()] == [False, False, True]
+
+
+@settings(max_examples=60)
+@given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, wanted=st.integers(1, 10), before=st.integers(0, 10))
+def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, groups, wanted, before):
+    turns = _turns(make_turns, _named(groups))
+    everything, some = (
+        _select(turns, strategy=strategy),
+        _select(turns, strategy=strategy, num_wanted=wanted, num_before=before),
+    )
+    assert _kept(some) == _kept(everything)[: max(0, wanted - before)]
+    assert some.drop_columns(["kept", "reason"]).equals(everything.drop_columns(["kept", "reason"]))
+
+
+@settings(max_examples=60)
+@given(first=some_groups, second=some_groups, wanted=st.integers(1, 12))
+def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first, second, wanted):
+    """Without a strategy that compares groups it is the same whether they are played at once or one after the other."""
+    named = list(_named(first + second).items())
+    parts = dict(named[: len(first)]), dict(named[len(first) :])
+    config = {"strategy": "none", "num_wanted": wanted}
+    before = _kept(_select(_turns(make_turns, parts[0]), **config))
+    after = _kept(_select(_turns(make_turns, parts[1]), num_before=len(before), **config))
+    assert before + after == _kept(_select(_turns(make_turns, dict(named)), **config))
+
+
+@settings(max_examples=30)
+@given(groups=some_groups, strategy=st.sampled_from(STRATEGIES), metric=st.sampled_from(["std", "entropy_std"]))
+def test_a_selection_is_a_function_of_its_tables(make_turns, groups, strategy, metric):
+    turns = _turns(make_turns, _named(groups))
+    one, other = (_select(turns, strategy=strategy, metric=metric, num_wanted=3) for _ in range(2))
+    assert one.equals(other)
+    validate(one, "selection")
