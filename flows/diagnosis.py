@@ -17,6 +17,7 @@ from starpo.ragen.evidence.diagnostics.plane import Point, path
 from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.recompute.replay.plan import recorded_checkpoints
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import recorded_data
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Work
 from starpo.schemas.datasets import METRICS
@@ -157,10 +158,9 @@ def _missing(
     for iteration, stages in recorded.items():
         data: dict[str, str] = {}
         if "variance_filter" in stages:
-            made = {**stages["rollout"], **stages["reward"], **stages["variance_filter"]}
-            data = {kind: made[kind] for kind in ("turns", "rewards", "selection")}
+            data = recorded_data(stages)
             if "diagnose" not in stages:
-                yield diagnose_stage.diagnose(iteration, **data)
+                yield diagnose_stage.diagnose(iteration, config.at(iteration).rollout.max_attempts, **data)
         if not every or iteration % every or not checkpoints.get(iteration):
             continue
         policies = checkpoints[iteration], checkpoints[0]

@@ -8,6 +8,7 @@ SHOWN = {
     "return": "reward/return_mean",
     "in-group reward std": "reward/in_group_std",
     "groups kept": "filter/num_kept",
+    "rollouts played": "filter/num_attempts",
     "entropy (nats a token)": "rollout/entropy",
     "response length (tokens)": "rollout/response_length_mean",
     "format valid": "rollout/format_ok",

@@ -89,6 +89,16 @@ class Planner(Runner):
         """Note one stage that no record names."""
         return self.stage(iteration, work)
 
+    def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
+        """As stored; where that is yet to be made or is damaged, NaN: no further attempt is planned."""
+        try:
+            if self._store.has("selection", selection):
+                return super().num_kept(iteration, attempt, selection)
+        except (ArtifactDamagedError, DataError):  # the run itself will meet it, and say so
+            pass
+        self.plan.assumed.setdefault("filter/num_kept", iteration)
+        return math.nan
+
     def _is_stored(self, work: Work) -> bool:
         if work not in self._known:
             self._known[work] = work.is_stored(self._store)

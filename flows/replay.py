@@ -15,11 +15,12 @@ from prefect.artifacts import create_markdown_artifact
 from starpo.flows.record import RunRecorder
 from starpo.flows.replay_summary import comparison_markdown
 from starpo.flows.run_code import replay_code
-from starpo.flows.training import Runner, reward_and_filter
+from starpo.flows.training import Runner, reuse_rollouts, reward_and_filter
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.recompute.replay.plan import ReplayPlan, plan_replay
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import kind_of, recorded_data
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Keys
 from starpo.tasks.compare import Side, compare
@@ -85,9 +86,10 @@ def _replay(runner: Runner, plan: ReplayPlan, should_update: bool) -> str:
     checkpoints = [plan.checkpoints[number] for number in range(plan.start + 1)]
     runner.training_begins()
     for iteration, recorded in plan.iterations.items():
-        runner.reuse(iteration, "rollout", recorded["rollout"])
+        turns = {role: key for role, key in recorded_data(recorded).items() if kind_of(role) == "turns"}
+        reuse_rollouts(runner, iteration, turns)
         now = config.at(iteration)
-        data = reward_and_filter(runner, now, iteration, recorded["rollout"])
+        data = reward_and_filter(runner, now, iteration, turns)
         made: Keys | None = None
         if should_update and runner.metrics["filter/num_kept"]:
             made = runner.stage(iteration, update(now, iteration, checkpoints[-1], plan.reference, **data))
@@ -104,10 +106,9 @@ def _replay(runner: Runner, plan: ReplayPlan, should_update: bool) -> str:
 def _compare(
     runner: Runner, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side, should_update: bool
 ) -> None:
-    data: Keys = {**recorded["rollout"], **recorded["reward"], **recorded["variance_filter"]}
     update = recorded.get("update") if should_update else None
     played = plan.base_config.at(iteration)
-    base = Side(played.update, data, plan.checkpoints[iteration], update)
+    base = Side(played.update, recorded_data(recorded), plan.checkpoints[iteration], update)
     rollout = played.rollout
     context = UpdateContext(iteration, plan.config.iterations, 0, rollout.temperature, rollout.max_response_tokens)
     runner.stage(iteration, compare(Store(runner.store_url), context, base, branch, plan.reference))

@@ -81,7 +81,7 @@ class _UntilMissing(Planner):
     def stage(self, iteration: int, work: Work) -> Keys:
         """Stop where a stage is missing on which all others depend."""
         keys = super().stage(iteration, work)
-        if work.name in _PASSED_ON and work not in self.plan.stored:
+        if work.stage.name in _PASSED_ON and work not in self.plan.stored:
             raise _NothingFollowsError
         return keys
 

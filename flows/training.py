@@ -2,20 +2,24 @@
 
 checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> checkpoint
      |            `-> probe, now and then      |      beside it, with rollout.staleness = 1: the next rollout
+     |                                         |`-> rollout:1, ... with rollout.max_attempts, while too few are kept
      |                                         `-> gradient_probe, now and then
      `-> evaluate
 
 Whoever carries out its stages is a `Runner`: one does them, one plans them, one holds a record against them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 from starpo.flows.rollback import what_comes
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import CollapsedError, NothingKeptError
 from starpo.ragen.evidence.diagnostics.alarm import Alarm, is_due
 from starpo.ragen.evidence.diagnostics.online import RolloutUse
+from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import kind_of, num_kept, numbered, of_kind
 from starpo.ragen.work import Keys, Work
 from starpo.tasks.diagnose import diagnose
 from starpo.tasks.evaluate import evaluate
@@ -28,6 +32,9 @@ from starpo.tasks.rollout import rollout
 from starpo.tasks.update import update
 from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
+
+PlayOn = Callable[[int], str]
+"""Plays the attempt of this number; returns the key of its turns."""
 
 
 class Runner:
@@ -62,6 +69,10 @@ class Runner:
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
         """An iteration uses artifacts that were made before, or elsewhere."""
+
+    def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
+        """Groups that the selection of an attempt keeps; NaN, of which no comparison holds: it is not known yet."""
+        return num_kept(Store(self.store_url), selection)
 
     def warn(self, message: str) -> None:
         """Something that should not go unseen."""
@@ -103,16 +114,19 @@ def train(runner: Runner, config: StarPOConfig) -> None:
     runner.training_begins()
     for iteration in range(config.iterations):
         now = config.at(iteration)
+        play_on: PlayOn | None = None
         if use.should_collect():
             lag = 1 if ahead else 0
             turns = ahead or runner.stage(iteration, rollout(iteration, now, checkpoint))
+            play_on = partial(_play_on, runner, iteration, now, checkpoint)
         else:
-            runner.reuse(iteration, "rollout", turns)
+            reuse_rollouts(runner, iteration, turns)
         played[iteration] = turns["turns"]
         every = config.diagnostics.probe_every
         if every and iteration % every == 0:
             runner.stage(iteration, probe(now, iteration, checkpoint, first, turns["turns"]))
-        data = reward_and_filter(runner, now, iteration, turns)
+        data = reward_and_filter(runner, now, iteration, turns, play_on)
+        turns = {role: key for role, key in data.items() if kind_of(role) == "turns"}
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
             runner.stage(iteration, gradient_probe(now, iteration, checkpoint, first, **data))
@@ -162,23 +176,67 @@ def _act_on_collapse(
         raise CollapsedError(f"iteration {iteration}: {verdict.words}. {action}", healthy)
 
 
-def reward_and_filter(runner: Runner, config: StarPOConfig, iteration: int, turns: Keys) -> Keys:
-    """Pay what was played, choose what is learned from, and measure both.
+def _play_on(runner: Runner, iteration: int, config: StarPOConfig, checkpoint: str, attempt: int) -> str:
+    return runner.stage(iteration, rollout(iteration, config, checkpoint, attempt))["turns"]
+
+
+def reuse_rollouts(runner: Runner, iteration: int, turns: Keys) -> None:
+    """An iteration uses rollouts that were played before, or elsewhere: all attempts of one iteration."""
+    for attempt, key in enumerate(of_kind(turns, "turns")):
+        runner.reuse(iteration, numbered("rollout", attempt), {"turns": key})
+
+
+def reward_and_filter(
+    runner: Runner, config: StarPOConfig, iteration: int, turns: Keys, play_on: PlayOn | None = None
+) -> Keys:
+    """Pay what was played, choose what is learned from, play on while that is too little, and measure all of it.
 
     Args:
         runner: Carries out the stages.
-        config: Settings of reward and filter.
+        config: Settings of reward and filter, and how many attempts there may be.
         iteration: Updates done before.
-        turns: Key of the rollout, by its kind.
+        turns: Role -> key of what was played: `turns` and, of further attempts, `turns:1`, ....
+        play_on: Plays another attempt. None: what was played is all there is.
 
     Returns:
-        Kind -> key of turns, rewards and selection.
+        Role -> key of turns, rewards and selection of all attempts.
     """
-    data = {"turns": turns["turns"]}
-    data |= runner.stage(iteration, reward(config.reward, **data))
-    data |= runner.stage(iteration, variance_filter(config.filter, **data))
-    runner.stage(iteration, diagnose(iteration, **data))
+    data = dict(turns)
+    attempt = 0
+    while True:
+        _reward_and_filter_one(runner, config, iteration, attempt, data)
+        attempt += 1
+        if numbered("turns", attempt) in data:
+            continue
+        if play_on is None or _is_enough(runner, config, iteration, of_kind(data, "selection")):
+            break
+        data[numbered("turns", attempt)] = play_on(attempt)
+    runner.stage(iteration, diagnose(iteration, config.rollout.max_attempts, **data))
     return data
+
+
+def _reward_and_filter_one(runner: Runner, config: StarPOConfig, iteration: int, attempt: int, data: Keys) -> None:
+    """Add the rewards and the selection of one attempt to its turns."""
+    turns = data[numbered("turns", attempt)]
+    paid = runner.stage(iteration, reward(config.reward, turns, attempt))["rewards"]
+    work = variance_filter(config.filter, turns, paid, of_kind(data, "selection"))
+    data[numbered("rewards", attempt)] = paid
+    data[numbered("selection", attempt)] = runner.stage(iteration, work)["selection"]
+
+
+def _is_enough(runner: Runner, config: StarPOConfig, iteration: int, selections: Sequence[str]) -> bool:
+    """Do the attempts so far keep as many groups as are wanted, or may there be no other?"""
+    wanted, most = config.filter.num_wanted, config.rollout.max_attempts
+    if wanted is None or most == 1:
+        return True
+    kept = sum(runner.num_kept(iteration, attempt, key) for attempt, key in enumerate(selections))
+    is_last = len(selections) >= most
+    if is_last and kept < wanted:
+        runner.warn(
+            f"iteration {iteration}: after {most} rollouts, which rollout.max_attempts allows, the filter has kept "
+            f"{kept:.0f} groups, and filter.num_wanted = {wanted}; the update is on those"
+        )
+    return is_last or not kept < wanted
 
 
 def _next_rollout(

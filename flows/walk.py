@@ -24,6 +24,7 @@ from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.origin import misfit
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import numbered
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Run, StageKeys
 from starpo.ragen.store.records.seals import record_path
 from starpo.ragen.work import Keys, Work
@@ -167,6 +168,13 @@ class RecordWalk(Runner):
         work = self.works.get(next(iter(recorded.values()), ""))
         stage = work.stage.name if work else name.partition(":")[0]
         self._visit(Visit(iteration, name, stage, recorded, work, is_misplaced))
+
+    def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
+        """As stored; where that cannot be read, by what the record says: was another attempt needed?"""
+        try:
+            return super().num_kept(iteration, attempt, selection)
+        except StarPOError:
+            return 0.0 if numbered("rollout", attempt + 1) in self.recorded.get(iteration, {}) else math.inf
 
     def given(self, iteration: int, name: str) -> Keys:
         """What is recorded in this place, whatever it is: it came from elsewhere."""

@@ -148,7 +148,7 @@ SELECTION = Dataset(
         *_EPISODE_IDENTITY,
         Column("num_trajectories", pa.int32(), "trajectories of the group"),
         Column("num_valid", pa.int32(), "those without an error status; only they enter the statistics"),
-        Column("metric", pa.string(), "what is scored: std, sample_std, mean, entropy or length"),
+        Column("metric", pa.string(), "what is scored: std, sample_std, mean, sum, entropy, entropy_std or length"),
         Column("score", pa.float64(), "the metric's value; 0 where num_valid is 0"),
         Column("return_std", pa.float64(), "standard deviation (ddof 0) of the returns; 0 where num_valid is 0"),
         Column("return_mean", pa.float64(), "mean of the returns; 0 where num_valid is 0"),

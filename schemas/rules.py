@@ -27,7 +27,7 @@ from starpo.schemas.rule import (
 )
 from starpo.schemas.turn_rules import EPISODE_RULES, TURN_ROWS, TURN_TABLE
 
-SCORE_METRICS = ("std", "sample_std", "mean", "entropy", "length")
+SCORE_METRICS = ("std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length")
 """What groups can be scored by."""
 
 ACTION_MARK = " || "
@@ -57,21 +57,39 @@ _REWARD_ROWS = (
     ),
 )
 
-_return_range = col("trajectory_return").max() - col("trajectory_return").min()
-_normalised_range = col("normalised_return").max() - col("normalised_return").min()
+CLIP_BOUNDS = (-1.0, 3.0)
+"""Between these lies what the normalisation 'asymmetric_clip' makes of returns (RAGEN-2)."""
+
+_is_cut = ~col("normalised_return").is_between(*CLIP_BOUNDS, closed="none")
+
+
+def _is_shifted_and_scaled(normalised: pl.Expr, paid: pl.Expr) -> pl.Expr:
+    """Is the one a linear function of the other, rising or constant?"""
+    normalised_range, paid_range = normalised.max() - normalised.min(), paid.max() - paid.min()
+    return (
+        ((paid_range > 0) | (normalised_range == 0))
+        & close((normalised - normalised.min()) * paid_range, (paid - paid.min()) * normalised_range)
+    ).all()
+
+
+def _is_clipped(normalised: pl.Expr, paid: pl.Expr) -> pl.Expr:
+    """Is it so between the bounds, and does what lies beyond stand at them, in the order of what was paid?"""
+    step, paid_step = normalised.sort_by("trajectory_return").diff(), paid.sort_by("trajectory_return").diff()
+    is_in_order = ((step > 0) & (paid_step > 0)) | ((step == 0) & (paid_step >= 0))
+    return (
+        normalised.is_between(*CLIP_BOUNDS).all()
+        & is_in_order.all()
+        & _is_shifted_and_scaled(normalised.filter(~_is_cut), paid.filter(~_is_cut))
+    )
+
 
 _REWARD_TABLE = (
     Rule(("component_names",), "is the same in all rows", col("component_names").n_unique() <= 1),
     Rule(
         ("normalised_return", "trajectory_return", "group_id", "is_valid"),
-        "is trajectory_return shifted and scaled, alike for all valid trajectories of a group_id",
-        (
-            ((_return_range > 0) | (_normalised_range == 0))
-            & close(
-                (col("normalised_return") - col("normalised_return").min()) * _return_range,
-                (col("trajectory_return") - col("trajectory_return").min()) * _normalised_range,
-            )
-        ).all(),
+        "is trajectory_return shifted and scaled, alike for all valid trajectories of a group_id, or so cut to -1 .. 3",
+        _is_shifted_and_scaled(col("normalised_return"), col("trajectory_return"))
+        | _is_clipped(col("normalised_return"), col("trajectory_return")),
         ("group_id", "is_valid"),
     ),
     *(same(n, "trajectory_id") for n in ("group_id", "trajectory_return", "normalised_return", "is_valid")),
@@ -143,11 +161,16 @@ _SELECTION_ROWS = (
     ),
     Rule(
         ("score", "metric", "return_std", "return_mean", "num_valid"),
-        "is what metric says: return_std, return_mean, an entropy of at least 0 or a mean number of tokens",
+        "is what metric says: return_std, return_mean, that times num_valid, an entropy of at least 0, its "
+        "spread over several trajectories or a mean number of tokens",
         pl.when(col("metric") == "std")
         .then(col("score") == col("return_std"))
         .when(col("metric") == "mean")
         .then(col("score") == col("return_mean"))
+        .when(col("metric") == "sum")
+        .then(close(col("score"), col("return_mean") * _num_valid))
+        .when(col("metric") == "entropy_std")
+        .then((col("score") >= 0) & ((col("score") == 0) | (_num_valid > 1)))
         .when(col("metric") == "length")
         .then((col("score") >= 0) & is_whole(col("score") * _num_valid))
         .otherwise(col("score") >= 0),

@@ -9,6 +9,7 @@ import numpy as np
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import kind_of, read_attempts
 from starpo.ragen.work import Keys, Made, Work
 from starpo.schemas.manifest import Stage
 
@@ -21,7 +22,7 @@ class Side:
 
     Attributes:
         config: Its settings.
-        data: Kind -> key of what it was made from: turns, rewards, selection.
+        data: Role -> key of what it was made from: turns, rewards and selection of every attempt.
         before: Key of the checkpoint that it started from.
         update: Kind -> key of what it made; None: there was no update.
     """
@@ -45,10 +46,10 @@ def compare(store: Store, context: UpdateContext, base: Side, branch: Side, refe
         branch: What the replay did.
         reference: The run's first checkpoint.
     """
-    inputs = {"turns": base.data["turns"]}
+    inputs = {role: key for role, key in base.data.items() if kind_of(role) == "turns"}
     for name, side in (("base", base), ("branch", branch)):
         made = side.update or {}
-        inputs |= {f"{name}_{kind}": side.data[kind] for kind in ("rewards", "selection")}
+        inputs |= {f"{name}_{role}": key for role, key in side.data.items() if kind_of(role) != "turns"}
         inputs |= {f"{name}_{kind}": key for kind, key in made.items()}
         inputs |= {f"{name}_before": side.before} if made else {}
     if any(side.update and side.config.kl_coefficient > 0 for side in (base, branch)):
@@ -70,7 +71,7 @@ def _compare(
     from starpo.ragen.evidence.diagnostics.metrics import metrics_table
     from starpo.ragen.recompute.replay.comparison import beside, compare_advantages, compare_directions, compare_groups
 
-    values = compare_groups(*(store.read_table("selection", side.data["selection"]) for side in (base, branch)))
+    values = compare_groups(*(read_attempts(store, "selection", side.data) for side in (base, branch)))
     if base.update and branch.update:
         values |= compare_advantages(
             *(store.read_table("samples", side.update["samples"]) for side in (base, branch) if side.update)

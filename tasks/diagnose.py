@@ -2,25 +2,46 @@
 
 from collections.abc import Iterator
 
-from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
+from starpo.ragen.evidence.diagnostics.metrics import (
+    attempt_metrics,
+    filter_metrics,
+    metrics_table,
+    reward_metrics,
+    rollout_metrics,
+)
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import of_kind, read_attempts
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="diagnose", version=3)
 
 
-def diagnose(iteration: int, turns: str, rewards: str, selection: str) -> Work:
-    """Measure the data that an iteration learns from."""
-    inputs = {"turns": turns, "rewards": rewards, "selection": selection}
+def diagnose(
+    iteration: int, max_attempts: int = 1, *, turns: str, rewards: str, selection: str, **further: str
+) -> Work:
+    """Measure the data that an iteration learns from.
+
+    Args:
+        iteration: Updates done before.
+        max_attempts: Rollouts that it may play; with more than one it is measured what they cost.
+        turns: Key of what was played.
+        rewards: Key of what was paid for it.
+        selection: Key of the groups that are trained on.
+        further: Role -> key of the same of further attempts, such as `turns:1`.
+    """
+    inputs = {"turns": turns, "rewards": rewards, "selection": selection, **further}
 
     def do(work: Work, store: Store) -> Iterator[Made]:
-        tables = {kind: store.read_table(kind, key) for kind, key in inputs.items()}
+        tables = {kind: read_attempts(store, kind, inputs) for kind in ("turns", "rewards", "selection")}
         values = {
             **rollout_metrics(tables["turns"]),
             **reward_metrics(tables["rewards"], tables["turns"]),
             **filter_metrics(tables["selection"]),
         }
+        if max_attempts > 1:
+            values |= attempt_metrics(tables["selection"], len(of_kind(inputs, "selection")))
         yield Made("metrics", metrics_table(iteration, STAGE.name, values))
 
-    return Work(STAGE, ("metrics",), do, {"iteration": iteration}, inputs)
+    settings = {"iteration": iteration, **({"max_attempts": max_attempts} if max_attempts > 1 else {})}
+    return Work(STAGE, ("metrics",), do, settings, inputs)

@@ -6,6 +6,7 @@ from functools import partial
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import read_attempts
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 from starpo.tasks.update import update
@@ -14,7 +15,15 @@ STAGE = Stage(name="gradient_probe", version=1)
 
 
 def gradient_probe(
-    config: StarPOConfig, iteration: int, checkpoint: str, reference: str, *, turns: str, rewards: str, selection: str
+    config: StarPOConfig,
+    iteration: int,
+    checkpoint: str,
+    reference: str,
+    *,
+    turns: str,
+    rewards: str,
+    selection: str,
+    **further: str,
 ) -> Work:
     """Measure the gradients that an update on all groups would begin with, bucket by bucket of their reward std.
 
@@ -26,11 +35,14 @@ def gradient_probe(
         turns: Key of what was played.
         rewards: Key of what was paid for it.
         selection: Key of the groups; of those that were dropped too gradients are measured.
+        further: Role -> key of the same of the iteration's further attempts, such as `turns:1`.
 
     Raises:
         LearnerError: On doing it, if no trajectory has a response token, or a loss is not finite.
     """
-    like = update(config, iteration, checkpoint, reference, turns=turns, rewards=rewards, selection=selection)
+    like = update(
+        config, iteration, checkpoint, reference, turns=turns, rewards=rewards, selection=selection, **further
+    )
     return Work(STAGE, ("metrics",), partial(_probe, config.update), like.settings, like.inputs, like.seed, like.code)
 
 
@@ -40,7 +52,7 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
     from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_context
     from starpo.ragen.placement import learner_at
 
-    selection = store.read_table("selection", work.inputs["selection"])
+    selection = read_attempts(store, "selection", work.inputs)
     groups = buckets(selection)
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     assert work.seed is not None

@@ -12,8 +12,14 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="reward", version=1)
 
 
-def reward(config: RewardConfig, turns: str) -> Work:
-    """Pay every turn for what it did."""
+def reward(config: RewardConfig, turns: str, attempt: int = 0) -> Work:
+    """Pay every turn for what it did.
+
+    Args:
+        config: Of the reward.
+        turns: Key of what was played.
+        attempt: Which of the iteration's rollouts that is.
+    """
     needed = {word for name in config.components for word in needs(REWARDS, name)}
 
     def do(work: Work, store: Store) -> Iterator[Made]:
@@ -23,4 +29,5 @@ def reward(config: RewardConfig, turns: str) -> Work:
     code = {name: REWARDS[name] for name in config.components}
     if "scene" in needed:
         code |= {f"scene of {environment}": target for environment, target in SCENES.items()}
-    return Work(STAGE, ("rewards",), do, config.effective(), {"turns": turns}, code=code)
+    part = str(attempt) if attempt else ""
+    return Work(STAGE, ("rewards",), do, config.effective(), {"turns": turns}, code=code, part=part)

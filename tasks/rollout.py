@@ -17,14 +17,22 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="rollout", version=2)
 
 
-_NOT_OF_A_ROLLOUT = {"staleness"}
-"""Settings that say who plays: that is an input."""
+_NOT_OF_A_ROLLOUT = {"staleness", "max_attempts"}
+"""Settings that say who plays, which is an input, and how often."""
 
 
-def rollout(iteration: int, config: StarPOConfig, checkpoint: str) -> Work:
+def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int = 0) -> Work:
     """Play the iteration's groups with this checkpoint.
 
-    Initial states of the run's evaluation panels are never played: their digests are excluded by hash.
+    Initial states of the run's evaluation panels are never played: their digests are excluded by hash. Groups are
+    counted on from attempt to attempt, and so are their seeds: two attempts play what one rollout of twice the groups
+    would play.
+
+    Args:
+        iteration: Updates done before.
+        config: Of the iteration.
+        checkpoint: Key of who plays.
+        attempt: Which of the iteration's rollouts it is, from 0.
 
     Raises:
         ConfigError: If the engine only evaluates.
@@ -40,10 +48,11 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str) -> Work:
         "rollout": config.rollout.model_dump(mode="json", exclude=_NOT_OF_A_ROLLOUT),
         "iteration": iteration,
         "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
+        **({"attempt": attempt} if attempt else {}),
     }
     code = {"environment": ENVIRONMENTS[config.environment.type], **agent_code(config.agent.prompt, config.agent.form)}
-    do = partial(_play, config, iteration)
-    return Work(STAGE, ("turns",), do, settings, {"checkpoint": checkpoint}, config.seed, code)
+    do, part = partial(_play, config, iteration, attempt), str(attempt) if attempt else ""
+    return Work(STAGE, ("turns",), do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
 
 
 def held_out(config: StarPOConfig) -> list[Panel]:
@@ -54,7 +63,7 @@ def held_out(config: StarPOConfig) -> list[Panel]:
     ]
 
 
-def _play(config: StarPOConfig, iteration: int, work: Work, store: Store) -> Iterator[Made]:
+def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store: Store) -> Iterator[Made]:
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
@@ -68,7 +77,7 @@ def _play(config: StarPOConfig, iteration: int, work: Work, store: Store) -> Ite
             f"g{group:04d}",
             fresh_env_seed(config.environment, config.seed, "environment", iteration, group, excluded=excluded),
         )
-        for group in range(settings.num_groups)
+        for group in range(attempt * settings.num_groups, (attempt + 1) * settings.num_groups)
     ]
     checkpoint = work.inputs["checkpoint"]
     job = RolloutJob(

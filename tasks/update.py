@@ -16,7 +16,15 @@ STAGE = Stage(name="update", version=3)
 
 
 def update(
-    config: StarPOConfig, iteration: int, checkpoint: str, reference: str, *, turns: str, rewards: str, selection: str
+    config: StarPOConfig,
+    iteration: int,
+    checkpoint: str,
+    reference: str,
+    *,
+    turns: str,
+    rewards: str,
+    selection: str,
+    **further: str,
 ) -> Work:
     """Train a checkpoint on the selected groups.
 
@@ -28,6 +36,7 @@ def update(
         turns: Key of what was played.
         rewards: Key of what was paid for it.
         selection: Key of the groups that are trained on.
+        further: Role -> key of the same of the iteration's further attempts, such as `turns:1`.
 
     Raises:
         LearnerError: On doing it, if the selection is empty, or a loss is not finite.
@@ -41,7 +50,7 @@ def update(
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }
-    inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection}
+    inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection, **further}
     if own.kl_coefficient > 0:
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)

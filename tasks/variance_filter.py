@@ -1,11 +1,12 @@
-"""turns, rewards -> selection."""
+"""turns, rewards, selections of earlier attempts -> selection."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import num_kept, numbered
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
@@ -15,14 +16,26 @@ _OF_THE_RUN = {"max_empty_iterations"}
 """Settings that say when a run stops, not what is kept."""
 
 
-def variance_filter(config: FilterConfig, turns: str, rewards: str) -> Work:
-    """Decide which groups are trained on, and say why. Iterations that share a rollout share its selection."""
+def variance_filter(config: FilterConfig, turns: str, rewards: str, earlier: Sequence[str] = ()) -> Work:
+    """Decide which groups are trained on, and say why. Iterations that share a rollout share its selection.
+
+    Args:
+        config: Of the filter.
+        turns: Key of what was played.
+        rewards: Key of what was paid for it.
+        earlier: Keys of the selections of the iteration's attempts before this one, in their order: of what they kept
+            fewer groups are wanted.
+    """
 
     def do(work: Work, store: Store) -> Iterator[Made]:
-        selection = select_groups(store.read_table("turns", turns), store.read_table("rewards", rewards), config)
-        num_kept = sum(selection["kept"].to_pylist())
-        yield Made("selection", selection, {"num_kept": num_kept, "num_groups": selection.num_rows})
+        num_before = sum(num_kept(store, key) for key in earlier)
+        tables = store.read_table("turns", turns), store.read_table("rewards", rewards)
+        selection = select_groups(*tables, config, num_before)
+        headline = {"num_kept": sum(selection["kept"].to_pylist()), "num_groups": selection.num_rows}
+        yield Made("selection", selection, headline)
 
     settings = config.model_dump(mode="json", exclude=_OF_THE_RUN)
-    inputs, code = {"turns": turns, "rewards": rewards}, {"strategy": FILTERS[config.strategy]}
-    return Work(STAGE, ("selection",), do, settings, inputs, code=code)
+    inputs = {"turns": turns, "rewards": rewards}
+    inputs |= {numbered("selection", attempt): key for attempt, key in enumerate(earlier)}
+    code, part = {"strategy": FILTERS[config.strategy]}, str(len(earlier)) if earlier else ""
+    return Work(STAGE, ("selection",), do, settings, inputs, code=code, part=part)

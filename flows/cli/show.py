@@ -11,6 +11,7 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.evidence.report.times import times_of
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import read_attempts, recorded_data
 from starpo.ragen.store.records.runs import Run, StageKeys
 
 
@@ -70,7 +71,7 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
     groups: list[dict[str, Any]] = []
     if "variance_filter" in stages:
         columns = ["group_id", "score", "rank", "kept", "success_rate", "return_mean", "reason"]
-        groups = store.read_table("selection", stages["variance_filter"]["selection"], columns=columns).to_pylist()
+        groups = read_attempts(store, "selection", recorded_data(stages), columns).to_pylist()
     if as_json:
         print_json({"run": run, "iteration": iteration, "artifacts": artifacts, "metrics": metrics, "groups": groups})
         return

@@ -11,6 +11,7 @@ from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.visible import MAX_TEXT, quoted
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import read_attempts, recorded_data
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -37,7 +38,7 @@ def print_trajectory(
     stages = recorded_stages(store, run, iteration)
     if "rollout" not in stages:
         raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
-    turns = store.read_table("turns", stages["rollout"]["turns"])
+    turns = read_attempts(store, "turns", recorded_data(stages))
     chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory))
     if not chosen.num_rows:
         ids = sorted(set(turns["trajectory_id"].to_pylist()))

@@ -25,13 +25,17 @@ class FilterConfig(Settings):
     """The share that the strategy speaks of. Ignored by 'none' and 'top_k'."""
     keep_count: int | None = Field(None, ge=1)
     """Groups kept by 'top_k'; needed there, and rejected elsewhere by the strategy."""
-    metric: Literal["std", "sample_std", "mean", "entropy", "length"] = "std"
+    metric: Literal["std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length"] = "std"
     """The score of a group: the standard deviation of its returns with ddof 0 ('std') or with ddof 1 ('sample_std', the
-    public code), their mean, the mean negative behaviour log-probability of its response tokens (nats), or their mean
-    number a trajectory. The two deviations keep the same groups, but with 'top_p_softmax', or where trajectories ended
-    in errors."""
+    public code), their mean or their sum, the mean negative behaviour log-probability of its response tokens
+    ('entropy', nats), the standard deviation, with ddof 0, of this over its trajectories ('entropy_std'), or the mean
+    number of response tokens of a trajectory. The two deviations of returns keep the same groups, but with
+    'top_p_softmax', or where trajectories ended in errors; so do mean and sum."""
     should_keep_largest: bool = True
     """True: the best groups are those with the largest score. False: the smallest."""
+    num_wanted: int | None = Field(None, ge=1, exclude_if=lambda number: number is None)
+    """Groups that an update is made of (DAPO's batch): of more that the strategy keeps, those played first. Where they
+    are fewer, rollout.max_attempts says how often more are played. None: as many as the strategy keeps."""
     should_drop_zero_variance: bool = True
     """Drop groups whose returns are all equal (std <= 1e-6) before anything else, whatever the metric."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
@@ -47,9 +51,10 @@ class FilterConfig(Settings):
 
     @model_validator(mode="after")
     def _shares_need_positive_scores(self) -> "FilterConfig":
-        if self.strategy in ("top_p_linear", "min_p") and self.metric == "mean":
+        if self.strategy in ("top_p_linear", "min_p") and self.metric in ("mean", "sum"):
             raise ValueError(
-                f"strategy = '{self.strategy}' takes shares of the scores, and mean returns can be negative; use "
-                "metric = 'std', 'entropy' or 'length', or strategy = 'top_fraction', 'top_k' or 'top_p_softmax'"
+                f"strategy = '{self.strategy}' takes shares of the scores, and the {self.metric} of returns can be "
+                "negative; use metric = 'std', 'entropy' or 'length', or strategy = 'top_fraction', 'top_k' or "
+                "'top_p_softmax'"
             )
         return self

@@ -12,7 +12,7 @@ from pydantic import (
 
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.config.openai_engine import OpenAIServer
-from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING
+from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING, OverlongOptions
 from starpo.ragen.core.registry import REWARDS, SCENES, checked_options, needs, registered
 from starpo.ragen.core.settings import Settings
 
@@ -26,20 +26,24 @@ class RewardConfig(Settings):
     and a context that is full for all that were left, at the environment's price of an action, so that neither ever
     pays better than acting and failing. 'grounding' and 'world_model': what the reasoning says of where things are,
     before and after the turn. 'agreement': actions that its plan announces. 'reasoning_format': reasoning of the form
-    that `agent.form` asks for. 'judge', 'checklist': what a language model says of the turn. See docs/rewards.md."""
+    that `agent.form` asks for. 'overlong': a long response pays for its last tokens. 'judge', 'checklist': what a
+    language model says of the turn. See docs/rewards.md."""
 
     options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """Component -> settings of its own, where it has some (docs/rewards.md): it finds them in `config.options`."""
 
     format_penalty: float = Field(-0.1, le=0.0, ge=-1000.0)
     """Added to a turn whose response is malformed (RAGEN, objectives), by the component 'format'. 0: none."""
-    normalisation: Literal["none", "mean", "mean_std"] = "none"
+    normalisation: Literal["none", "mean", "mean_std", "asymmetric_clip"] = "none"
     """Of the trajectory returns, for the column `normalised_return`: subtract the mean, and divide by the standard
-    deviation, over `normalisation_scope`. Filters always read the returns before normalisation."""
+    deviation, over `normalisation_scope`. 'asymmetric_clip' (RAGEN-2) divides by the deviation with ddof 1 plus 1e-6
+    and cuts what comes out to -1 .. 3: a rare success counts for much, a failure never for more than one deviation.
+    Filters always read the returns before normalisation."""
     std_ddof: Literal[0, 1] = 0
-    """Of that standard deviation: the sum of squares is divided by the number n, or by n - 1 (the public code)."""
-    normalisation_scope: Literal["group", "batch"] = "group"
-    """Over the group's trajectories, or over all of the iteration's."""
+    """Of 'mean_std': the sum of squares is divided by the number n, or by n - 1 (the public code)."""
+    normalisation_scope: Literal["group", "environment", "batch"] = "group"
+    """Over the group's trajectories, over all of the rollout's that play the same environment (the column `env`), or
+    over all of the rollout's."""
 
     @field_validator("options")
     @classmethod
@@ -67,16 +71,25 @@ class RewardConfig(Settings):
             values["options"][name] = {key: options[key] for key in options if key not in OpenAIServer.transport}
         return values
 
-    def check_fits(self, environment: str, agent: AgentConfig) -> None:
+    def check_fits(self, environment: str, agent: AgentConfig, max_response_tokens: int) -> None:
         """Be sure that the components find what they read.
 
         Args:
             environment: Its type.
             agent: What it is asked for.
+            max_response_tokens: How long a response may be.
 
         Raises:
             ValueError: If one would never pay anything; the message says what it needs.
         """
+        overlong = OverlongOptions.model_validate(self.options.get("overlong", {}))
+        num_free = overlong.max_tokens - overlong.buffer_tokens
+        if "overlong" in self.components and num_free >= max_response_tokens:
+            raise ValueError(
+                f"reward component 'overlong': its price begins after {num_free} tokens, and "
+                f"rollout.max_response_tokens = {max_response_tokens} lets no response be longer; set "
+                f"reward.options.overlong.max_tokens = {max_response_tokens}, and buffer_tokens below it"
+            )
         for name in self.components:
             if "scene" in needs(REWARDS, name) and environment not in SCENES:
                 raise ValueError(

@@ -159,3 +159,24 @@ def check_template(template: str, known: tuple[str, ...]) -> None:
         raise ValueError(f"{{{strange[0]}}} is not known here; known: {', '.join(f'{{{name}}}' for name in known)}")
     if not set(PLACEHOLDERS) & set(found):
         raise ValueError("expected something of the turn in it, such as {think}: otherwise all turns are asked alike")
+
+
+class OverlongOptions(Settings):
+    """Of 'overlong': a price on the last tokens that a response may have (DAPO, overlong shaping)."""
+
+    max_tokens: int = Field(512, ge=1, le=131072)
+    """Length of a response, in tokens, that costs all of `factor`, as every longer one does. DAPO:
+    rollout.max_response_tokens."""
+    buffer_tokens: int = Field(128, ge=1, le=131072)
+    """Tokens before that length over which the price rises evenly from 0."""
+    factor: float = Field(1.0, gt=0.0, le=1000.0)
+    """The whole price."""
+
+    @model_validator(mode="after")
+    def _buffer_fits(self) -> "OverlongOptions":
+        if self.buffer_tokens > self.max_tokens:
+            raise ValueError(
+                f"buffer_tokens = {self.buffer_tokens} are more than a response of max_tokens = {self.max_tokens} has; "
+                "expected at most as many"
+            )
+        return self

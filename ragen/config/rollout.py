@@ -28,6 +28,10 @@ class RolloutConfig(SamplingConfig):
     """P: initial states an iteration."""
     group_size: int = Field(16, ge=1, le=10_000)
     """N: trajectories from each initial state."""
+    max_attempts: int = Field(1, ge=1, le=100)
+    """Rollouts of num_groups groups that an iteration plays at most, until the filter has kept filter.num_wanted groups
+    of them all (DAPO's dynamic sampling). Each plays initial states of its own, and all are stored. Where they run out,
+    the update is on what was kept. 1: what the one rollout gives."""
     shard_groups: int = Field(4, ge=1, le=100_000)
     """Whole groups that are generated together. Same shard, same bytes, whichever worker runs it."""
     max_context_tokens: int = Field(4096, ge=16, le=1_048_576)
@@ -67,8 +71,9 @@ class RolloutConfig(SamplingConfig):
         for name, default in (("vllm", VLLMEngineConfig()), ("openai", OpenAIEngineConfig())):
             if name != self.engine and getattr(self, name) == default:
                 values.pop(name, None)
-        if self.staleness == 0:
-            values.pop("staleness", None)
+        for name, idle in (("staleness", 0), ("max_attempts", 1)):
+            if getattr(self, name) == idle:
+                values.pop(name, None)
         return values
 
     @model_validator(mode="after")

@@ -104,7 +104,7 @@ class StarPOConfig(Settings):
                 f"evaluation.variants.{own}: the panel of the training environment is called '{own}' already, after "
                 "its type; give the variant another name"
             )
-        self.reward.check_fits(own, self.agent)
+        self.reward.check_fits(own, self.agent, self.rollout.max_response_tokens)
         is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None
         if self.agent.form != "free" and is_demonstrated:
             raise ValueError(
@@ -136,6 +136,17 @@ class StarPOConfig(Settings):
             raise ValueError(
                 "rollout.staleness = 1 trains on what the policy before sampled: set update.importance_cap, which "
                 "truncates the weights that correct for it (2 is a common value), or update.ratio_to = 'behaviour'"
+            )
+        if self.rollout.max_attempts > 1 and self.filter.num_wanted is None:
+            raise ValueError(
+                f"rollout.max_attempts = {self.rollout.max_attempts} plays on until enough groups are kept: say with "
+                "filter.num_wanted how many those are. DAPO's dynamic sampling is filter.strategy = 'none' and "
+                f"filter.num_wanted = {self.rollout.num_groups}, or fewer"
+            )
+        if self.rollout.max_attempts > 1 and self.rollout.staleness > 0:
+            raise ValueError(
+                "rollout.staleness = 1 plays the next rollout during the update before it, and whether another attempt "
+                "is needed is known only after its filter; set rollout.max_attempts = 1, or rollout.staleness = 0"
             )
         if self.rollout.staleness > 0 and self.online_k > 1:
             raise ValueError(

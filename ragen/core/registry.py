@@ -103,6 +103,10 @@ REWARDS = Registry(
         "environment": Entry("starpo.ragen.learning.reward.components:environment_reward"),
         "format": Entry("starpo.ragen.learning.reward.components:format_penalty"),
         "forfeit": Entry("starpo.ragen.learning.reward.components:forfeited_actions"),
+        "overlong": Entry(
+            "starpo.ragen.learning.reward.components:overlong_penalty",
+            options="starpo.ragen.config.reward_components:OverlongOptions",
+        ),
         "grounding": Entry(
             "starpo.ragen.learning.reward.statements:grounding",
             needs="scene",
@@ -296,9 +300,7 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     return _resolve(name, registry[known(registry, name)])
 
 
-NEEDS = frozenset(
-    {"critic", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"}
-)
+NEEDS = frozenset({"critic", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"})
 """What a part of an objective may not be able to do without: a value function; groups of at least two; the states of
 the environment; a greedy rollout of each group; which tokens are reasoning and which the answer; the probabilities of
 tokens; covariances over a mini-batch. And a reward component: an environment in `SCENES`; the store that the turns are

@@ -49,6 +49,45 @@ def test_example_is_valid(kind: str) -> None:
     validate(example(kind), kind)
 
 
+@pytest.mark.parametrize(("metric", "scores"), [("sum", (-4.0, 8.0)), ("entropy_std", (0.0, 1.5))])
+def test_a_group_may_be_scored_otherwise(metric: str, scores: tuple[float, float]) -> None:
+    """Sums of four returns with means -1 and 2; the spread of anything."""
+
+    def score(rows: Rows) -> None:
+        for row, value in zip(rows, scores, strict=True):
+            row.update(metric=metric, score=value)
+
+    validate(rebuilt(example("selection"), score), "selection")
+
+
+def _paid(pairs: list[tuple[float, float]]) -> Callable[[Rows], object]:
+    """A group of trajectories of one turn: (return, normalised return) of each."""
+
+    def change(rows: Rows) -> None:
+        first = rows[0] | {"component_names": ["environment"]}
+        rows[:] = [
+            first
+            | {"trajectory_id": f"t{number}", "component_values": [paid], "total": paid, "trajectory_return": paid}
+            | {"normalised_return": normalised}
+            for number, (paid, normalised) in enumerate(pairs)
+        ]
+
+    return change
+
+
+def test_a_normalised_return_may_be_cut() -> None:
+    """Twice the return, cut to -1 .. 3. Another order than the returns', or a slope that changes, is no such thing."""
+    validate(rebuilt(example("rewards"), _paid([(-4.0, -1.0), (-0.25, -0.5), (0.5, 1.0), (9.0, 3.0)])), "rewards")
+    for wrong in (
+        [(-4.0, -1.0), (-0.25, -0.5), (0.5, 1.0), (9.0, 2.5)],
+        [(-4.0, 3.0), (-0.25, -0.5), (0.5, 1.0), (9.0, -1.0)],
+        [(-4.0, -1.0), (-4.0, -0.5), (0.5, 1.0), (9.0, 3.0)],
+        [(-4.0, -2.0), (-0.25, -0.5), (0.5, 1.0), (9.0, 3.0)],
+    ):
+        broken = {column for column, _ in broken_rules(rebuilt(example("rewards"), _paid(wrong)), "rewards")}
+        assert broken == {"normalised_return"}
+
+
 @pytest.mark.parametrize("kind", DATASETS)
 def test_empty_dataset_is_valid(kind: str) -> None:
     validate(DATASETS[kind].schema.empty_table(), kind)
@@ -170,6 +209,8 @@ OTHER_FAULTS = [
     ("selection", setting(1, metric="mean"), "metric", "same in all rows"),
     ("selection", lambda rows: [r.update(metric="length", score=4.3) for r in rows], "score", "what metric says"),
     ("selection", lambda rows: [r.update(metric="entropy", score=-0.1) for r in rows], "score", "what metric says"),
+    ("selection", lambda rows: [r.update(metric="entropy_std", score=-0.1) for r in rows], "score", "what metric says"),
+    ("selection", lambda rows: [r.update(metric="sum", score=2.0) for r in rows], "score", "what metric says"),
     # ranks 1, 2, 0 of scores 0, 4.5, 3: neither the largest nor the smallest first
     ("selection", lambda rows: rows[1].update(rank=2) or rows.append(
         {**rows[1], "group_id": "c", "score": 3.0, "return_std": 3.0, "return_mean": 1.0, "return_max": 6.0,

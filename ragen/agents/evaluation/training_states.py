@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from starpo.ragen.agents.evaluation.panel import Panel
 from starpo.ragen.core.errors import ArtifactMissingError, PolicyError
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import of_kind
 from starpo.ragen.store.keeping.recipe import how_made
 from starpo.schemas.manifest import Manifest
 
@@ -59,10 +60,10 @@ class TrainingStates:
 
 @dataclass(frozen=True)
 class _Step:
-    """How a checkpoint was made: from which one, on which rollout; a first one: in which states (None: unknown)."""
+    """How a checkpoint was made: from which one, on which rollouts; a first one: in which states (None: unknown)."""
 
     parent: str | None
-    turns: str | None
+    turns: tuple[str, ...]
     states: frozenset[str] | None = frozenset()
 
 
@@ -85,8 +86,7 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
         except ArtifactMissingError:
             num_unknown += 1
             break
-        if step.turns is not None:
-            rollouts[step.turns] = None
+        rollouts |= dict.fromkeys(step.turns)
         if step.states is None:
             num_unknown += 1
         else:
@@ -131,10 +131,10 @@ def _step(store_url: str, checkpoint: str) -> _Step:
     if made is None:
         raise ArtifactMissingError(f"checkpoint/{checkpoint} is not in {store.url}")
     if "checkpoint" in made.inputs:
-        return _Step(made.inputs["checkpoint"], made.inputs.get("turns"))
+        return _Step(made.inputs["checkpoint"], tuple(of_kind(made.inputs, "turns")))
     if manifest is not None and any(entry.name == FILE for entry in manifest.files):
-        return _Step(None, None, frozenset(json.loads(store.read_file("checkpoint", checkpoint, FILE))))
-    return _Step(None, None, frozenset() if _is_pretrained(made) else None)
+        return _Step(None, (), frozenset(json.loads(store.read_file("checkpoint", checkpoint, FILE))))
+    return _Step(None, (), frozenset() if _is_pretrained(made) else None)
 
 
 @lru_cache(maxsize=16_384)

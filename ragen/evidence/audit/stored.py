@@ -28,6 +28,7 @@ from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.attempts import attempt_of
 from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.manifest import Manifest
 
@@ -158,7 +159,7 @@ class _StoredViews:
 def _dataset(
     view: str, parts: list[tuple[NamedArtifact, list[Part]]], uses: Mapping[str, Mapping[int, int]]
 ) -> ds.Dataset | pa.Table:
-    """One fragment a file; run, iteration, staleness, artifact, is_reused are not in it, and hold for all its rows."""
+    """One fragment a file; the columns beside the dataset's own are not in it, and hold for all of its rows."""
     schema = DATASET_VIEWS[view]
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
     here = pyarrow.fs.LocalFileSystem()
@@ -173,6 +174,8 @@ def _dataset(
         stale = uses.get(artifact.run, {}).get(artifact.iteration)
         if stale is not None:
             facts &= ds.field("staleness") == pa.scalar(stale, pa.int32())
+        if "attempt" in schema.names:
+            facts &= ds.field("attempt") == pa.scalar(attempt_of(artifact.stage), pa.int32())
         for file in files:
             if isinstance(file, Path):
                 fragments.append(parquet.make_fragment(str(file), here, facts))

@@ -6,6 +6,9 @@ Every dataset kind is a view of its own with two columns in front, `run` and `it
 `is_reused` false the first time alone. To count what was played, and not what was trained on, ask `where not
 is_reused`; two runs may still share a rollout, which `artifact` tells.
 
+An iteration may play several rollouts (`rollout.max_attempts`): `turns` and `selection` say of each row by their column
+`attempt` which of them it is of.
+
 `trajectories` folds turns and joins what the later stages say of a trajectory; `prompts` is the text of what the model
 was told; `runs` and `artifacts` are about what is
 stored and not from it.
@@ -19,8 +22,18 @@ from starpo.schemas.datasets import DATASETS, STATUSES
 
 _FRONT = [pa.field("run", pa.string()), pa.field("iteration", pa.int32())]
 _BACK = [pa.field("artifact", pa.string()), pa.field("is_reused", pa.bool_())]
+_ATTEMPT = pa.field(
+    "attempt",
+    pa.int32(),
+    metadata={
+        "meaning": "which of the iteration's rollouts it is of: 0 for the first, and more where too few groups were "
+        "kept (rollout.max_attempts)"
+    },
+)
 _USE = {
+    "selection": [_ATTEMPT],
     "turns": [
+        _ATTEMPT,
         pa.field(
             "staleness",
             pa.int32(),
@@ -28,10 +41,11 @@ _USE = {
                 "meaning": "updates by which the policy that played the turn was behind the one that this iteration's "
                 "update began with; null in a replay, whose turns another run's policy played"
             },
-        )
-    ]
+        ),
+    ],
 }
-"""What a view says besides of an iteration's use of the artifact; see `ragen.evidence.audit.staleness`."""
+"""What a view says besides of an iteration's use of the artifact; see `ragen.store.attempts`, and
+`ragen.evidence.audit.staleness`."""
 
 
 def _dataset_view(kind: str) -> pa.Schema:

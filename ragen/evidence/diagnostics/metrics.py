@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.core.errors import DataError
+from starpo.ragen.learning.filter.select import OUTRANKED, SURPLUS
 from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
 from starpo.schemas.datasets import ERROR_STATUSES, METRICS
 
@@ -192,6 +193,29 @@ def filter_metrics(selection: pa.Table) -> dict[str, float]:
             "kept_success": _mean(kept["success_rate"]),
             "dropped_success": _mean(dropped["success_rate"]),
         },
+    )
+
+
+def attempt_metrics(selection: pa.Table, num_attempts: int) -> dict[str, float]:
+    """What it took to have enough groups (rollout.max_attempts).
+
+    Counts: `num_attempts`, the rollouts that were played, and of their groups `num_surplus`, which the strategy would
+    keep and nobody wanted any more, and `num_outranked`, which could be kept and the strategy did not. With
+    `num_kept`, `num_invalid` and `num_zero_variance` of `filter_metrics` they add up to `num_groups`, unless the filter
+    may keep groups of equal returns.
+
+    Args:
+        selection: Dataset `selection`, of all attempts.
+        num_attempts: Their number.
+
+    Returns:
+        Names, each beginning with `filter/`, and values.
+    """
+    dropped = pl.DataFrame(selection.select(["kept", "reason"])).filter(~pl.col("kept"))["reason"]
+    num_surplus = int(dropped.str.starts_with(SURPLUS).sum())
+    num_outranked = int(dropped.str.starts_with(OUTRANKED).sum())
+    return _present(
+        "filter", {"num_attempts": num_attempts, "num_surplus": num_surplus, "num_outranked": num_outranked}
     )
 
 

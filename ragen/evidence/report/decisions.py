@@ -3,10 +3,12 @@
 selection of every iteration -> Decision
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starpo.ragen.evidence.report.reading import Place, Reader, side_by_side
+from starpo.ragen.store.attempts import attempt_of
 
 
 @dataclass(frozen=True)
@@ -16,7 +18,7 @@ class Decision:
     Attributes:
         iteration: Updates done before.
         group_id: The group.
-        rank: 0 is the best score.
+        rank: 0 is the best score; groups of a further attempt follow those of the attempts before it.
         score: The filter's.
         return_mean: Of the group's valid trajectories.
         success_rate: Of the same.
@@ -38,13 +40,21 @@ class Decision:
 
 def read_decisions(reader: Reader, artifacts: Sequence[Place]) -> list[Decision]:
     """All decisions of a run that can be read, by iteration and rank."""
-    selections = [place for place in artifacts if place.kind == "selection"]
+    selections = sorted(
+        (place for place in artifacts if place.kind == "selection"),
+        key=lambda place: (place.iteration, attempt_of(place.stage)),
+    )
     tables = side_by_side(reader.table, selections)
+    num_before: dict[Place, int] = {}
+    num_groups: Counter[int] = Counter()
+    for place, table in zip(selections, tables, strict=True):
+        num_before[place] = num_groups[place.iteration]
+        num_groups[place.iteration] += table.num_rows if table is not None else 0
     return [
         Decision(
             iteration=place.iteration,
             group_id=row["group_id"],
-            rank=row["rank"],
+            rank=num_before[place] + row["rank"],
             score=row["score"],
             return_mean=row["return_mean"],
             success_rate=row["success_rate"],

@@ -73,19 +73,22 @@ def read_rollout(
     Returns:
         None: there are no turns to read.
     """
-    by_kind = {place.kind: place for place in places}
-    table = reader.table(by_kind.get("turns"), _TURN_COLUMNS)
-    if table is None:
+    by_kind: dict[str, list[Place]] = {}
+    for place in places:
+        by_kind.setdefault(place.kind, []).append(place)
+    tables = [reader.table(place, _TURN_COLUMNS) for place in by_kind.get("turns", ())]
+    played = [row for table in tables if table is not None for row in table.to_pylist()]
+    if all(table is None for table in tables):
         return None
     rewards = {(row["trajectory_id"], row["turn"]): row for row in _rows(reader, by_kind.get("rewards"))}
     samples = {row["trajectory_id"]: row for row in _rows(reader, by_kind.get("samples"))}
     members: dict[str, list[Row]] = {}
-    for _, rows in groupby(table.to_pylist(), key=lambda row: row["trajectory_id"]):
+    for _, rows in groupby(played, key=lambda row: row["trajectory_id"]):
         turns = list(rows)
         trajectory = _trajectory(settings, turns, rewards, token_lengths, transcriber)
         trajectory["sample"] = _sample(samples.get(trajectory["id"]))
         members.setdefault(turns[0]["group_id"], []).append(trajectory)
-    selection = sorted(_rows(reader, by_kind.get("selection")), key=lambda row: row["rank"])
+    selection = sorted(_rows(reader, by_kind.get("selection")), key=lambda row: (not row["kept"], row["rank"]))
     decided: dict[str, Row] = {
         row["group_id"]: {
             "kept": row["kept"],
@@ -190,6 +193,7 @@ def _sample(row: Row | None) -> Row | None:
     return None if row is None else {name: float(f"{row[column]:.4g}") for column, name in _SAMPLE_COLUMNS.items()}
 
 
-def _rows(reader: Reader, place: Place | None) -> list[Row]:
-    table = reader.table(place)
-    return [] if table is None else table.to_pylist()
+def _rows(reader: Reader, places: Sequence[Place] | None) -> list[Row]:
+    """Of all of an iteration's datasets of a kind: it has several where it played more than once."""
+    tables = [reader.table(place) for place in places or ()]
+    return [row for table in tables if table is not None for row in table.to_pylist()]

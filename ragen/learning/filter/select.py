@@ -17,17 +17,26 @@ from starpo.ragen.core.registry import FILTERS, load
 from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
 from starpo.schemas.datasets import SELECTION
 
+SURPLUS = "dropped: surplus"
+"""How the reason begins of a group that the strategy would keep, and that is not wanted any more."""
 
-def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig) -> pa.Table:
+OUTRANKED = "dropped: number"
+"""How the reason begins of a group that could be kept, and that the strategy did not keep."""
+
+
+def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_before: int = 0) -> pa.Table:
     """Choose the groups to train on.
 
     Only valid trajectories enter a group's statistics. A group may not be kept if it has none, nor, when
-    `should_drop_zero_variance`, if its returns are equal; such groups rank behind all others.
+    `should_drop_zero_variance`, if its returns are equal; such groups rank behind all others. Of the groups that the
+    strategy keeps, those that make up `num_wanted` are kept in the order in which they were played, as in DAPO: a
+    choice by score is the strategy's alone.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         rewards: Dataset `rewards` of those turns, rows in any order.
-        config: The metric, its direction, and the strategy.
+        config: The metric, its direction, the strategy, and the number of groups wanted.
+        num_before: Groups that were kept of earlier attempts of the same iteration; they count as wanted ones.
 
     Returns:
         Dataset `selection`, a row a group, in order of first appearance in `turns`. It may keep nothing; it is empty
@@ -45,6 +54,7 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig) -> p
     is_kept = load(FILTERS, config.strategy)(goodness, config)
     assert is_kept.shape == scores.shape, f"strategy '{config.strategy}' must decide on every group"
     assert not (is_kept & ~may_keep).any(), f"strategy '{config.strategy}' kept a group that may not be kept"
+    is_surplus = _is_surplus(is_kept, config, num_before)
     # Best first; then groups that may not be kept. lexsort is stable, so ties go to the earlier group.
     direction = -1.0 if config.should_keep_largest else 1.0
     order = np.lexsort((direction * scores, ~may_keep))
@@ -52,14 +62,21 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig) -> p
     ranks[order] = np.arange(len(order), dtype=np.int32)
     groups = groups.with_columns(
         pl.Series("rank", ranks),
-        pl.Series("kept", is_kept),
+        pl.Series("kept", is_kept & ~is_surplus),
         pl.lit(config.metric).alias("metric"),
         pl.lit(config.strategy).alias("strategy"),
     )
-    reasons = _reasons(groups, may_keep, config)
+    reasons = _reasons(groups, may_keep, is_kept, is_surplus, config)
     schema = SELECTION.schema
     groups = groups.with_columns(pl.Series("reason", reasons, dtype=pl.String))
     return groups.select(schema.names).to_arrow().cast(schema)
+
+
+def _is_surplus(is_kept: np.ndarray, config: FilterConfig, num_before: int) -> np.ndarray:
+    """Groups of those that the strategy keeps which come after the last one that is wanted, bool [groups]."""
+    if config.num_wanted is None:
+        return np.zeros(len(is_kept), dtype=bool)
+    return is_kept & (num_before + np.cumsum(is_kept) > config.num_wanted)
 
 
 def _trajectories(turns: pa.Table, rewards: pa.Table) -> pl.DataFrame:
@@ -92,11 +109,15 @@ def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.Da
     # Sorted, so that groups with the same returns have the same statistics to the last bit, and tie.
     returns = pl.col("trajectory_return").filter(valid).sort()
     num_tokens = pl.col("num_tokens").filter(valid)
+    has_tokens = valid & (pl.col("num_tokens") > 0)  # a trajectory without a token has no mean over its tokens
+    entropies = (-pl.col("logprob_sum") / pl.col("num_tokens")).filter(has_tokens)
     metric = {
         "std": pl.col("return_std"),
         "sample_std": pl.col("sample_std"),
         "mean": pl.col("return_mean"),
+        "sum": pl.col("return_sum"),
         "entropy": pl.when(pl.col("num_tokens") > 0).then(-pl.col("logprob_sum") / pl.col("num_tokens")).otherwise(0.0),
+        "entropy_std": pl.col("entropy_std"),
         "length": pl.when(pl.col("num_valid") > 0).then(pl.col("num_tokens") / pl.col("num_valid")).otherwise(0.0),
     }[config.metric]
     return (
@@ -108,11 +129,13 @@ def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.Da
             return_std=returns.std(ddof=0).fill_null(0.0),
             sample_std=returns.std(ddof=1).fill_null(0.0),  # of one return it is null
             return_mean=returns.mean().fill_null(0.0),
+            return_sum=returns.sum(),
             return_max=returns.max().fill_null(0.0),
             return_min=returns.min().fill_null(0.0),
             success_rate=pl.col("success").filter(valid).mean().fill_null(0.0),
             num_tokens=num_tokens.sum(),
             logprob_sum=pl.col("logprob_sum").filter(valid).sort().sum(),
+            entropy_std=entropies.sort().std(ddof=0).fill_null(0.0),
         )
         .with_columns(score=metric.cast(pl.Float64))
     )
@@ -131,14 +154,18 @@ def _larger_is_better(scores: np.ndarray, may_keep: np.ndarray, should_keep_larg
     return np.where(may_keep, candidates.max() + candidates.min() - scores, -np.inf)
 
 
-def _reasons(groups: pl.DataFrame, may_keep: np.ndarray, config: FilterConfig) -> list[str]:
-    """Why each group was kept or dropped, in words."""
+def _reasons(
+    groups: pl.DataFrame, may_keep: np.ndarray, is_kept: np.ndarray, is_surplus: np.ndarray, config: FilterConfig
+) -> list[str]:
+    """Why each group was kept or dropped, in words; `is_kept` is what the strategy says."""
     num_candidates = int(may_keep.sum())
     direction = "" if config.should_keep_largest else " (smallest first)"
-    rule = f"{_rule(config)} keeps {groups['kept'].sum()} of {len(groups)} groups"
+    rule = f"{_rule(config)} keeps {is_kept.sum()} of {len(groups)} groups"
     reasons = []
-    for group, is_candidate in zip(groups.iter_rows(named=True), may_keep, strict=True):
-        if is_candidate:
+    for group, is_candidate, is_too_many in zip(groups.iter_rows(named=True), may_keep, is_surplus, strict=True):
+        if is_too_many:
+            reasons.append(f"{SURPLUS}, the {config.num_wanted} groups wanted were kept before it; {rule}")
+        elif is_candidate:
             place = f"number {group['rank'] + 1} of {num_candidates} by {config.metric} {group['score']:.4g}{direction}"
             reasons.append(f"{'kept' if group['kept'] else 'dropped'}: {place}; {rule}")
         elif group["num_valid"] == 0:

@@ -16,6 +16,7 @@ from starpo.ragen.learning.learners.learner import Learner, UpdateContext, Updat
 from starpo.ragen.learning.learners.spans import Spans
 from starpo.ragen.learning.learners.trajectories import Trajectory, assemble
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import read_attempts
 
 
 def run_update(
@@ -27,7 +28,7 @@ def run_update(
         store: Where the datasets are.
         learner: Changed in place.
         settings: Of the stage `update`: the configuration, and where in the run it stands.
-        inputs: Of the stage: the keys of turns, rewards and selection are read.
+        inputs: Of the stage: the keys of turns, rewards and selection, of all attempts, are read.
         seed: Of the stage.
 
     Raises:
@@ -58,7 +59,7 @@ def stored_trajectories(
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If one is not what was written.
     """
-    turns, rewards, selection = (store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
+    turns, rewards, selection = (read_attempts(store, kind, inputs) for kind in ("turns", "rewards", "selection"))
     if should_keep_all:
         is_valid = pc.greater(selection["num_valid"], 0)
         selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)

@@ -3,7 +3,7 @@
 A component reads columns of `turns` and returns one number a row; it asks no environment and parses no text. A turn's
 total is the sum of those that `reward.components` names, so one that does not apply to a row gives 0 there.
 
-    turns -> environment + format + forfeit -> rewards.total
+    turns -> environment + format + forfeit + overlong -> rewards.total
 """
 
 import numpy as np
@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.reward_components import OverlongOptions
 
 
 def environment_reward(turns: pa.Table, config: RewardConfig) -> np.ndarray:
@@ -63,3 +64,27 @@ def forfeited_actions(turns: pa.Table, config: RewardConfig) -> np.ndarray:
     given_up = pl.when(pl.col("status") == "truncated").then("actions_left").otherwise("forfeited_actions")
     # `+ 0.0` turns the -0.0 of "nothing given up, at a cost" into 0.0: equal numbers should have equal digests.
     return frame.select(given_up * pl.col("action_cost")).to_series().cast(pl.Float64).to_numpy() + 0.0
+
+
+def overlong_penalty(turns: pa.Table, config: RewardConfig) -> np.ndarray:
+    """What a response's length costs near its limit (DAPO, arXiv 2503.14476, equation 13), for every response.
+
+        length <= max - buffer:        0
+        max - buffer < length <= max:  (max - buffer - length) / buffer * factor
+        max < length:                  -factor
+
+    The paper pays an answer once; here every turn's response is held against the same limit. Tokens are those sampled,
+    the end token included.
+
+    Args:
+        turns: Dataset `turns`.
+        config: `options["overlong"]`: max_tokens, buffer_tokens and factor.
+
+    Returns:
+        float64 [rows], from -factor to 0; 0 for a turn without a response.
+    """
+    options = OverlongOptions.model_validate(config.options["overlong"])
+    num_tokens = pl.DataFrame(turns.select(["response_ids"]))["response_ids"].list.len().cast(pl.Float64).to_numpy()
+    num_over = num_tokens - (options.max_tokens - options.buffer_tokens)
+    # `0.0 -` and not a minus sign: a length that costs nothing costs 0.0, not -0.0
+    return 0.0 - np.clip(num_over / options.buffer_tokens, 0.0, 1.0) * options.factor

@@ -15,9 +15,15 @@ from starpo.ragen.core.registry import REWARDS, load, needs
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
 from starpo.schemas.datasets import REWARDS as REWARDS_DATASET
+from starpo.schemas.rules import CLIP_BOUNDS
 
 ZERO_VARIANCE_STD = 1e-6
 """A standard deviation of returns up to this is rounding: the returns are taken as equal."""
+
+
+CLIP_STD_OFFSET = 1e-6
+"""Of 'asymmetric_clip': what is added to the standard deviation (RAGEN-2); `CLIP_BOUNDS` is where the quotient is
+cut."""
 
 
 def compute_rewards(turns: pa.Table, config: RewardConfig, store: Store | None = None) -> pa.Table:
@@ -35,7 +41,7 @@ def compute_rewards(turns: pa.Table, config: RewardConfig, store: Store | None =
     for name, values in components.items():
         assert values.shape == (turns.num_rows,), f"reward component '{name}' must give one number a turn"
     values_by_turn = np.column_stack(list(components.values()))
-    frame = pl.DataFrame(turns.select(["trajectory_id", "group_id", "turn", "status"])).with_columns(
+    frame = pl.DataFrame(turns.select(["trajectory_id", "group_id", "env", "turn", "status"])).with_columns(
         pl.Series("total", values_by_turn.sum(axis=1))
     )
     frame = frame.with_columns(
@@ -60,22 +66,25 @@ def _component(name: str, turns: pa.Table, config: RewardConfig, store: Store | 
 
 
 def _normalised_return(config: RewardConfig) -> pl.Expr:
-    """The trajectory's return, shifted and scaled as configured.
+    """The trajectory's return, shifted, scaled and cut as configured.
 
-    Mean and standard deviation are over valid trajectories, each counted once however many turns it has, of
-    the group or of the whole table. An invalid trajectory gets 0, except without normalisation. 'mean_std' gives 0
-    where the standard deviation is at most `ZERO_VARIANCE_STD`.
+    Mean and standard deviation are over valid trajectories, each counted once however many turns it has, of the group,
+    of all of the table that play the same environment, or of the whole table. An invalid trajectory gets 0, except
+    without normalisation. What divides by the standard deviation gives 0 where that is at most `ZERO_VARIANCE_STD`.
     """
     if config.normalisation == "none":
         return pl.col("trajectory_return")
+    is_clipped = config.normalisation == "asymmetric_clip"
     is_counted = pl.col("is_valid") & pl.col("trajectory_id").is_first_distinct()
     counted = pl.col("trajectory_return").filter(is_counted)
-    mean, std = counted.mean(), counted.std(ddof=config.std_ddof)
-    if config.normalisation_scope == "group":
-        mean, std = mean.over("group_id"), std.over("group_id")
+    mean, std = counted.mean(), counted.std(ddof=1 if is_clipped else config.std_ddof)
+    if config.normalisation_scope != "batch":
+        column = {"group": "group_id", "environment": "env"}[config.normalisation_scope]
+        mean, std = mean.over(column), std.over(column)
     normalised = pl.col("trajectory_return") - mean
-    if config.normalisation == "mean_std":
-        normalised = pl.when(std > ZERO_VARIANCE_STD).then(normalised / std).otherwise(0.0)
+    if config.normalisation != "mean":
+        scaled = (normalised / (std + CLIP_STD_OFFSET)).clip(*CLIP_BOUNDS) if is_clipped else normalised / std
+        normalised = pl.when(std > ZERO_VARIANCE_STD).then(scaled).otherwise(0.0)
     return pl.when("is_valid").then(normalised).otherwise(0.0)
 
 

@@ -15,6 +15,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.records.runs import Run, StageKeys
 
 REPLAYED = ("reward", "filter", "update")
@@ -203,7 +204,7 @@ def _needed(stages: StageKeys, should_update: bool) -> Iterable[tuple[str, str, 
     kinds = {"rollout": ["turns"], "reward": ["rewards"], "variance_filter": ["selection"]}
     if should_update:
         kinds["update"] = ["samples", "metrics"]
-    return [(stage, kind, stages[stage][kind]) for stage in kinds if stage in stages for kind in kinds[stage]]
+    return [(name, kind, keys[kind]) for name, keys in stages.items() for kind in kinds.get(kind_of(name), ())]
 
 
 def changed_settings(old: Any, new: Any, place: str = "") -> Iterable[tuple[str, tuple[Any, Any]]]:

@@ -16,7 +16,7 @@ _LIBRARIES = ("torch", "transformers", "numpy", "polars", "pyarrow", "vllm", "de
 """Those whose version may move the last bits of a result."""
 _MACHINE = (("hardware", "machine"), ("hardware", "cpu"), ("hardware", "gpu"), ("threads", "torch"))
 """What else may, where a result comes out of torch."""
-_PLACE = {"settings.iteration", "settings.cell"}
+_PLACE = {"settings.iteration", "settings.attempt", "settings.cell"}
 """Settings that say where in a run a stage stands."""
 _OF_THE_MOMENT = {"settings.has_weights"}
 """Settings that say what the store held when the stage ran."""

@@ -25,6 +25,7 @@ from starpo.ragen.recompute.verify.origin import different_origin
 from starpo.ragen.recompute.verify.scratch import Scratch, Stored
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line, named_line, summarised
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import kind_of, of_kind, read_attempts
 from starpo.ragen.work import Keys
 from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import Manifest
@@ -306,17 +307,18 @@ class Verifier:
 
         assert samples.manifest is not None
         inputs = samples.manifest.inputs
-        turns, rewards, selection = (self._input(kind, inputs[kind]) for kind in ("turns", "rewards", "selection"))
+        turns, rewards, selection = (self._input(kind, inputs) for kind in ("turns", "rewards", "selection"))
         yield from token_differences(turns, rewards, selection, samples.table)
 
-    def _input(self, kind: str, key: str) -> pa.Table:
-        self.scratch.provide(kind, key)
-        return self.scratch.store.read_table(kind, key)
+    def _input(self, kind: str, inputs: Mapping[str, str]) -> pa.Table:
+        for key in of_kind(inputs, kind):
+            self.scratch.provide(kind, key)
+        return read_attempts(self.scratch.store, kind, inputs)
 
 
 def _kind_of(role: str) -> str:
     """Kind of the artifact that a stage has for an input of this role."""
-    kind = role.removeprefix("base_").removeprefix("branch_").removeprefix("before_")
+    kind = kind_of(role).removeprefix("base_").removeprefix("branch_").removeprefix("before_")
     return "checkpoint" if kind in ("reference", "before") else kind
 
 

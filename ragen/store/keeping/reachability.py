@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.store.artifacts.artifacts import Artifacts
+from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.keeping.inventory import ArtifactId, Inventory, take_inventory
 from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.runs import Runs, StageKeys
@@ -119,7 +120,7 @@ class Reachability:
                     continue
                 (reach.artifacts if artifact in self.inventory.artifacts else reach.dropped)[artifact] = manifest
                 for role, key in manifest.inputs.items():
-                    wanted = ArtifactId(_KIND_OF_ROLE.get(role, role), key)
+                    wanted = ArtifactId(_KIND_OF_ROLE.get(kind_of(role), role), key)
                     if wanted not in seen:
                         following.setdefault(wanted, f"{artifact} (its input '{role}') of run {run}")
             wave = following

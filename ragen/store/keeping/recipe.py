@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from starpo.ragen.core.errors import ArtifactMissingError
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Manifest
 
 _INPUTS = {"turns": "turns", "rewards": "rewards", "selection": "selection", "reference": "checkpoint"}
-"""Role of an update's input -> its kind; the checkpoint before it is the chain itself."""
+"""Role of an update's input, without the number of its attempt -> its kind; the checkpoint before it is the chain
+itself."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ def how_made(store: Store, key: str) -> Manifest | None:
 
 def missing_inputs(store: Store, update: Manifest) -> list[str]:
     """Inputs of an update that are not stored, as `kind/key`; the checkpoint before it is not looked for."""
-    inputs = ((kind, update.inputs.get(role)) for role, kind in _INPUTS.items())
-    return [f"{kind}/{key}" for kind, key in inputs if key is not None and not store.has(kind, key)]
+    inputs = ((_INPUTS.get(kind_of(role)), key) for role, key in update.inputs.items())
+    return [f"{kind}/{key}" for kind, key in inputs if kind is not None and not store.has(kind, key)]
 
 
 def iteration_of(update: Manifest) -> int:

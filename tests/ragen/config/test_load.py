@@ -203,7 +203,7 @@ def test_all_wrong_settings_are_named_at_once_with_their_file(presets):
         "  seed = -1 (override): should be greater than or equal to 0",
         "  rollout.num_groups = 0 (run.toml): should be greater than or equal to 1",
         "  filter.kep = 0.5 (middle.toml): no such setting (did you mean 'keep'?); known: keep, keep_count, "
-        "max_empty_iterations, metric, options, should_drop_zero_variance, should_keep_largest, strategy",
+        "max_empty_iterations, metric, num_wanted, options, should_drop_zero_variance, should_keep_largest, strategy",
     ]
 
 
@@ -274,12 +274,53 @@ def test_a_ratio_to_the_sampler_corrects_for_staleness() -> None:
     assert preset("smoke", {"rollout.staleness": 1, "update.ratio_to": "behaviour"}).rollout.staleness == 1
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"rollout.max_attempts": 2}, "say with filter.num_wanted how many"),
+        (
+            {
+                "rollout.max_attempts": 2, "filter.num_wanted": 4, "rollout.staleness": 1,
+                "update.ratio_to": "behaviour",
+            },
+            "whether another attempt is needed is known only after its filter",
+        ),
+        ({"rollout.max_attempts": 0}, "rollout.max_attempts"),
+        ({"filter.num_wanted": 0}, "filter.num_wanted"),
+    ],
+)  # fmt: skip
+def test_several_attempts_need_an_end(overrides, said) -> None:
+    from starpo.flows.presets import preset
+
+    with pytest.raises(ConfigError, match=said):
+        preset("smoke", overrides)
+
+
+def test_settings_of_attempts_that_do_nothing_leave_settings_as_they_were_recorded() -> None:
+    from starpo.flows.presets import preset
+
+    plain = preset("smoke").model_dump(mode="json")
+    assert "max_attempts" not in plain["rollout"]
+    assert "num_wanted" not in plain["filter"]
+
+
 def test_staleness_0_leaves_settings_as_they_were_recorded() -> None:
     from starpo.flows.presets import preset
 
     assert "staleness" not in preset("smoke").model_dump(mode="json")["rollout"]
     ahead = preset("smoke", {"rollout.staleness": 1, "update.importance_cap": 2.0})
     assert ahead.model_dump(mode="json")["rollout"]["staleness"] == 1
+
+
+def test_a_price_that_no_response_can_reach_is_refused() -> None:
+    """Responses of the preset have at most 64 tokens; by default the first 512 - 128 cost nothing."""
+    from starpo.flows.presets import preset
+
+    components = {"reward.components": ["environment", "overlong"]}
+    with pytest.raises(ConfigError, match=r"begins after 384 tokens, .* set reward.options.overlong.max_tokens = "):
+        preset("smoke", components)
+    fitting = {"reward.options": {"overlong": {"max_tokens": 24, "buffer_tokens": 8}}}
+    assert preset("smoke", components | fitting).reward.options["overlong"]["max_tokens"] == 24
 
 
 def test_a_component_that_is_named_twice_is_refused(presets):

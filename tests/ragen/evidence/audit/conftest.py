@@ -187,7 +187,8 @@ def _view(kind: str, iterations: list[pa.Table]) -> pa.Table:
     schema = DATASET_VIEWS[kind]
     views = []
     for iteration, table in enumerate(iterations):
-        facts = {"run": "r", "iteration": iteration, "artifact": f"a{iteration}", "is_reused": False, "staleness": 0}
+        facts = {"run": "r", "iteration": iteration, "artifact": f"a{iteration}", "is_reused": False}
+        facts |= {"staleness": 0, "attempt": 0}
         columns = [
             pa.array([facts[name]] * table.num_rows, schema.field(name).type) if name in facts else table[name]
             for name in schema.names

@@ -7,7 +7,13 @@ import pytest
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import DataError
-from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
+from starpo.ragen.evidence.diagnostics.metrics import (
+    attempt_metrics,
+    filter_metrics,
+    metrics_table,
+    reward_metrics,
+    rollout_metrics,
+)
 from starpo.ragen.evidence.diagnostics.series import metric_series
 from starpo.ragen.learning.filter.select import select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
@@ -176,6 +182,23 @@ def test_filter_metrics_by_hand(make_turns):
             "filter/dropped_success": (0.5 + 1) / 2,
         }
     )
+
+
+def test_attempt_metrics_by_hand(make_turns):
+    """b, d and e may be kept; the strategy keeps d and e of them, and one group is wanted, which d is."""
+    returns = {"a": [1.0, 1.0], "b": [0.0, 0.1], "d": [0.0, 4.0], "e": [0.0, 2.0]}
+    rows = [
+        {"group_id": group, "member": member, "action_rewards": [value]}
+        for group, values in returns.items()
+        for member, value in enumerate(values)
+    ]
+    turns = make_turns([*rows, {"group_id": "f", "status": "env_error"}])
+    config = FilterConfig(strategy="top_k", keep_count=2, num_wanted=1)
+    selection = select_groups(turns, compute_rewards(turns, RewardConfig()), config)
+    counts = attempt_metrics(selection, 3)
+    assert counts == {"filter/num_attempts": 3, "filter/num_surplus": 1, "filter/num_outranked": 1}
+    fates = filter_metrics(selection)
+    assert [fates[f"filter/{name}"] for name in ("num_kept", "num_zero_variance", "num_invalid")] == [1, 1, 1]
 
 
 def test_a_number_that_does_not_exist_is_absent(make_turns):

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.core.errors import DataError
-from starpo.ragen.learning.filter.select import select_groups
+from starpo.ragen.learning.filter.select import SURPLUS, select_groups
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.schemas.datasets import SELECTION
+from starpo.schemas.validate import validate
 
 STRATEGIES = ["none", "top_fraction", "top_k", "top_p_linear", "top_p_softmax", "min_p"]
-METRICS = ["std", "sample_std", "mean", "entropy", "length"]
+METRICS = ["std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length"]
 # Dyadic numbers and groups of four: sums and means are exact, so properties hold to the last bit.
 group_returns = st.lists(st.integers(-8, 8).map(lambda n: n / 4), min_size=4, max_size=4)
 some_groups = st.lists(group_returns, min_size=1, max_size=8)
@@ -28,11 +29,11 @@ def _turns(make_turns, groups: dict[str, list[float]], **columns) -> pa.Table:
     return make_turns(rows)
 
 
-def _select(turns: pa.Table, normalisation: str = "none", **settings) -> pa.Table:
+def _select(turns: pa.Table, normalisation: str = "none", num_before: int = 0, **settings) -> pa.Table:
     if settings.get("strategy") == "top_k":
         settings.setdefault("keep_count", 2)
     rewards = compute_rewards(turns, RewardConfig(normalisation=normalisation))
-    return select_groups(turns, rewards, FilterConfig(**settings))
+    return select_groups(turns, rewards, FilterConfig(**settings), num_before)
 
 
 def _named(groups: list[list[float]]) -> dict[str, list[float]]:
@@ -86,6 +87,31 @@ def test_metrics_of_responses(make_turns):
     # Valid tokens: 4 with log-probs -1 -2 -3 -2, mean 2 nats; 3 + 1 tokens over 2 trajectories, mean 2.
     assert _select(turns, metric="entropy")["score"].to_pylist() == [2.0]
     assert _select(turns, metric="length")["score"].to_pylist() == [2.0]
+    # Both trajectories have a mean of 2 nats a token, (1 + 2 + 3) / 3 and 2: no spread.
+    assert _select(turns, metric="entropy_std")["score"].to_pylist() == [0.0]
+
+
+def test_the_spread_of_entropies_is_over_trajectories(make_turns):
+    """Means of 1 and 5 nats a token, however many tokens: mean 3, variance (4 + 4) / 2. One without tokens has none."""
+    turns = make_turns(
+        [
+            {"member": 0, "behaviour_logprobs": [-1.0] * 7, "action_rewards": [1.0]},
+            {"member": 1, "behaviour_logprobs": [-4.0, -6.0]},
+            {"member": 2, "behaviour_logprobs": [], "status": "truncated"},
+            {"member": 3, "behaviour_logprobs": [-100.0], "status": "env_error"},
+        ]
+    )
+    assert _select(turns, metric="entropy_std")["score"].to_pylist() == [2.0]
+
+
+def test_a_group_may_be_scored_by_the_sum_of_its_returns(make_turns):
+    """1.5 - 0.5 - 2 = -1, without the trajectory that ended in an error; the larger sum is the better one."""
+    rows = [{"group_id": "a", "member": n, "action_rewards": [value]} for n, value in enumerate((1.5, -0.5, -2.0))]
+    failed = {"group_id": "a", "member": 3, "action_rewards": [50.0], "status": "timeout"}
+    other = [{"group_id": "b", "env_seed": 8, "member": n, "action_rewards": [float(n)]} for n in range(4)]
+    selection = _select(make_turns([*rows, failed, *other]), metric="sum", keep=0.5)
+    assert selection["score"].to_pylist() == [-1.0, 6.0]
+    assert _kept(selection) == ["b"]
 
 
 def test_table_has_the_schema_of_selection(make_turns):
@@ -150,11 +176,12 @@ def test_fault_score_read_after_normalisation(make_turns):
 
 @pytest.mark.parametrize(
     ("strategy", "metric"),
-    [(s, m) for s in STRATEGIES for m in METRICS if not (m == "mean" and s in ("top_p_linear", "min_p"))],
+    [(s, m) for s in STRATEGIES for m in METRICS if not (m in ("mean", "sum") and s in ("top_p_linear", "min_p"))],
 )
 def test_fault_groups_without_variance_survive(make_turns, strategy, metric):
     """Softmax over raw standard deviations gives a group of equal returns exp(0) > 0, and kept it."""
-    turns = _turns(make_turns, {"flat": [5.0, 5.0], "a": [0.0, 0.01], "b": [0.0, 0.02]})
+    rows = _turns(make_turns, {"flat": [5.0, 5.0], "a": [0.0, 0.01], "b": [0.0, 0.02]}).to_pylist()
+    turns = make_turns([row | {"behaviour_logprobs": [-1.0 - row["member"]] * 2} for row in rows])
     selection = _select(turns, strategy=strategy, metric=metric, keep=1.0)
     assert "flat" not in _kept(selection)
     assert "b" in _kept(selection)
@@ -265,3 +292,57 @@ def test_how_many_are_kept(make_turns, groups, keep):
     num_asked = max(1, int(keep * len(groups) + 0.5 + 1e-9))
     selection = _select(_turns(make_turns, _named(groups)), keep=keep)
     assert len(_kept(selection)) == min(num_asked, num_candidates)
+
+
+def test_of_more_groups_than_are_wanted_the_first_played_are_kept(make_turns):
+    """DAPO's batch: b, d and e vary; two are wanted, whatever their scores. With one kept before, it is b alone."""
+    groups = {"a": [1.0, 1.0], "b": [0.0, 0.1], "c": [2.0, 2.0], "d": [0.0, 1.0], "e": [0.0, 9.0]}
+    turns = _turns(make_turns, groups)
+    selection = _select(turns, strategy="none", num_wanted=2)
+    assert _kept(selection) == ["b", "d"]
+    *_, last = selection["reason"].to_pylist()
+    assert last == "dropped: surplus, the 2 groups wanted were kept before it; no filter keeps 3 of 5 groups"
+    assert _kept(_select(turns, strategy="none", num_wanted=2, num_before=1)) == ["b"]
+    assert _kept(_select(turns, strategy="none", num_wanted=2, num_before=2)) == []
+    assert _kept(_select(turns, strategy="none", num_wanted=9, num_before=3)) == ["b", "d", "e"]
+
+
+def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
+    """top_k keeps the two best, c and a; one is wanted, and a was played first."""
+    turns = _turns(make_turns, {"a": [0.0, 4.0], "b": [0.0, 1.0], "c": [0.0, 8.0]})
+    selection = _select(turns, strategy="top_k", num_wanted=1)
+    assert _kept(selection) == ["a"]
+    assert [reason.startswith(SURPLUS) for reason in selection["reason"].to_pylist()] == [False, False, True]
+
+
+@settings(max_examples=60)
+@given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, wanted=st.integers(1, 10), before=st.integers(0, 10))
+def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, groups, wanted, before):
+    turns = _turns(make_turns, _named(groups))
+    everything, some = (
+        _select(turns, strategy=strategy),
+        _select(turns, strategy=strategy, num_wanted=wanted, num_before=before),
+    )
+    assert _kept(some) == _kept(everything)[: max(0, wanted - before)]
+    assert some.drop_columns(["kept", "reason"]).equals(everything.drop_columns(["kept", "reason"]))
+
+
+@settings(max_examples=60)
+@given(first=some_groups, second=some_groups, wanted=st.integers(1, 12))
+def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first, second, wanted):
+    """Without a strategy that compares groups it is the same whether they are played at once or one after the other."""
+    named = list(_named(first + second).items())
+    parts = dict(named[: len(first)]), dict(named[len(first) :])
+    config = {"strategy": "none", "num_wanted": wanted}
+    before = _kept(_select(_turns(make_turns, parts[0]), **config))
+    after = _kept(_select(_turns(make_turns, parts[1]), num_before=len(before), **config))
+    assert before + after == _kept(_select(_turns(make_turns, dict(named)), **config))
+
+
+@settings(max_examples=30)
+@given(groups=some_groups, strategy=st.sampled_from(STRATEGIES), metric=st.sampled_from(["std", "entropy_std"]))
+def test_a_selection_is_a_function_of_its_tables(make_turns, groups, strategy, metric):
+    turns = _turns(make_turns, _named(groups))
+    one, other = (_select(turns, strategy=strategy, metric=metric, num_wanted=3) for _ in range(2))
+    assert one.equals(other)
+    validate(one, "selection")

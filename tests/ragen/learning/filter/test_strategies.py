@@ -144,7 +144,8 @@ def test_at_least_one_is_kept_while_one_may_be(scores, keep):
     assert top_p_linear(scores, FilterConfig(keep=keep)).any() == (scores > 0).any()
 
 
+@pytest.mark.parametrize("metric", ["mean", "sum"])
 @pytest.mark.parametrize("strategy", ["top_p_linear", "min_p"])
-def test_shares_of_mean_returns_are_refused(strategy):
-    with pytest.raises(ValueError, match="mean returns can be negative"):
-        FilterConfig(strategy=strategy, metric="mean")
+def test_shares_of_scores_that_can_be_negative_are_refused(strategy, metric):
+    with pytest.raises(ValueError, match=f"the {metric} of returns can be negative"):
+        FilterConfig(strategy=strategy, metric=metric)

@@ -4,8 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.config.reward import RewardConfig
+from starpo.ragen.config.reward_components import OverlongOptions
 from starpo.ragen.core.registry import ENVIRONMENTS, load
-from starpo.ragen.learning.reward.components import environment_reward, forfeited_actions, format_penalty
+from starpo.ragen.learning.reward.components import (
+    environment_reward,
+    forfeited_actions,
+    format_penalty,
+    overlong_penalty,
+)
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.schemas.datasets import NO_RESPONSE
 
@@ -45,6 +51,48 @@ def test_forfeit_prices_what_was_given_up(make_turns):
 def test_nothing_forfeited_is_plain_zero(make_turns):
     values = forfeited_actions(make_turns([{"forfeited_actions": 0, "action_cost": -0.1}]), RewardConfig())
     assert not np.signbit(values).any()
+
+
+def _overlong(make_turns, lengths: list[int], **settings) -> list[float]:
+    rows = [{"turn": turn, "response_ids": [3] * length} for turn, length in enumerate(lengths)]
+    config = RewardConfig(components=["overlong"], options={"overlong": settings})
+    return overlong_penalty(make_turns(rows), config).tolist()
+
+
+def test_overlong_prices_the_last_tokens_of_a_response(make_turns):
+    """Free up to 512 - 128 = 384 tokens, then 1 / 128 a token up to 512; DAPO's equation stays there beyond."""
+    found = _overlong(make_turns, [0, 1, 384, 448, 512, 600], max_tokens=512, buffer_tokens=128)
+    assert found == [0.0, 0.0, 0.0, -0.5, -1.0, -1.0]
+    assert not np.signbit(found[:3]).any()
+    assert _overlong(make_turns, [448], max_tokens=512, buffer_tokens=128, factor=0.2) == [-0.1]
+
+
+def test_overlong_is_paid_for_every_response(make_turns):
+    config = RewardConfig(
+        components=["environment", "overlong"], options={"overlong": {"max_tokens": 4, "buffer_tokens": 2}}
+    )
+    turns = make_turns(
+        [
+            {"turn": 0, "response_ids": [3] * 3, "action_rewards": [1.0]},  # (2 - 3) / 2 = -0.5
+            {"turn": 1, "response_ids": [3] * 4, "action_rewards": [0.0]},  # -1
+            {"turn": 2, **TRUNCATED},  # no response: 0
+        ]
+    )
+    rewards = compute_rewards(turns, config)
+    assert rewards["total"].to_pylist() == [0.5, -1.0, 0.0]
+    assert rewards["trajectory_return"].to_pylist() == [-0.5] * 3
+
+
+@given(lengths=st.lists(st.integers(0, 40), min_size=2, max_size=6), buffer=st.integers(1, 20))
+def test_a_longer_response_never_costs_less(make_turns, lengths, buffer):
+    found = _overlong(make_turns, sorted(lengths), max_tokens=20, buffer_tokens=buffer, factor=3.0)
+    assert found == sorted(found, reverse=True)
+    assert -3.0 <= min(found) <= max(found) <= 0.0
+
+
+def test_a_buffer_longer_than_a_response_is_refused():
+    with pytest.raises(ValueError, match="more than a response of max_tokens = 16 has"):
+        OverlongOptions(max_tokens=16, buffer_tokens=17)
 
 
 def _episode(plan: list[str], action_cost: float, limits: tuple[int, int]) -> list[dict]:

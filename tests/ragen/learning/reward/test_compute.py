@@ -7,6 +7,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import REWARDS
+from starpo.schemas.validate import validate
 
 
 def _turns_with_returns(make_turns, returns: dict[str, list[float]], **columns):
@@ -52,7 +53,7 @@ def test_table_has_the_schema_of_rewards(make_turns):
     assert rewards.schema.equals(REWARDS.schema, check_metadata=True)
 
 
-@pytest.mark.parametrize("normalisation", ["none", "mean", "mean_std"])
+@pytest.mark.parametrize("normalisation", ["none", "mean", "mean_std", "asymmetric_clip"])
 def test_no_turns_give_no_rewards(make_turns, normalisation):
     rewards = compute_rewards(make_turns([]), RewardConfig(normalisation=normalisation))
     assert rewards.num_rows == 0
@@ -97,6 +98,48 @@ def test_the_deviation_may_be_the_public_codes(make_turns, scope):
         assert rewards["normalised_return"].to_pylist() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("scope", ["group", "environment", "batch"])
+def test_the_clip_is_asymmetric(make_turns, scope):
+    """0 0 0 8: mean 2, deviation sqrt(48 / 3) = 4. 31 zeros and a 1: mean 1/32, deviation sqrt(1/32) = .17678, so the
+    1 is 5.48 deviations above and cut to 3. A failure among successes is cut to -1."""
+    config = RewardConfig(normalisation="asymmetric_clip", normalisation_scope=scope)
+    zero = -(1 / 32) / (1 / 32) ** 0.5
+    for returns, expected in (
+        ([0.0, 0.0, 0.0, 8.0], [-0.5, -0.5, -0.5, 1.5]),
+        ([0.0] * 31 + [1.0], [zero] * 31 + [3.0]),
+        ([1.0] * 31 + [0.0], [-zero] * 31 + [-1.0]),
+        ([2.0, 2.0], [0.0, 0.0]),
+        ([3.0], [0.0]),
+    ):
+        rewards = compute_rewards(_turns_with_returns(make_turns, {"a": returns}), config)
+        assert rewards["normalised_return"].to_pylist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_normalised_by_environment(make_turns):
+    """Returns 1 3 of one environment, in two groups, and 6 6 of another: mean 2 and deviation 1; mean 6 and none."""
+    rows = [
+        {"group_id": group, "env": env, "action_rewards": [value]}
+        for group, env, value in (("a", "x", 1.0), ("b", "x", 3.0), ("c", "y", 6.0), ("d", "y", 6.0))
+    ]
+    for normalisation in ("mean", "mean_std"):
+        config = RewardConfig(normalisation=normalisation, normalisation_scope="environment")
+        found = compute_rewards(make_turns(rows), config)["normalised_return"].to_pylist()
+        assert found == [-1.0, 1.0, 0.0, 0.0]
+
+
+@given(returns=st.lists(st.integers(-64, 64), min_size=1, max_size=12))
+def test_what_is_cut_is_valid_and_stays_in_order(make_turns, returns):
+    config = RewardConfig(normalisation="asymmetric_clip")
+    rewards = compute_rewards(_turns_with_returns(make_turns, {"a": [float(value) for value in returns]}), config)
+    validate(rewards, "rewards")
+    by_return = sorted(
+        rewards.select(["trajectory_return", "normalised_return"]).to_pylist(), key=lambda r: [*r.values()]
+    )
+    normalised = [row["normalised_return"] for row in by_return]
+    assert normalised == sorted(normalised)
+    assert -1.0 <= min(normalised) <= max(normalised) <= 3.0
+
+
 @pytest.mark.parametrize("scope", ["group", "batch"])
 def test_a_trajectory_counts_once_however_many_turns_it_has(make_turns, scope):
     # Returns 3 (three turns of 1) and 1: mean 2. Counted by turns it would be (3 * 3 + 1) / 4 = 2.5.
@@ -121,7 +164,7 @@ def test_an_environment_failure_is_not_a_score_of_zero(make_turns, status):
 
 def test_a_group_without_valid_trajectory_has_no_nan(make_turns):
     turns = make_turns([{"status": "timeout"}])
-    for scope in ("group", "batch"):
+    for scope in ("group", "environment", "batch"):
         rewards = compute_rewards(turns, RewardConfig(normalisation="mean_std", normalisation_scope=scope))
         assert rewards["normalised_return"].to_pylist() == [0.0]
 
