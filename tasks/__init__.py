@@ -8,6 +8,7 @@ variance_filter  turns, rewards -> selection
 probe            checkpoint, turns -> metrics
 diagnose         turns, rewards, selection -> metrics
 gradient_probe   checkpoint, turns, rewards, selection -> metrics
+objectives       checkpoint, turns, rewards, selection -> metrics
 update           checkpoint, turns, rewards, selection -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics

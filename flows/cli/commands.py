@@ -28,6 +28,7 @@ COMMANDS = {
         "audit",
         "lineage",
         "online-k",
+        "objectives",
     ),
     "Do it again": ("verify", "replay", "checkpoint"),
     "Studies": ("evaluate", "eval-sweep", "ablate"),

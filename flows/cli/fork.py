@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.options import RunArgument, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.cli.options import MethodOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.terminal import Console, print_json
 from starpo.flows.console.training import follow_training
 from starpo.flows.fork import plan_fork
@@ -18,6 +18,7 @@ def fork(
     run: RunArgument,
     start: Annotated[int, typer.Option("--from", help="Checkpoint to train on from: updates done before it.")],
     set_: SetOption = None,
+    method: MethodOption = None,
     name: Annotated[
         str | None, typer.Option("--as", help="Name of the fork. Default: run, checkpoint and what was changed.")
     ] = None,
@@ -28,7 +29,7 @@ def fork(
 
     All that came before is shared with the run. `ragen runs --tree` draws forks.
     """
-    opened, overrides = open_store(store), parse_overrides(set_)
+    opened, overrides = open_store(store), parse_overrides(set_, method)
     planned = plan_fork(opened, run, start, overrides)
     settings = planned.config.model_dump(mode="json")
     if as_json:
@@ -44,6 +45,7 @@ def fork(
     if store is not None:
         parameters["store"] = store
     again = ["ragen", "fork", run, "--from", str(start)]
+    again += ["--method", method] if method is not None else []
     again += [word for assignment in set_ or [] for word in ("--set", assignment)]
     again += ["--store", store] if store is not None else []
     written = {"config": f'config="$({shlex.join(again)} --json)"'}

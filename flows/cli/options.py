@@ -24,6 +24,9 @@ StoreOption = Annotated[
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting by dotted path; may be repeated.")
 ]
+MethodOption = Annotated[
+    str | None, typer.Option("--method", help="A whole method's settings, before --set; `ragen presets --methods`.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
 
@@ -38,8 +41,10 @@ def open_store(url: str | None) -> "Store":
     return Store(Runtime.current().store if url is None else url)
 
 
-def parse_overrides(assignments: list[str] | None) -> dict[str, Any]:
-    """`--set PATH=VALUE`, as often as given."""
+def parse_overrides(assignments: list[str] | None, method: str | None = None) -> dict[str, Any]:
+    """`--set PATH=VALUE`, as often as given, on top of the settings of a method."""
+    from starpo.flows.presets import method as method_settings
     from starpo.ragen.config.load import parse_override
 
-    return dict(parse_override(assignment) for assignment in assignments or [])
+    given = dict(parse_override(assignment) for assignment in assignments or [])
+    return {**(method_settings(method) if method else {}), **given}

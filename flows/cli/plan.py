@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from starpo.flows.cli.options import JsonOption, SetOption, parse_overrides
+from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, parse_overrides
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json
 from starpo.flows.presets import preset as load_preset
@@ -25,6 +25,7 @@ _DEFAULT_GPU = "a100-80gb"
 def plan(
     preset: Annotated[str, typer.Argument(help="Preset, or a TOML file of settings.")],
     set_: SetOption = None,
+    method: MethodOption = None,
     gpu: Annotated[
         str | None, typer.Option(help="A GPU such as a100-80gb or h100-80gb; cpu. Default: this machine's.")
     ] = None,
@@ -42,7 +43,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run will need: memory part by part, GPUs, tokens, seconds, storage; and whether it fits."""
-    config = load_preset(preset, parse_overrides(set_))
+    config = load_preset(preset, parse_overrides(set_, method))
     architecture = architecture_of(config.policy)
     machine, is_this = _machine(config, gpu, gpus, gpu_memory)
     found = estimate(

@@ -1,15 +1,27 @@
 """`ragen presets`."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from starpo.flows.cli.options import JsonOption
 from starpo.flows.console.listing import print_rows
-from starpo.flows.presets import PRESETS, preset
+from starpo.flows.presets import METHODS, PRESETS, preset
 from starpo.ragen.core.errors import ConfigError
 
 
-def presets(as_json: JsonOption = False) -> None:
+def presets(
+    methods: Annotated[
+        bool, typer.Option("--methods", help="Those of whole methods, for --method or to extend a preset with.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List the presets."""
+    if methods:
+        print_rows(
+            [{"method": name, "about": METHODS.description(name)} for name in METHODS.names()], as_json, "methods", ""
+        )
+        return
     rows: list[dict[str, Any]] = []
     for name in PRESETS.names():
         about = PRESETS.description(name)

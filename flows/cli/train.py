@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.options import SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.cli.options import MethodOption, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.terminal import Console
 from starpo.flows.console.training import follow_training
 from starpo.flows.memory_check import check_memory
@@ -22,6 +22,7 @@ from starpo.ragen.store.names import checked_name
 def train(
     preset: Annotated[str, typer.Argument(help="Preset (`ragen presets` lists them), or a TOML file of settings.")],
     set_: SetOption = None,
+    method: MethodOption = None,
     seed: Annotated[int | None, typer.Option(help="The run's seed.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Updates.")] = None,
     store: StoreOption = None,
@@ -29,7 +30,7 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Reuse nothing from the store.")] = False,
 ) -> None:
     """Start the local server if need be, run the deployment starpo/PRESET (of a file starpo/custom), and follow it."""
-    overrides = parse_overrides(set_)
+    overrides = parse_overrides(set_, method)
     if fresh:
         overrides = {**overrides, "fresh": datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")}
     short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}

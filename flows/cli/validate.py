@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from starpo.flows.cli.options import JsonOption, SetOption, parse_overrides
+from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, parse_overrides
 from starpo.flows.console.terminal import print_json, write
 from starpo.flows.presets import preset
 from starpo.ragen.readiness import check_ready
@@ -13,10 +13,11 @@ from starpo.ragen.readiness import check_ready
 def validate(
     file: Annotated[str, typer.Argument(help="A TOML file of settings, or the name of a preset.")],
     set_: SetOption = None,
+    method: MethodOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check settings, and that a run with them has what it needs here; say what they resolve to."""
-    config = preset(file, parse_overrides(set_))
+    config = preset(file, parse_overrides(set_, method))
     check_ready(config, file)
     if as_json:
         print_json(config.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""Shipped TOML files: presets, which `extend` each other, grids of ablations and evaluation sweeps.
+"""Shipped TOML files: presets, which `extend` each other, whole methods, grids of ablations and evaluation sweeps.
 
 `names()` lists the presets that are complete runs.
 """
@@ -10,11 +10,11 @@ from typing import Any
 
 from starpo.ragen.config import StarPOConfig
 from starpo.ragen.config.explanation import near
-from starpo.ragen.config.load import load_config
+from starpo.ragen.config.load import load_config, read_fragment
 from starpo.ragen.core.errors import ConfigError
 
 FOLDER = Path(__file__).parent
-FRAGMENTS = ("paper", "tiny", "starpo", "starpo-public-code", "starpo-s")
+FRAGMENTS = ("paper", "tiny", "objective", "starpo", "starpo-public-code", "starpo-s")
 """Presets that only others extend: settings of an algorithm or a scale, without an environment."""
 
 
@@ -62,6 +62,7 @@ PRESETS = Shipped(
     ". `ragen presets` describes them. A model is a setting of theirs: --set policy.type=pretrained "
     "--set policy.name_or_path=FOLDER_OR_NAME",
 )
+METHODS = Shipped("a method", FOLDER / "methods", ". `ragen presets --methods` describes them")
 GRIDS = Shipped("a grid", FOLDER / "grids")
 SWEEPS = Shipped("a sweep", FOLDER / "sweeps")
 names = PRESETS.names
@@ -78,3 +79,21 @@ def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Sta
         ConfigError: If there is no such preset or file, or the settings are wrong.
     """
     return load_config(PRESETS.path(name_or_path), search_path=FOLDER, overrides=overrides or {})
+
+
+def method(name_or_path: str) -> dict[str, Any]:
+    """The settings that make a method, as overrides of any run's: dotted path -> value.
+
+    Args:
+        name_or_path: A name of `METHODS`, or the path of a TOML file of the user's with tables such as `[update]`.
+
+    Raises:
+        ConfigError: If there is no such method or file.
+    """
+    tables = read_fragment(METHODS.path(name_or_path), FOLDER)
+    for table, values in tables.items():
+        if not isinstance(values, dict):
+            raise ConfigError(
+                f"{name_or_path}: '{table}' is no table of settings, such as [update], which is all that a method has"
+            )
+    return {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}

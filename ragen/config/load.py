@@ -3,8 +3,9 @@
     layers: extended files, left to right -> the file itself -> overrides --merge--> StarPOConfig
 
 Merging is deep: tables are merged key by key, everything else is replaced. Two exceptions: a table that becomes another
-alternative (the environment's or the policy's `type` changes) is replaced, because the settings of one alternative mean
-nothing to another; and an empty table empties the inherited one.
+alternative (the environment's or the policy's `type` changes) is replaced, as are the options of a part of the
+objective that gives way to another (`advantage_options` where `advantage` changes), because the settings of one mean
+nothing to the other; and an empty table empties the inherited one.
 """
 
 import json
@@ -19,7 +20,7 @@ from pydantic import ValidationError
 
 from starpo.ragen.config.explanation import explain, near
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.structure import alternatives, setting
+from starpo.ragen.config.structure import alternatives, inherited, setting
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
 
@@ -44,7 +45,8 @@ def load_config(path: Path, search_path: Path, overrides: Mapping[str, Any]) -> 
 
     Args:
         path: A TOML file. Its top-level `extends = ["a", "b"]` names files to start from, merged left to right: each is
-            `search_path / "a.toml"` or, where there is none, a path relative to the file that names it.
+            `a.toml` of `search_path` or of its folder `methods` or, where there is none, a path relative to the file
+            that names it.
         search_path: The folder of the presets.
         overrides: Dotted path -> value, such as `{"filter.keep": 0.5}`; a value may be a table.
 
@@ -52,6 +54,22 @@ def load_config(path: Path, search_path: Path, overrides: Mapping[str, Any]) -> 
         ConfigError: If a file is missing, is no TOML or extends itself, or if a setting is unknown or wrong.
     """
     return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], str(path))
+
+
+def read_fragment(path: Path, search_path: Path) -> Table:
+    """The settings of a file that is no complete run, and of those that it extends, as TOML nests them.
+
+    Args:
+        path: As in `load_config`.
+        search_path: As in `load_config`.
+
+    Raises:
+        ConfigError: If a file is missing, is no TOML or extends itself.
+    """
+    values: Table = {}
+    for layer in _file_layers(path, search_path, ()):
+        values = _merged(values, layer.values, StarPOConfig)
+    return values
 
 
 def apply_overrides(
@@ -129,11 +147,11 @@ def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
 
 def _merged(base: Table, extra: Table, annotation: Any) -> Table:
     """`base` with `extra` on top, both left as they are; `annotation` is that of the table."""
-    merged = dict(base)
+    merged = inherited(base, extra)
     for key, value in extra.items():
-        inherited, inner = merged.get(key), setting(annotation, key)
-        if isinstance(value, dict) and isinstance(inherited, dict) and value and not _is_other(inherited, value, inner):
-            merged[key] = _merged(inherited, value, inner)
+        before, inner = merged.get(key), setting(annotation, key)
+        if isinstance(value, dict) and isinstance(before, dict) and value and not _is_other(before, value, inner):
+            merged[key] = _merged(before, value, inner)
         else:
             merged[key] = value
     return merged
@@ -164,11 +182,12 @@ def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list
 
 
 def _extended(name: str, path: Path, search_path: Path) -> Path:
-    candidates = (search_path / f"{name}.toml", path.parent / name)
+    folders = (search_path, search_path / "methods")
+    candidates = (*(folder / f"{name}.toml" for folder in folders), path.parent / name)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
-    names = sorted(file.stem for file in search_path.glob("*.toml"))
+    names = sorted(file.stem for folder in folders for file in folder.glob("*.toml"))
     raise ConfigError(
         f"{path}: extends '{name}', which is neither a preset nor a file ({' or '.join(map(str, candidates))})"
         f"{near(name, names)}; presets: {', '.join(names) or 'none'}"

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, JsonValue
 
+from starpo.ragen.config.structure import inherited
 from starpo.ragen.core.settings import Settings
 
 CHANGEABLE = ("rollout", "reward", "filter", "update")
@@ -64,4 +65,5 @@ def changed_at(schedule: Sequence[Change], iteration: int, changes: Mapping[str,
 def _merged(base: Any, extra: Any) -> Any:
     if not (isinstance(base, dict) and isinstance(extra, dict) and extra):
         return extra
+    base = inherited(base, extra)
     return {**base, **{name: _merged(base.get(name), value) for name, value in extra.items()}}

@@ -1,5 +1,6 @@
 """The tree of settings, read off the models: which tables there are, and which of them have alternatives."""
 
+from collections.abc import Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -32,3 +33,9 @@ def setting(annotation: Any, key: str) -> Any:
             return model.model_fields[key].annotation
     arguments = get_args(annotation)
     return arguments[-1] if arguments and not models else None
+
+
+def inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """A table without the options of what another table replaces: of `advantage_options` where `advantage` changes."""
+    replaced = {f"{name}_options" for name, value in extra.items() if name in base and base[name] != value}
+    return {name: value for name, value in base.items() if name not in replaced}

@@ -1,8 +1,15 @@
+import json
+import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from starpo.flows.presets import FRAGMENTS, GRIDS, names, preset
+from starpo.flows.cli import app
+from starpo.flows.presets import FOLDER, FRAGMENTS, GRIDS, METHODS, method, names, preset
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device
@@ -20,9 +27,8 @@ def test_every_preset_resolves_and_survives_json(name: str) -> None:
 
 
 def test_every_preset_says_what_it_is() -> None:
-    folder = Path(preset.__globals__["FOLDER"])
     for name in [*names(), *FRAGMENTS]:
-        assert (folder / f"{name}.toml").read_text().startswith("# "), name
+        assert (FOLDER / f"{name}.toml").read_text().startswith("# "), name
 
 
 def test_starpo_is_the_papers_vanilla_setting() -> None:
@@ -127,3 +133,82 @@ def test_unknown_preset_lists_those_there_are() -> None:
 
 def test_override_reaches_the_setting() -> None:
     assert preset("sokoban", {"filter.keep": 0.25}).filter.keep == 0.25
+
+
+TINY = ("sokoban", "frozen-lake", "bandit", "smoke")
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) -> None:
+    """Extended by a file or as overrides; of the objective the entropy bonus alone stays the run's."""
+    found = []
+    for base in TINY:
+        path = tmp_path / f"{base}.toml"
+        path.write_text(f'extends = ["{base}", "{name}"]')
+        config = preset(str(path))
+        assert config == preset(base, method(name))
+        assert config.environment == preset(base).environment
+        objective = config.update.model_dump(include=set(ObjectiveConfig.model_fields))
+        assert objective.pop("entropy_coefficient") == preset(base).update.entropy_coefficient
+        found.append(objective)
+    assert all(objective == found[0] for objective in found)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_leaves_nothing_of_another(name: str) -> None:
+    """Whatever options, masks and shaping a run has."""
+    strange = {
+        "update.advantage": "hgpo",
+        "update.advantage_options": {"depth": 2},
+        "update.surrogate": "sapo",
+        "update.surrogate_options": {"tau_positive": 2.0},
+        "update.shaping": ["by_length"],
+        "update.loss_on": "think",
+        "update.ratio_to": "behaviour",
+    }
+    config = preset("smoke", strange)
+    assert apply_overrides(config, method(name)).update == preset("smoke", method(name)).update
+
+
+def test_every_method_says_what_it_is_and_where_it_is_from() -> None:
+    for name in METHODS.names():
+        assert re.search(r"\(.*(\d{4}\.\d{5}|verl).*\)$", METHODS.description(name)), name
+
+
+def test_what_makes_methods_what_they_are() -> None:
+    def objective(name: str) -> UpdateConfig:
+        return preset("smoke", method(name)).update
+
+    assert (objective("gigpo").advantage, objective("gigpo").gamma_turn) == ("gigpo", 0.95)
+    assert objective("trico").model_copy(update={"advantage_on": "all", "loss_on": "all"}) == objective("bi_level_gae")
+    assert (objective("gspo").ratio, objective("gspo").clip_low, objective("gspo").clip_high) == (
+        "sequence",
+        3e-4,
+        4e-4,
+    )
+    assert preset("smoke", method("dapo")).filter.strategy == "none"
+    assert objective("grpo").needs_critic is False
+    assert {name for name in METHODS.names() if objective(name).needs_critic} == {
+        "ppo", "bi_level_gae", "trico", "turn_ppo", "hiper"
+    }  # fmt: skip
+
+
+def test_an_unknown_method_lists_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'gigpoo' is neither a method nor a TOML file \(did you mean 'gigpo'"):
+        method("gigpoo")
+
+
+def test_a_method_is_tables_alone(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("iterations = 3")
+    with pytest.raises(ConfigError, match=r"'iterations' is no table of settings"):
+        method(str(tmp_path / "own.toml"))
+
+
+def test_methods_are_listed_and_validated_by_name() -> None:
+    listed = CliRunner().invoke(app, ["presets", "--methods", "--json"])
+    assert [row["method"] for row in json.loads(listed.stdout)] == METHODS.names()
+    said = CliRunner().invoke(
+        app, ["validate", "sokoban", "--method", "gspo", "--set", "update.clip_low=0.1", "--json"]
+    )
+    update = json.loads(said.stdout)["update"]
+    assert (update["ratio"], update["clip_low"], update["clip_high"]) == ("sequence", 0.1, 4e-4)

@@ -7,6 +7,7 @@ thresholds when a number counts as a signal, and why
 reasoning  turns with a reasoning, and every reasoning under every prompt
 template   does the reasoning depend on the prompt? (RAGEN-2)
 gradients  which groups carry a signal, by their reward std? (RAGEN-2)
+objectives other objectives on the same rollout: where their gradients point
 collapse   a verdict, with its signals, from such series (RAGEN, findings)
 backtest   which alarm would have told of a collapse, and how early?
 """

@@ -5,6 +5,7 @@ data             `gather`: a run's facts, curves, decisions, stages and sampled 
 page             `render_report`: ReportData -> one HTML page that needs no network
 comparing        `gather_runs`: several runs, where they differ and what they share
 comparison_page  `render_comparison`: the same as one HTML page
+objectives_page  `render_objectives`: objectives on stored rollouts, as one HTML page
 comparison       `draw_comparison`: success curves of several runs -> one SVG
 
 reading          `Reader`: what can be read of a run, and a list of what cannot

@@ -11,6 +11,7 @@ credit         rewards -> advantages and value targets
 data_parallel  the processes that compute an update together; micro_batches: how a pass over many is run
 trained_model  a model and its optimiser, as the steps see it
 training       the optimiser steps of one update
+measured_objectives  gradients of several objectives beside each other, without a step
 update         one update, from scores to metrics, whatever holds the models
 ledger         what an update did to each trajectory: `samples` and metrics
 validity       how far the policy is from the one that sampled: ratios, effective sample size, KL

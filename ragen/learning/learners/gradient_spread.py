@@ -31,16 +31,37 @@ class GradientSpread:
         return max(self.signal, 0.0) / self.noise if self.noise > 0 else float("nan")
 
 
+class GradientSums:
+    """Of gradients that come one after the other; they themselves are not kept.
+
+    Attributes:
+        num: How many there were.
+        total: Their sum. float64 [parameters]; None: there was none.
+    """
+
+    def __init__(self) -> None:
+        self.num = 0
+        self.total: Tensor | None = None
+        self._squares = 0.0
+
+    def add(self, gradient: "Tensor") -> None:
+        """Take one in. [parameters]"""
+        wide = gradient.double()
+        self.num, self._squares = self.num + 1, self._squares + float(wide @ wide)
+        self.total = wide if self.total is None else self.total.add_(wide)
+
+    def spread(self) -> GradientSpread:
+        """How those so far spread."""
+        if self.total is None:
+            return GradientSpread(0, 0.0, float("nan"), float("nan"))
+        num, mean_square = self.num, float(self.total @ self.total) / self.num**2
+        noise = max(self._squares - num * mean_square, 0.0) / (num - 1) if num > 1 else float("nan")
+        return GradientSpread(num, mean_square**0.5, mean_square - noise / num, noise)
+
+
 def spread(gradients: "Iterable[Tensor]") -> GradientSpread:
     """Measure gradients one after the other; only their sum is kept. [parameters] each"""
-    num, squares = 0, 0.0
-    total: Tensor | None = None
+    sums = GradientSums()
     for gradient in gradients:
-        wide = gradient.double()
-        num, squares = num + 1, squares + float(wide @ wide)
-        total = wide if total is None else total.add_(wide)
-    if total is None:
-        return GradientSpread(0, 0.0, float("nan"), float("nan"))
-    mean_square = float(total @ total) / num**2
-    noise = max(squares - num * mean_square, 0.0) / (num - 1) if num > 1 else float("nan")
-    return GradientSpread(num, mean_square**0.5, mean_square - noise / num, noise)
+        sums.add(gradient)
+    return sums.spread()

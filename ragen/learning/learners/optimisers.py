@@ -123,6 +123,17 @@ class ModelOptimiser:
         with torch.autocast(loss.device.type, enabled=False):  # backward runs in the precision that forward chose
             return torch.autograd.grad(loss, list(self._names), allow_unused=True)
 
+    def flat_gradients(self, losses: Sequence[Tensor]) -> list[Tensor]:
+        """Gradients of several scalars of one forward pass, each as `flat_gradient` gives one. Changes nothing."""
+        found = []
+        with torch.autocast(losses[0].device.type, enabled=False):
+            for number, loss in enumerate(losses, start=1):
+                gradients = torch.autograd.grad(
+                    loss, list(self._names), allow_unused=True, retain_graph=number < len(losses)
+                )
+                found.append(_flat(self._names, gradients))
+        return found
+
     def add(self, gradients: Sequence[Tensor | None]) -> None:
         """Add to the gradients that the next step will take."""
         for parameter, gradient in zip(self._names, gradients, strict=True):
@@ -131,8 +142,7 @@ class ModelOptimiser:
 
     def flat_gradient(self) -> Tensor:
         """The gradients added so far, all parameters end to end on the CPU; 0 where there is none. float32"""
-        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in self._names]
-        return torch.cat([gradient.detach().flatten().float().cpu() for gradient in gradients])
+        return _flat(self._names, [parameter.grad for parameter in self._names])
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -194,3 +204,8 @@ def _weight_matrices(model: nn.Module) -> set[Tensor]:
         module.weight for module in model.modules() if isinstance(module, nn.Linear) and min(module.weight.shape) > 1
     }
     return linear - excluded
+
+
+def _flat(parameters: Iterable[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
+    whole = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
+    return torch.cat([gradient.detach().flatten().float().cpu() for gradient in whole])

@@ -41,7 +41,12 @@ def run_update(
 
 
 def stored_trajectories(
-    store: Store, objective: ObjectiveConfig, inputs: Mapping[str, str], *, should_keep_all: bool = False
+    store: Store,
+    objective: ObjectiveConfig,
+    inputs: Mapping[str, str],
+    *,
+    should_keep_all: bool = False,
+    with_kinds: bool = False,
 ) -> tuple[list[Trajectory], float]:
     """What an update is given.
 
@@ -50,6 +55,7 @@ def stored_trajectories(
         objective: Says what has to be known of the tokens.
         inputs: Of the stage `update`.
         should_keep_all: Take every group with a valid trajectory, whatever the filter kept.
+        with_kinds: Tell tokens apart even where the objective does not ask.
 
     Returns:
         The trajectories, and the share of the groups that they are of.
@@ -63,7 +69,7 @@ def stored_trajectories(
     if should_keep_all:
         is_valid = pc.greater(selection["num_valid"], 0)
         selection = selection.set_column(selection.schema.get_field_index("kept"), "kept", is_valid)
-    spans = _spans(store, inputs) if "spans" in objective.needs else None
+    spans = _spans(store, inputs) if with_kinds or "spans" in objective.needs else None
     kept_share = pc.sum(selection["kept"].cast(pa.int64())).as_py() / max(selection.num_rows, 1)
     return assemble(turns, rewards, selection, spans), kept_share
 

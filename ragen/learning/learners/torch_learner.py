@@ -12,6 +12,7 @@ from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, 
 from starpo.ragen.learning.learners.data_parallel import SingleProcess
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
+from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.reference import Reference
@@ -81,6 +82,23 @@ class TorchLearner:
         """How the gradients of single groups spread (see `Learner.gradient_spreads`)."""
         with self._runner.alone():
             return self._work(trajectories, context).gradient_spreads(buckets)
+
+    def measured(
+        self, trajectories: list[Trajectory], context: UpdateContext, configs: Sequence[UpdateConfig]
+    ) -> MeasuredObjectives:
+        """Gradients of several objectives at the present checkpoint, beside each other; nothing of it changes.
+
+        Args:
+            trajectories: Those of the update.
+            context: Where in the run it would stand.
+            configs: The objectives, at least one. The learner's own settings say whether there are a reference and a
+                critic (`measured_objectives.able_to_measure`).
+
+        Raises:
+            LearnerError: If there is nothing to train on, or a loss is not finite.
+        """
+        with self._runner.alone():
+            return self._work(trajectories, context).measured(configs)
 
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
         """What the policy makes of all response tokens (see `Learner.logprobs`)."""

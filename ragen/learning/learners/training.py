@@ -77,6 +77,9 @@ def step_scale(config: UpdateConfig, effective_sample_size: float) -> float:
     return 1.0 if reference is None else min(1.0, effective_sample_size / reference) ** 0.5
 
 
+TermsOf = Callable[[MicroBatch, Tensor], tuple[dict[Term, Tensor], Tensor]]
+"""A micro-batch, and the policy's log-probabilities at its positions [P, V] -> terms of each token's loss, and the
+weights that they have in it. [M] each"""
 BatchesOf = Callable[[np.ndarray], list[MicroBatch]]
 """Indices of segments of the update -> this process's micro-batches of them, on its device."""
 
@@ -192,6 +195,23 @@ class Training:
         self, batches: list[MicroBatch], is_in_N: Tensor, advantages_N: Tensor, only: Term | None = None
     ) -> float:
         """Add the gradient of the loss of a mini-batch, whose tokens are given; returns the surrogate's part of it."""
+        terms_of = self.policy_terms(is_in_N, advantages_N)
+
+        def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+            logprobs_PV = response_logprobs(self.models["policy"], batch, self.context.temperature)
+            terms, weights_M = terms_of(batch, logprobs_PV)
+            loss_M = reduce(operator.add, terms.values()) if only is None else terms[only]
+            return loss_M * weights_M, terms["task"] * weights_M
+
+        return self._accumulate("policy", terms, batches)
+
+    def policy_terms(self, is_in_N: Tensor, advantages_N: Tensor) -> TermsOf:
+        """What the tokens of micro-batches add to the policy's loss over a mini-batch.
+
+        Args:
+            is_in_N: The tokens of the mini-batch.
+            advantages_N: As they enter the loss; on the learner's device.
+        """
         tokens, config = self.tokens, self.config
         has_loss_N = is_in_N & tokens.mask(config.loss_on)
         lengths_B = torch.bincount(tokens.trajectory_N[has_loss_N], minlength=len(tokens.lengths_B))
@@ -199,14 +219,13 @@ class Training:
         weights_N = (weights_B[tokens.trajectory_N] * has_loss_N).to(self.targets.old_logprobs_N)
         covariances_2N = self._covariances(has_loss_N, advantages_N)
 
-        def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        def terms_of(batch: MicroBatch, logprobs_PV: Tensor) -> tuple[dict[Term, Tensor], Tensor]:
             weights_M = weights_N[batch.token_M]
             covariances_2M = None if covariances_2N is None else covariances_2N[:, batch.token_M]
-            terms = self._policy_terms(batch, weights_M, advantages_N[batch.token_M], covariances_2M)
-            loss_M = reduce(operator.add, terms.values()) if only is None else terms[only]
-            return loss_M * weights_M, terms["task"] * weights_M
+            terms = self._policy_terms(batch, logprobs_PV, weights_M, advantages_N[batch.token_M], covariances_2M)
+            return terms, weights_M
 
-        return self._accumulate("policy", terms, batches)
+        return terms_of
 
     def _covariances(self, has_loss_N: Tensor, advantages_N: Tensor) -> Tensor | None:
         """Covariance and its rank of each token of a mini-batch, [2, N]; None: the surrogate does not ask."""
@@ -219,11 +238,15 @@ class Training:
         return found_2N
 
     def _policy_terms(
-        self, batch: MicroBatch, weights_M: Tensor, advantages_M: Tensor, covariances_2M: Tensor | None
+        self,
+        batch: MicroBatch,
+        logprobs_PV: Tensor,
+        weights_M: Tensor,
+        advantages_M: Tensor,
+        covariances_2M: Tensor | None,
     ) -> dict[Term, Tensor]:
         """The terms of each token's loss, to be weighted yet. [M] each"""
         config, targets, token_M = self.config, self.targets, batch.token_M
-        logprobs_PV = response_logprobs(self.models["policy"], batch, self.context.temperature)
         logprobs_M = chosen(logprobs_PV, batch)
         old_M, behaviour_M = targets.old_logprobs_N[token_M], targets.behaviour_logprobs_N[token_M]
         log_ratio_M = log_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
@@ -303,13 +326,18 @@ class Training:
 
         def loss(batch: MicroBatch) -> tuple[Tensor, float]:
             terms_M, reported_M = terms(batch)
-            self._check_finite(terms_M.detach(), batch, model)
+            self.check_finite(terms_M.detach(), batch, model)
             return terms_M.sum(), float(reported_M.detach().sum())
 
         total = self.models[model].accumulate(loss, batches, self.runner)
         return float(self.dp_group.sum(torch.tensor(total, dtype=torch.float64)))
 
-    def _check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
+    def check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
+        """Go on if the terms of a micro-batch's tokens are finite.
+
+        Raises:
+            LearnerError: If one is not; it names the trajectory.
+        """
         is_bad_M = ~torch.isfinite(terms_M)
         if is_bad_M.any():
             token = int(batch.token_M[is_bad_M][0])

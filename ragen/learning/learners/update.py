@@ -10,7 +10,7 @@ Legend: N response tokens of the update.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread, spread
 from starpo.ragen.learning.learners.learner import UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.ledger import Ledger
+from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives, measure
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.scoring import Logits, Scores, score
@@ -144,6 +145,25 @@ class Update:
 
         return [{term: spread(gradients(bucket, term)) for term in loss_terms(self.config)} for bucket in buckets]
 
+    def measured(self, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
+        """Gradients of other objectives on the same trajectories (see `measured_objectives`).
+
+        Old, reference and critic score the tokens once for all of them, and so do the forward passes of the gradients.
+        Nothing of the models changes.
+
+        Args:
+            configs: At least one; what they need of reference and critic is there.
+
+        Raises:
+            LearnerError: If a loss or a log-probability is not finite.
+        """
+        with_collision = any("probabilities" in config.needs for config in configs)
+        scored = self._scored(self._batches(np.arange(len(self.tokens.segments))), with_collision=with_collision)
+        objectives = [replace(self, config=config) for config in configs]
+        return measure(
+            [one._training(one._credited(scored), Ledger(self.tokens, self.runner.device)) for one in objectives]
+        )
+
     def logprobs(self) -> Tensor:
         """Log-probabilities of the response tokens under the policy (see `Learner.logprobs`); nothing of it changes.
 
@@ -182,8 +202,10 @@ class Update:
 
     def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
         """Score the tokens and assign credit."""
-        tokens, device = self.tokens, self.runner.device
-        with_collision = "probabilities" in self.config.needs
+        return self._credited(self._scored(batches, with_collision="probabilities" in self.config.needs))
+
+    def _scored(self, batches: Sequence[MicroBatch], *, with_collision: bool) -> "_Scored":
+        tokens = self.tokens
         old = self._score(self.models["policy"], batches, with_collision=with_collision)
         ref_N = None
         if self.open_reference is not None:
@@ -192,6 +214,11 @@ class Update:
         values_N = None
         if "critic" in self.models:
             values_N = evaluate(self.models["critic"], batches, len(tokens), self.runner, self.dp_group)
+        return _Scored(old, ref_N, values_N)
+
+    def _credited(self, scored: "_Scored") -> "_Prepared":
+        tokens, device = self.tokens, self.runner.device
+        old, ref_N, values_N = scored.old, scored.ref_logprobs_N, scored.values_N
         credit = assign_credit(self.trajectories, tokens, self.config, old, ref_N, values_N, self.context.kept_share)
         targets = Targets(
             behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(device),
@@ -202,7 +229,8 @@ class Update:
             value_targets_N=None if credit.value_targets_N is None else credit.value_targets_N.to(device),
             value_mask_N=None if credit.value_mask_N is None else credit.value_mask_N.to(device),
         )
-        return _Prepared(old, ref_N, values_N, credit, targets, self._validity("before", old.logprobs_N, credit))
+        validity = self._validity("before", old.logprobs_N, credit)
+        return _Prepared(old, ref_N, values_N, credit, targets, validity)
 
     def _score(self, logits: Logits, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
         tokens = self.tokens
@@ -236,12 +264,18 @@ class Update:
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    """What is known of an update before its first step; tensors on the CPU but for `targets`."""
+class _Scored:
+    """What models make of the tokens before the first step, whatever the objective; on the CPU."""
 
     old: Scores
     ref_logprobs_N: Tensor | None
     values_N: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Prepared(_Scored):
+    """What is known of an update before its first step; tensors on the CPU but for `targets`."""
+
     credit: Credit
     targets: Targets
     validity: dict[str, float]

@@ -335,3 +335,22 @@ def test_a_component_that_does_not_exist_is_refused_with_those_that_do(presets):
         ConfigError, match=r"'bonus' is not known here; known: agreement, checklist, environment, forfeit, format"
     ):
         load_config(folder / "base.toml", folder, {"reward.components": ["bonus"]})
+
+
+@pytest.mark.parametrize("where", ["file", "override"])
+def test_options_go_with_what_they_are_of(presets, where):
+    """As a table goes with its `type`: those of another estimator are left out, those of the same one merged."""
+    folder = presets({
+        "run": 'extends = ["base"]\n[update]\nadvantage = "hgpo"\nadvantage_options = { depth = 2 }',
+        "same": 'extends = ["run"]\n[update]\nadvantage = "hgpo"\nadvantage_options = { alpha = 2.0 }',
+        "other": 'extends = ["run"]\n[update]\nadvantage = "grpo"',
+    })  # fmt: skip
+    if where == "file":
+        same, other = _load(folder, "same").update, _load(folder, "other").update
+    else:
+        same = _load(folder, "run", {"update.advantage": "hgpo", "update.advantage_options": {"alpha": 2.0}}).update
+        other = _load(folder, "run", {"update.advantage": "grpo"}).update
+    assert (same.advantage_options["depth"], same.advantage_options["alpha"]) == (2, 2.0)
+    assert other.advantage_options == {}
+    unnamed = _load(folder, "run", {"update.advantage_options.alpha": 3.0}).update
+    assert (unnamed.advantage_options["depth"], unnamed.advantage_options["alpha"]) == (2, 3.0)

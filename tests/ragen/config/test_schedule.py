@@ -24,6 +24,14 @@ def test_a_change_holds_from_its_iteration_on_and_until_another() -> None:
     assert [phase.update.entropy_coefficient for phase in config.phases] == [0.01, 0.05, 0.0]
 
 
+def test_options_go_with_what_they_are_of() -> None:
+    changes = [{"iteration": 3, "set": {"update.advantage": "grpo"}}]
+    gigpo = {"update.advantage": "gigpo", "update.advantage_options": {"step_weight": 2.0}}
+    config = preset("sokoban", {**gigpo, "schedule": changes})
+    assert config.at(2).update.advantage_options["step_weight"] == 2.0
+    assert config.at(3).update.advantage_options == {}
+
+
 def test_it_is_part_of_what_a_run_is_only_where_there_is_one() -> None:
     assert "schedule" not in preset("sokoban").model_dump(mode="json")
     assert preset("sokoban", {"schedule": CHANGES}).model_dump(mode="json")["schedule"] == CHANGES

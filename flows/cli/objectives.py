@@ -1,0 +1,111 @@
+"""`ragen objectives`: where would other objectives have pulled a run's policy?"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
+from starpo.flows.console.pages import write_page
+from starpo.flows.console.table import print_table
+from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.objectives import ALL, OWN, Lab, compare_objectives
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.diagnostics.objectives import Compared
+from starpo.ragen.evidence.report.objectives_page import render_objectives
+
+
+def objectives(
+    run: RunArgument,
+    iterations: Annotated[
+        str | None,
+        typer.Option("--iterations", "--iteration", help="At which, such as 10,20,30. Default: the last update."),
+    ] = None,
+    with_: Annotated[
+        str, typer.Option("--with", help="Methods (`ragen presets --methods`) or TOML files, with commas between; all.")
+    ] = ALL,
+    set_: SetOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a page with heat maps of the cosines (.html).")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare objectives on a run's stored rollouts, without a step: where their gradients point, how noisy they are.
+
+    Each is put over the run's own settings. Stored rewards, selections and rollouts stay what they are. What is
+    computed is stored.
+    """
+    opened = open_store(store)
+    methods, wanted = [name.strip() for name in with_.split(",") if name.strip()], _numbers(iterations)
+    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("measuring", total=None)
+
+        def show(done: int, total: int) -> None:
+            progress.update(bar, completed=done, total=total)
+
+        lab = compare_objectives(opened, run, methods, wanted, parse_overrides(set_), show)
+    if as_json:
+        print_json(_facts(lab))
+    else:
+        _print(Console(), lab)
+    if output is not None:
+        page = render_objectives(lab.run, opened.url, lab.found, lab.left_out, lab.kept, lab.not_measured)
+        say(Console(stderr=True), f"written: {write_page(output, page)}")
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"--iterations {text}: expected numbers with commas between, such as 10,20,30") from error
+
+
+def _print(console: Console, lab: Lab) -> None:
+    for iteration, found in lab.found.items():
+        print_table(console, [_row(found, name) for name in found.values], title=f"{lab.run}, iteration {iteration}")
+    say(console, "cosine: with the run's own gradient; nearest: the other objective whose gradient is most like it")
+    for name, settings in lab.kept.items():
+        say(console, f"{name}: measured on what is stored, not with {', '.join(settings)}")
+    if lab.num_computed:
+        say(console, f"computed and stored for this: {lab.num_computed} stages")
+    for name, reason in lab.left_out.items():
+        say(console, f"left out: {name}: {reason}")
+    for iteration, reason in lab.not_measured.items():
+        say(console, f"not measured: iteration {iteration}: {reason}")
+
+
+def _row(found: Compared, name: str) -> dict[str, Any]:
+    values, cosines = found.values[name], found.cosines[name]
+    others = {other: cosine for other, cosine in cosines.items() if other != name}
+    nearest = max(others, key=lambda other: others[other], default=None)
+    return {
+        "objective": name,
+        "norm": _short(values.get("norm"), ".3g"),
+        "signal to noise": _short(values.get("signal_to_noise"), ".3g"),
+        "cosine": _short(cosines.get(OWN), ".2f"),
+        "nearest": "" if nearest is None else f"{nearest} {others[nearest]:.2f}",
+        "share by turn": " ".join(_short(share, ".2f") for share in found.by_turn(name, "share")),
+        "positive by turn": " ".join(_short(share, ".2f") for share in found.by_turn(name, "positive")),
+    }
+
+
+def _short(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _facts(lab: Lab) -> dict[str, Any]:
+    return {
+        "run": lab.run,
+        "iterations": {
+            iteration: {"objectives": found.values, "cosines": found.cosines} for iteration, found in lab.found.items()
+        },
+        "left_out": lab.left_out,
+        "kept": lab.kept,
+        "not_measured": lab.not_measured,
+        "num_computed": lab.num_computed,
+    }

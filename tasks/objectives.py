@@ -1,0 +1,93 @@
+"""checkpoint, turns, rewards, selection -> metrics: where would other objectives have pulled this policy?"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_code
+from starpo.ragen.store import Store
+from starpo.ragen.work import Made, Work
+from starpo.schemas.manifest import Stage
+
+if TYPE_CHECKING:
+    from starpo.ragen.learning.learners.trajectories import Trajectory
+
+STAGE = Stage(name="objectives", version=1)
+
+
+def objectives(
+    config: StarPOConfig,
+    configs: Mapping[str, UpdateConfig],
+    iteration: int,
+    checkpoint: str,
+    reference: str,
+    *,
+    turns: str,
+    rewards: str,
+    selection: str,
+    **further: str,
+) -> Work:
+    """Measure the gradients of several objectives, without a step, on what an update was given.
+
+    Args:
+        config: Of the iteration.
+        configs: Name of an objective -> its settings; at least one.
+        iteration: Updates done before.
+        checkpoint: Key of the policy that is about to be updated. It has a critic if an objective needs one.
+        reference: Key of the run's first checkpoint, to which a KL penalty refers.
+        turns: Key of what was played.
+        rewards: Key of what was paid for it.
+        selection: Key of the groups that are trained on.
+        further: Role -> key of the same of the iteration's further attempts, such as `turns:1`.
+
+    Raises:
+        LearnerError: On doing it, if there is nothing to train on, or a loss is not finite.
+    """
+    settings = {
+        "objectives": {name: own.effective() for name, own in configs.items()},
+        "iteration": iteration,
+        "num_iterations": None,
+        "temperature": config.rollout.temperature,
+        "max_response_tokens": config.rollout.max_response_tokens,
+    }
+    inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection, **further}
+    if any(own.kl_coefficient > 0 for own in configs.values()):
+        inputs["reference"] = reference
+    code = {f"{name}:{role}": target for name, own in configs.items() for role, target in update_code(own).items()}
+    return Work(STAGE, ("metrics",), partial(_measure, dict(configs)), settings, inputs, code=code)
+
+
+def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> Iterator[Made]:
+    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
+    from starpo.ragen.evidence.diagnostics.objectives import objective_metrics
+    from starpo.ragen.learning.learners.measured_objectives import able_to_measure
+    from starpo.ragen.learning.learners.stored_update import update_context
+    from starpo.ragen.learning.learners.torch_learner import TorchLearner
+    from starpo.ragen.placement import learner_at
+
+    able = able_to_measure(list(configs.values()))
+    learner = learner_at(store, work.inputs["checkpoint"], able, work.inputs.get("reference"))
+    assert isinstance(learner, TorchLearner)
+    trajectories, kept_share = _trajectories(store, configs, work.inputs)
+    context = update_context(work.settings, seed=0, kept_share=kept_share)  # no step is taken, so nothing is shuffled
+    found = learner.measured(trajectories, context, list(configs.values()))
+    table = metrics_table(work.settings["iteration"], STAGE.name, objective_metrics(list(configs), found))
+    yield Made("metrics", table, is_deterministic=learner.is_deterministic)
+
+
+def _trajectories(
+    store: Store, configs: Mapping[str, UpdateConfig], inputs: Mapping[str, str]
+) -> "tuple[list[Trajectory], float]":
+    """What an update was given; its tokens told apart where that can be, and has to be if an objective asks."""
+    from starpo.ragen.core.errors import LearnerError
+
+    asking = next((own for own in configs.values() if "spans" in own.needs), None)
+    any_of_them = asking or next(iter(configs.values()))
+    try:
+        return stored_trajectories(store, any_of_them, inputs, with_kinds=True)
+    except LearnerError:
+        if asking is not None:
+            raise
+        return stored_trajectories(store, any_of_them, inputs)

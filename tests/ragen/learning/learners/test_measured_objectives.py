@@ -1,0 +1,172 @@
+"""Several objectives beside each other: by hand, and against what a learner says of each alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from starpo.ragen.config.objective import ObjectiveConfig
+from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.gradient_spread import GradientSums, spread
+from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives, able_to_measure
+from starpo.ragen.learning.learners.torch_learner import TorchLearner
+from starpo.ragen.learning.objectives.advantages import group_relative
+from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, AdvantageInputs
+
+GRPO = UpdateConfig(advantage="grpo", num_minibatches=1)
+
+
+def negated(inputs: AdvantageInputs) -> AdvantageEstimate:
+    """GRPO's, the other way round."""
+    estimate = group_relative(inputs)
+    return AdvantageEstimate(-estimate.advantages_BT, None, -estimate.baselines_B)
+
+
+def change(config: UpdateConfig, **settings) -> UpdateConfig:
+    return UpdateConfig.model_validate(config.model_copy(update=settings).model_dump())
+
+
+OBJECTIVES = {
+    "grpo": GRPO,
+    "negated": change(GRPO, advantage=f"{__name__}:negated"),
+    "gigpo": change(GRPO, advantage="gigpo", aggregation="token_mean"),
+    "otb": change(GRPO, advantage="otb"),
+    "answer": change(GRPO, advantage_on="answer", loss_on="answer", aggregation="token_mean"),
+    "kl": change(GRPO, advantage="reinforce", kl_coefficient=0.3, entropy_coefficient=0.1),
+    "ppo": change(GRPO, advantage="gae", should_whiten=True),
+    "clip_cov": change(GRPO, surrogate="clip_cov", surrogate_options={"share": 0.5, "low": -9.0, "high": 9.0}),
+}
+
+
+def learner_of(config: UpdateConfig, folder: str, num_threads: int = 1) -> TorchLearner:
+    learner = TorchLearner(config, num_threads=num_threads)
+    learner.load(folder, "start", folder)
+    return learner
+
+
+@pytest.fixture(scope="module", params=["window", "full"])
+def trajectories(request, make_trajectories):
+    return make_trajectories(10, context=request.param, num_turns=3)
+
+
+@pytest.fixture(scope="module")
+def found(policy_folder, trajectories, context) -> MeasuredObjectives:
+    configs = list(OBJECTIVES.values())
+    return learner_of(able_to_measure(configs), policy_folder).measured(trajectories, context, configs)
+
+
+def test_norms_and_cosines_are_those_of_gradients_alone(found, policy_folder, trajectories, context) -> None:
+    torch.manual_seed(0)  # the critic's head is drawn where there is none
+    alone = {
+        name: learner_of(config, policy_folder).gradient(trajectories, context)
+        for name, config in OBJECTIVES.items()
+        if name != "ppo"
+    }
+    measured = dict(zip(OBJECTIVES, found.objectives, strict=True))
+    names = list(OBJECTIVES)
+    for name, gradient in alone.items():
+        assert measured[name].groups.norm == pytest.approx(float(gradient.norm()), rel=1e-4)
+        for other, another in alone.items():
+            cosine = torch.nn.functional.cosine_similarity(gradient.double(), another.double(), dim=0)
+            assert found.cosines[names.index(name), names.index(other)] == pytest.approx(float(cosine), abs=1e-4)
+
+
+def test_an_objective_is_like_itself_and_unlike_its_negative(found) -> None:
+    names = list(OBJECTIVES)
+    assert found.cosines.diagonal().tolist() == [1.0] * len(names)
+    assert found.cosines[names.index("grpo"), names.index("negated")] == pytest.approx(-1.0, abs=1e-6)
+    assert np.allclose(found.cosines, found.cosines.T)
+
+
+def test_spreads_are_those_of_all_groups_in_one_bucket(found, policy_folder, trajectories, context) -> None:
+    groups = list(dict.fromkeys(trajectory.group_id for trajectory in trajectories))
+    (alone,) = learner_of(GRPO, policy_folder).gradient_spreads(trajectories, context, [groups])
+    measured = found.objectives[0].groups
+    assert measured.num == alone["task"].num == 3
+    assert measured.signal == pytest.approx(alone["task"].signal, rel=1e-3, abs=1e-9)
+    assert measured.noise == pytest.approx(alone["task"].noise, rel=1e-3)
+
+
+def test_the_parts_of_turns_add_up(found) -> None:
+    """Shares to 1. Turn 0 alone has a part where all else has no loss: with one turn its norm is the whole one."""
+    for objective in found.objectives:
+        assert sum(objective.turn_shares) == pytest.approx(1.0, rel=1e-4)
+        assert len(objective.turn_norms) == 3
+        assert sum(objective.turn_norms) >= objective.groups.norm * (1 - 1e-6)
+
+
+def test_with_one_turn_its_part_is_the_whole(policy_folder, make_trajectories, context) -> None:
+    learner = learner_of(GRPO, policy_folder)
+    (only,) = learner.measured(make_trajectories(8, num_turns=1), context, [GRPO]).objectives
+    assert only.turn_norms == [pytest.approx(only.groups.norm, rel=1e-5)]
+    assert only.turn_shares == [pytest.approx(1.0, rel=1e-5)]
+
+
+def test_signs_are_counted_over_tokens_with_a_loss(found, trajectories) -> None:
+    measured = dict(zip(OBJECTIVES, found.objectives, strict=True))
+    num_tokens = sum(trajectory.num_response_tokens for trajectory in trajectories)
+    grpo, negated_ = measured["grpo"], measured["negated"]
+    assert sum(signs.num_tokens for signs in grpo.turn_signs) == num_tokens
+    assert [(s.positive, s.negative) for s in grpo.turn_signs] == [
+        (s.negative, s.positive) for s in negated_.turn_signs
+    ]
+    answer = measured["answer"].kind_signs
+    assert (answer["think"].num_tokens, answer["format"].num_tokens) == (0, 0)
+    assert 0 < answer["answer"].num_tokens < num_tokens
+    positive = sum(s.positive * s.num_tokens for s in grpo.turn_signs)
+    means = {t.group_id: [] for t in trajectories}
+    for t in trajectories:
+        means[t.group_id].append(t.trajectory_return)
+    better = [t for t in trajectories if t.trajectory_return > np.mean(means[t.group_id])]
+    assert positive == pytest.approx(sum(t.num_response_tokens for t in better))
+
+
+def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_trajectories, context) -> None:
+    """A group of one has nothing to be compared with."""
+    alone = make_trajectories(1)
+    learner = learner_of(GRPO, policy_folder)
+    found = learner.measured(alone, context, [GRPO, change(GRPO, advantage="reinforce")])
+    assert found.objectives[0].groups.norm == 0.0
+    assert found.objectives[0].turn_shares == []
+    assert np.isnan(found.cosines[0]).all()
+    assert found.cosines[1, 1] == 1.0
+
+
+def test_measuring_changes_nothing_and_does_not_depend_on_threads(
+    policy_folder, make_trajectories, context, tmp_path
+) -> None:
+    trajectories, configs = make_trajectories(8), [GRPO, OBJECTIVES["gigpo"]]
+    plain, asked = learner_of(GRPO, policy_folder), learner_of(GRPO, policy_folder, num_threads=3)
+    first, again = (learner.measured(trajectories, context, configs) for learner in (asked, plain))
+    assert np.array_equal(first.gram, again.gram)
+    assert first.objectives == again.objectives
+    results = [learner.update(trajectories, context).metrics for learner in (asked, learner_of(GRPO, policy_folder))]
+    assert results[0] == results[1]
+
+
+def test_a_learner_has_what_all_of_them_need() -> None:
+    configs = [OBJECTIVES["kl"], OBJECTIVES["ppo"], GRPO]
+    able = able_to_measure(configs)
+    assert able.needs_critic
+    assert able.kl_coefficient == 0.3
+    assert not able_to_measure([GRPO]).needs_critic
+    assert able_to_measure([change(GRPO, learner="deepspeed")]).learner == "torch"
+    assert set(ObjectiveConfig.model_fields) < set(type(able).model_fields)
+
+
+def test_nothing_to_train_on_is_an_error(policy_folder, context) -> None:
+    with pytest.raises(LearnerError, match="nothing to train on"):
+        learner_of(GRPO, policy_folder).measured([], context, [GRPO])
+
+
+def test_sums_by_hand() -> None:
+    """[2, 0] and [0, 2]: mean [1, 1] of squared norm 2; each is 2 from it, so noise is 4 and signal 2 - 4 / 2."""
+    sums = GradientSums()
+    assert sums.spread().num == 0
+    gradients = [torch.tensor([2.0, 0.0]), torch.tensor([0.0, 2.0])]
+    for gradient in gradients:
+        sums.add(gradient)
+    found = sums.spread()
+    assert (found.norm, found.signal, found.noise) == (pytest.approx(2**0.5), 0.0, 4.0)
+    assert found == spread(iter(gradients))
+    assert gradients[0].tolist() == [2.0, 0.0]
