@@ -130,6 +130,12 @@ class StarPOConfig(Settings):
                 "rollout.staleness = 1 plays the next rollout during the update before it, and whether online_k = "
                 f"{self.online_k} needs one then is known only after that update; set one of the two, not both"
             )
+        if self.rollout.search is not None and self.update.search_rows == "refuse":
+            raise ValueError(
+                f"rollout.search.type = '{self.rollout.search.type}' chooses responses, and update.search_rows = "
+                "'refuse' does not train on what was chosen: set update.search_rows = 'weigh' to count chosen "
+                "responses by how much less often the policy draws them, or leave rollout.search out"
+            )
         return self
 
     @model_validator(mode="after")

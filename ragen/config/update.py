@@ -132,6 +132,9 @@ class UpdateConfig(Settings):
     importance_cap: float | None = Field(None, ge=1.0)
     """Truncated importance weights: multiply a token's loss by min(old / behaviour, cap). None: off. Refused with
     ratio_to = 'behaviour', whose ratio holds that correction already."""
+    search_rows: Literal["refuse", "weigh"] = "refuse"
+    """What to make of responses that search chose (rollout.search), which the policy would not have drawn as often.
+    'refuse': nothing, such a run does not begin. 'weigh': their tokens count by an estimate of how much less often."""
     num_epochs: int = Field(1, ge=1, le=100)
     """Passes over the data of an update."""
     minibatch_trajectories: int = Field(0, ge=0, le=1_000_000)
@@ -197,6 +200,7 @@ class UpdateConfig(Settings):
             "kl_estimator": self.kl_coefficient == 0,
             "kl_placement": self.kl_coefficient == 0,
             "deepspeed": self.learner != "deepspeed",
+            "search_rows": self.search_rows == "refuse",
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}
 

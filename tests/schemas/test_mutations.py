@@ -22,11 +22,14 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.loop import Episode, play
+from starpo.ragen.agents.rollout.search import play_searching
+from starpo.ragen.agents.rollout.siblings import take_siblings
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.search import BestOfConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
@@ -85,7 +88,8 @@ class Iteration:
         metrics = self.measured(turns, rewards, selection)
         episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
         samples = self.trained(turns, rewards, selection)
-        tables = (turns, rewards, selection, samples, metrics, episodes)
+        siblings = self.searched()
+        tables = (turns, siblings, rewards, selection, samples, metrics, episodes)
         self.tables = dict(zip(DATASETS, tables, strict=True))
 
     def played(self, group_ids: list[str], size: int) -> pa.Table:
@@ -96,6 +100,12 @@ class Iteration:
         ]
         speaker = Speaker(self.tokenizer, self.contexts.stop_token_ids[0])
         return play(speaker, self.contexts, self.tokenizer, SOKOBAN, AGENT, SAMPLING, 2048, episodes)
+
+    def searched(self) -> pa.Table:
+        episodes = [Episode("g0", member, 5, member, member) for member in range(3)]
+        speaker = Speaker(self.tokenizer, self.contexts.stop_token_ids[0])
+        place = (speaker, self.contexts, self.tokenizer, SOKOBAN, AGENT, SAMPLING, 2048, episodes)
+        return take_siblings(play_searching(*place, BestOfConfig(num_candidates=3)))[1]
 
     def measured(self, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table:
         values = rollout_metrics(turns) | reward_metrics(rewards, turns) | filter_metrics(selection)

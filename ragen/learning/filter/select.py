@@ -21,8 +21,9 @@ from starpo.schemas.datasets import SELECTION
 def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig) -> pa.Table:
     """Choose the groups to train on.
 
-    Only valid trajectories enter a group's statistics. A group may not be kept if it has none, nor, when
-    `should_drop_zero_variance`, if its returns are equal; such groups rank behind all others.
+    Only valid trajectories enter a group's statistics, and a greedy one is not even counted. A group may not be kept if
+    it has no valid one, nor, when `should_drop_zero_variance`, if its returns are equal; such groups rank behind all
+    others.
 
     Args:
         turns: Dataset `turns`, rows in any order.
@@ -63,10 +64,12 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig) -> p
 
 
 def _trajectories(turns: pa.Table, rewards: pa.Table) -> pl.DataFrame:
-    """One row a trajectory: its group, return, validity, success, and the length and log-prob sum of its responses."""
-    columns = ["trajectory_id", "group_id", "env", "env_seed", "success", "behaviour_logprobs"]
+    """One row a trajectory, greedy ones left out: its group, return, validity, success, and the length and log-prob sum
+    of its responses."""
+    columns = ["trajectory_id", "group_id", "env", "env_seed", "success", "behaviour_logprobs", "origin"]
     played = (
         pl.DataFrame(turns.select(columns))
+        .filter(pl.col("origin") != "greedy")
         .group_by("trajectory_id", maintain_order=True)
         .agg(
             pl.col("group_id", "env", "env_seed").first(),

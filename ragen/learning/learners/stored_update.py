@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.core.registry import ADVANTAGES, LOSSES
 from starpo.ragen.learning.learners.learner import Learner, UpdateContext, UpdateResult
 from starpo.ragen.learning.learners.trajectories import assemble
@@ -24,11 +25,18 @@ def run_update(
         seed: Of the stage.
 
     Raises:
-        LearnerError: If there is nothing to train on, or a loss is not finite.
+        LearnerError: If there is nothing to train on, a loss is not finite, or search chose responses and the settings
+            do not say to weigh them.
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If one is not what was written.
     """
     trajectories = assemble(*(store.read_table(kind, inputs[kind]) for kind in ("turns", "rewards", "selection")))
+    chosen = [trajectory for trajectory in trajectories if trajectory.turn_weights is not None]
+    if chosen and update_config(settings).search_rows == "refuse":
+        raise LearnerError(
+            f"search chose the responses of {len(chosen)} of {len(trajectories)} trajectories (first: "
+            f"'{chosen[0].trajectory_id}'), and update.search_rows = 'refuse' does not train on them: set it to 'weigh'"
+        )
     return learner.update(trajectories, update_context(settings, seed))
 
 

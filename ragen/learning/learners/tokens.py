@@ -32,6 +32,7 @@ class ResponseTokens:
         turn_N: Index of each token's turn. int64
         position_N: Index of each token among its trajectory's response tokens. int64
         behaviour_logprobs_N: The sampler's. float32
+        weight_N: What each token's loss is multiplied by, 1 unless search chose its response (`Trajectory`). float32
     """
 
     def __init__(self, trajectories: Sequence[Trajectory]) -> None:
@@ -50,6 +51,11 @@ class ResponseTokens:
         self.turn_N = torch.from_numpy(_of_responses([s.turn for s in self.segments], self.segments, np.int64))
         logprobs = [s.behaviour_logprobs for s in self.segments]
         self.behaviour_logprobs_N = torch.from_numpy(_of_responses(logprobs, self.segments, np.float32))
+        self.weight_N = torch.ones(len(self.trajectory_N))
+        for index, trajectory in enumerate(trajectories):
+            if trajectory.turn_weights is not None:
+                own_N = self.trajectory_N == index
+                self.weight_N[own_N] = torch.from_numpy(trajectory.turn_weights).float()[self.turn_N[own_N]]
         self.lengths_B = torch.bincount(self.trajectory_N, minlength=len(trajectories))
         starts_B = self.lengths_B.cumsum(0) - self.lengths_B
         self.position_N = torch.arange(len(self)) - starts_B[self.trajectory_N]

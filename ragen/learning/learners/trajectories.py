@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.objectives.chosen import selection_weight
+from starpo.schemas.datasets import ERROR_STATUSES
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,10 @@ class Trajectory:
         turn_rewards: Total reward of each turn. float64 [K]
         trajectory_return: Their sum, before any normalisation.
         normalised_return: The return that is trained on: the sum after the configured normalisation.
+        turn_weights: What the loss of each turn's tokens is multiplied by, since search chose the response more often
+            than the policy draws it (`objectives.chosen`). float64 [K], 1 where it did not; None: nowhere.
+        greedy_return: Return of the group's greedy member before any normalisation; None: none was played, or it ended
+            in an error.
     """
 
     trajectory_id: str
@@ -56,6 +62,8 @@ class Trajectory:
     turn_rewards: np.ndarray
     trajectory_return: float
     normalised_return: float
+    turn_weights: np.ndarray | None = None
+    greedy_return: float | None = None
 
     @property
     def num_response_tokens(self) -> int:
@@ -81,6 +89,7 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[Tr
     turns, row_trajectory = _in_order(turns, trajectory_ids)
     rewards, reward_trajectory = _in_order(rewards, trajectory_ids)
     _check_same_turns(turns, rewards, row_trajectory, reward_trajectory)
+    greedy = _greedy_returns(turns, rewards)
     is_kept = _is_kept(turns, selection) & _numpy(rewards["is_valid"])
     turns, rewards, row_trajectory = turns.filter(is_kept), rewards.filter(is_kept), row_trajectory[is_kept]
     if not turns.num_rows:
@@ -89,10 +98,21 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[Tr
     segments, rows_of_segments = _segments(turns, row_trajectory)
     bounds = np.searchsorted(rows_of_segments, np.append(first_rows, turns.num_rows))
     totals = np.split(_numpy(rewards["total"]), first_rows[1:])
+    weights = np.split(selection_weight(*(_numpy(turns[n]) for n in ("num_as_good", "num_candidates"))), first_rows[1:])
+    is_chosen = np.split(_numpy(pc.equal(turns["origin"], "search")), first_rows[1:])
     rewards, ids = rewards.take(first_rows), turns.select(["trajectory_id", "group_id"]).take(first_rows)
     return [
-        Trajectory(trajectory_id, group_id, tuple(segments[start:stop]), turn_rewards, raw, normalised)
-        for trajectory_id, group_id, start, stop, turn_rewards, raw, normalised in zip(
+        Trajectory(
+            trajectory_id,
+            group_id,
+            tuple(segments[start:stop]),
+            turn_rewards,
+            raw,
+            normalised,
+            turn_weights if chosen.any() else None,
+            greedy.get(group_id),
+        )
+        for trajectory_id, group_id, start, stop, turn_rewards, raw, normalised, turn_weights, chosen in zip(
             ids["trajectory_id"].to_pylist(),
             ids["group_id"].to_pylist(),
             bounds[:-1].tolist(),
@@ -100,9 +120,23 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list[Tr
             totals,
             rewards["trajectory_return"].to_pylist(),
             rewards["normalised_return"].to_pylist(),
+            weights,
+            is_chosen,
             strict=True,
         )
     ]
+
+
+def _greedy_returns(turns: pa.Table, rewards: pa.Table) -> dict[str, float]:
+    """Group -> return of its greedy member, where that ended without an error; rows of both stand in the same order."""
+    is_greedy = pc.equal(turns["origin"], "greedy")
+    if not pc.any(is_greedy).as_py():
+        return {}
+    failed = turns.filter(pc.is_in(turns["status"], value_set=pa.array(ERROR_STATUSES)))["trajectory_id"]
+    rows = rewards.filter(
+        pc.and_(is_greedy, pc.invert(pc.is_in(turns["trajectory_id"], value_set=failed.combine_chunks())))
+    )
+    return dict(zip(rows["group_id"].to_pylist(), rows["trajectory_return"].to_pylist(), strict=True))
 
 
 def _segments(turns: pa.Table, row_trajectory: np.ndarray) -> tuple[list[Segment], np.ndarray]:

@@ -24,6 +24,8 @@ _SCHEMA = pa.schema(
         "turn_rewards": pa.list_(pa.float64()),
         "trajectory_return": pa.float64(),
         "normalised_return": pa.float64(),
+        "turn_weights": pa.list_(pa.float64()),
+        "greedy_return": pa.float64(),
         **{name: pa.list_(pa.list_(dtype)) for name, dtype in _TOKENS.items()},
     }
 )
@@ -46,6 +48,8 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
         pa.array([trajectory.turn_rewards for trajectory in trajectories], pa.list_(pa.float64())),
         pa.array([trajectory.trajectory_return for trajectory in trajectories], pa.float64()),
         pa.array([trajectory.normalised_return for trajectory in trajectories], pa.float64()),
+        pa.array([trajectory.turn_weights for trajectory in trajectories], pa.list_(pa.float64())),
+        pa.array([trajectory.greedy_return for trajectory in trajectories], pa.float64()),
         *(tokens(name, dtype) for name, dtype in _TOKENS.items()),
     ]
     return pack_table(pa.Table.from_arrays(arrays, schema=_SCHEMA))
@@ -55,7 +59,8 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
     """Read what `pack_trajectories` wrote."""
     table = unpack_table(data).combine_chunks()
     columns = {name: _nested(table[name].combine_chunks()) for name in _TOKENS}
-    rows = table.select(["trajectory_id", "group_id", "trajectory_return", "normalised_return"]).to_pylist()
+    names = ["trajectory_id", "group_id", "trajectory_return", "normalised_return", "turn_weights", "greedy_return"]
+    rows = table.select(names).to_pylist()
     return [
         Trajectory(
             row["trajectory_id"],
@@ -64,6 +69,8 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
             np.asarray(table["turn_rewards"][index].values, dtype=np.float64),
             row["trajectory_return"],
             row["normalised_return"],
+            None if row["turn_weights"] is None else np.array(row["turn_weights"]),
+            row["greedy_return"],
         )
         for index, row in enumerate(rows)
     ]
