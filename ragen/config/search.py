@@ -17,6 +17,11 @@ class CandidatesConfig(Settings):
     num_candidates: int = Field(4, ge=2, le=256)
     """M: responses sampled in one context."""
 
+    @property
+    def num_rows(self) -> int:
+        """Responses of one trajectory that are generated together, at most."""
+        return self.num_candidates
+
 
 class BestOfConfig(CandidatesConfig):
     """Take the response of the largest reward of its turn; of equals the first."""
@@ -25,17 +30,24 @@ class BestOfConfig(CandidatesConfig):
 
 
 class BeamConfig(CandidatesConfig):
-    """Keep several beginnings of a trajectory, those of the largest return so far; of equals the first. The trajectory
-    is the best of those that are left at the end."""
+    """Keep several beginnings of a trajectory, those of the largest return so far, and take the best at the end.
+
+    Of equals the first is kept."""
 
     type: Literal["beam"] = "beam"
     beam_width: int = Field(2, ge=2, le=64)
     """B: beginnings kept from turn to turn; each goes on with M candidates."""
 
+    @property
+    def num_rows(self) -> int:
+        """See `CandidatesConfig.num_rows`."""
+        return self.num_candidates * self.beam_width
+
 
 class LookaheadConfig(CandidatesConfig):
-    """Take the response of the largest reward over some turns: each candidate is played on by the policy, one response
-    a turn, and what that earned is added to its own. The turns played on are then forgotten."""
+    """Take the response of the largest reward over its turn and some that follow, played by the policy and forgotten.
+
+    A candidate is played on with one response a turn; of equals the first is taken."""
 
     type: Literal["lookahead"] = "lookahead"
     depth: int = Field(2, ge=2, le=64)

@@ -10,15 +10,17 @@ import numpy as np
 def selection_weight(num_as_good: np.ndarray, num_candidates: np.ndarray) -> np.ndarray:
     """Importance weight of a response that was chosen as the best of M.
 
-    Of all responses that score at least as well as the chosen one let the policy draw p. The best of M independent
-    draws is one of them with probability `1 - (1 - p)^M`, and within them it is distributed as the policy is, so
+    Let p be the policy's mass of all responses that score at least as well as the chosen one. The best of M independent
+    draws is one of them with probability `1 - (1 - p)^M`, and among them it is distributed as the policy is. Where
+    nothing scores better than the chosen one, the policy draws it less often than search takes it by the factor
 
         w = p / (1 - (1 - p)^M),    p estimated by t / M
 
-    with t of the M candidates scoring at least as well (trajectory search rollouts, arXiv 2602.11767, keep the best and
-    do not weigh it). All tie: p = 1 and w = 1, for search chose nothing. 1 of 4: 0.25 / (1 - 0.75^4) = 0.3657. The
-    estimate of p from the same draws is biased upward where p is small, and with it w, never below 1 / M: a weight that
-    has little variance instead.
+    with t of the M candidates scoring at least as well. All tie: p = 1 and w = 1, for search chose nothing. 1 of 4:
+    0.25 / (1 - 0.75^4) = 0.3657. It corrects for responses that are taken too often and not for those that are taken
+    too seldom, which no candidate tells of; and p is estimated from the draws that were chosen among, so w, which falls
+    to 1 / M as p does, is held above that. Trajectory search rollouts (arXiv 2602.11767) keep the best of M; the weight
+    is this project's own.
 
     Args:
         num_as_good: t, from 1 to M. [rows]

@@ -76,9 +76,7 @@ BEST_OF_3 = {
 
 def test_the_best_of_each_turn_is_taken_and_the_first_of_equals(searched):
     played = searched(BestOfConfig(num_candidates=3), BEST_OF_3)
-    told = [
-        (row["executed_actions"], row["origin"], row["num_candidates"], row["num_as_good"]) for row in played.rows
-    ]
+    told = [(row["executed_actions"], row["origin"], row["num_candidates"], row["num_as_good"]) for row in played.rows]
     assert told == [(["Right"], "search", 3, 2), (["Right", "Right"], "search", 3, 1)]
     assert played.rows[-1]["success"]
     assert [row["actions_left"] for row in played.rows] == [10, 9]
@@ -169,9 +167,7 @@ def test_episodes_that_cannot_speak_end_as_without_search(searched, corridor):
 def test_every_candidate_has_a_chance_of_its_own_and_what_was_taken_can_be_executed_again(searched):
     settings = BanditSettings(names="phoenix_dragon", high_probability=0.5)
     episodes = [Episode("g0", member, 7, member, 100 + member) for member in range(16)]
-    played = searched(
-        BestOfConfig(num_candidates=4), lambda *_: say("Dragon"), environment=settings, episodes=episodes
-    )
+    played = searched(BestOfConfig(num_candidates=4), lambda *_: say("Dragon"), environment=settings, episodes=episodes)
     paid = [[row["score"] for row in played.siblings if row["trajectory_id"] == f"g0-{n}"] for n in range(16)]
     assert sum(len(set(scores)) == 2 for scores in paid) > 8  # 7 in 8 turns have both outcomes
     assert [row["action_rewards"] for row in played.rows] == [[max(scores)] for scores in paid]

@@ -265,3 +265,13 @@ def test_how_many_are_kept(make_turns, groups, keep):
     num_asked = max(1, int(keep * len(groups) + 0.5 + 1e-9))
     selection = _select(_turns(make_turns, _named(groups)), keep=keep)
     assert len(_kept(selection)) == min(num_asked, num_candidates)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_greedy_trajectory_is_not_counted(make_turns, metric):
+    rows = [{"member": n, "action_rewards": [value]} for n, value in enumerate([1.0, 3.0])]
+    greedy = {"member": 2, "action_rewards": [9.0], "origin": "greedy", "success": True, "response_ids": [1] * 9}
+    greedy["behaviour_logprobs"] = [-1.0] * 9
+    alone, beside = (_select(make_turns(some), metric=metric) for some in (rows, [*rows, greedy]))
+    assert alone.equals(beside)
+    assert beside["num_trajectories"].to_pylist() == [2]

@@ -12,10 +12,13 @@ from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, u
 
 def assert_same(one: Trajectory, other: Trajectory) -> None:
     for field in dataclasses.fields(Trajectory):
-        if field.name not in ("segments", "turn_rewards"):
+        if field.name not in ("segments", "turn_rewards", "turn_weights"):
             assert getattr(one, field.name) == getattr(other, field.name)
     np.testing.assert_array_equal(one.turn_rewards, other.turn_rewards)
     assert one.turn_rewards.dtype == other.turn_rewards.dtype
+    assert (one.turn_weights is None) == (other.turn_weights is None)
+    if one.turn_weights is not None and other.turn_weights is not None:
+        np.testing.assert_array_equal(one.turn_weights, other.turn_weights)
     assert len(one.segments) == len(other.segments)
     for segment, again in zip(one.segments, other.segments, strict=True):
         for name in ("token_ids", "response_mask", "behaviour_logprobs", "turn"):
@@ -27,12 +30,17 @@ def assert_same(one: Trajectory, other: Trajectory) -> None:
 @given(
     turns=st.lists(st.integers(1, 3), max_size=5),
     silent=st.sets(st.integers(0, 4)),
+    chosen=st.sets(st.integers(0, 4)),
     context=st.sampled_from(["window", "full"]),
 )
-def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, context):
+def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, chosen, context):
     """Several turns, several segments, none at all; no trajectory at all."""
     trajectories = [make_trajectories(i + 1, context=context, num_turns=n)[i] for i, n in enumerate(turns)]
     trajectories = [dataclasses.replace(t, segments=()) if i in silent else t for i, t in enumerate(trajectories)]
+    trajectories = [
+        dataclasses.replace(t, turn_weights=t.turn_rewards / 3, greedy_return=0.5) if i in chosen else t
+        for i, t in enumerate(trajectories)
+    ]
     again = unpack_trajectories(pack_trajectories(trajectories))
     assert len(again) == len(trajectories)
     for one, other in zip(trajectories, again, strict=True):
