@@ -99,7 +99,7 @@ def _measurable(
     for name, settings in named.items():
         try:
             own = apply_overrides(now, {**settings, **overrides}, f"objective '{name}'")
-            _check_measurable(own.update, has_critic)
+            _check_measurable(own.update, has_critic, has_greedy=now.rollout.num_greedy > 0)
         except ConfigError as error:
             lab.left_out.setdefault(name, " ".join(str(error).split()))
             continue
@@ -167,14 +167,14 @@ def _iterations(run: str, recorded: Mapping[int, StageKeys], wanted: Sequence[in
     return sorted(set(wanted))
 
 
-def _check_measurable(config: UpdateConfig, has_critic: bool) -> None:
+def _check_measurable(config: UpdateConfig, has_critic: bool, *, has_greedy: bool) -> None:
     """Go on if what is stored has what an objective needs."""
     if "critic" in config.needs and not has_critic:
         raise ConfigError(
             f"'{config.advantage}' needs a critic, and the checkpoint has none: measure it on a run whose estimator "
             "has one, after its first update"
         )
-    if "greedy" in config.needs:
+    if "greedy" in config.needs and not has_greedy:
         raise ConfigError(f"'{config.advantage}' needs a greedy rollout of each group, and none was played")
 
 

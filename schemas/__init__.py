@@ -2,7 +2,7 @@
 
 datasets   the Arrow schema of every dataset, with each column's meaning, and its version
 rule       one rule: a sentence and a polars expression; the common ones
-turn_rules the rules of `turns`, the largest of them
+turn_rules the rules of `turns` and `siblings`
 rules      the rules of every dataset, row by row and across rows
 models     pandera models, made from columns and rules
 validate   `validate(table, kind)`: all rules of a dataset, one clear error

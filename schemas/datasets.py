@@ -4,7 +4,7 @@ A dataset kind has a version, raised when its columns or their meaning change. E
 unit and what null means (a column that may be null is marked so; all others are never null). Lists are never null
 and hold no nulls. All text is untrusted model or environment output.
 
-    turns -> rewards -> selection -> samples, metrics          episodes, metrics <- evaluation
+    turns, siblings -> rewards -> selection -> samples, metrics          episodes, metrics <- evaluation
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,11 @@ STATUSES = ("ok", "format_error", "truncated", "env_error", "timeout")
 'truncated': no response, the context was full. 'env_error': the environment failed. 'timeout': the deadline passed.
 Trajectories that contain one of the last two never enter group statistics or training."""
 
+ORIGINS = ("policy", "greedy", "search")
+"""How a response was come by. 'policy': sampled from the behaviour policy; a turn without a response says so too.
+'greedy': of a trajectory of most probable tokens, its group's baseline, in no statistic and never trained on. 'search':
+the best of several sampled in the same context (`siblings`), so not distributed as the behaviour policy is."""
+
 ERROR_STATUSES = ("env_error", "timeout")
 NO_RESPONSE: dict[str, Any] = {
     "prompt_ids": [],
@@ -39,6 +44,9 @@ NO_RESPONSE: dict[str, Any] = {
     "format_ok": False,
     "forfeited_actions": 0,
     "finish_reason": "none",
+    "origin": "policy",
+    "num_candidates": 1,
+    "num_as_good": 1,
 }
 """Columns of a turn without a response."""
 FINISH_REASONS = ("stop", "length", "none")
@@ -80,15 +88,19 @@ _EPISODE_IDENTITY = (
 
 TURNS = Dataset(
     name="turns",
-    version=1,
+    version=2,
     row="one response and the environment's reply",
     key=("trajectory_id", "turn"),
     columns=(
         Column("trajectory_id", pa.string(), "unique in the dataset: group_id and member"),
         Column("group_id", pa.string(), "trajectories from one initial state share it"),
         *_EPISODE_IDENTITY,
-        Column("dynamics_seed", pa.int64(), "seed of the chance in this trajectory's dynamics"),
-        Column("sampling_seed", pa.int64(), "seed of this trajectory's tokens"),
+        Column(
+            "dynamics_seed",
+            pa.int64(),
+            "seed of the chance in this trajectory's dynamics; with origin 'search' the chance begins anew with it",
+        ),
+        Column("sampling_seed", pa.int64(), "seed of this trajectory's tokens; with origin 'search' of the turn's"),
         Column("member", pa.int32(), "index in the group, 0 .. N-1"),
         Column("turn", pa.int32(), "index in the trajectory, 0 .. K-1, without gaps"),
         Column("observation", pa.string(), "what the environment showed before the response"),
@@ -96,6 +108,11 @@ TURNS = Dataset(
         Column("prompt_ids", TOKENS, "tokens put before this response, after everything since the last context start"),
         Column("response_ids", TOKENS, "sampled tokens, the end token included where there is one"),
         Column("behaviour_logprobs", REALS, "nats, of the distribution sampled from; aligned with response_ids"),
+        Column("origin", pa.string(), "how the response was come by: " + ", ".join(ORIGINS)),
+        Column(
+            "num_candidates", pa.int32(), "responses sampled in its context, among which it was chosen; 1: it alone"
+        ),
+        Column("num_as_good", pa.int32(), "those of them whose score is at least its own, itself among them"),
         Column("response", pa.string(), "response_ids as text, without the end token"),
         Column("think", pa.string(), "the reasoning inside the tags; null: there is none that can be told apart", True),
         Column("answer", pa.string(), "the answer inside the tags; null: there is none that can be told apart", True),
@@ -118,9 +135,33 @@ TURNS = Dataset(
     ),
 )
 
+SIBLINGS = Dataset(
+    name="siblings",
+    version=1,
+    row="a response among which search chose a turn's",
+    key=("trajectory_id", "turn", "candidate"),
+    columns=(
+        Column("trajectory_id", pa.string(), "as in turns"),
+        Column("turn", pa.int32(), "as in turns"),
+        Column("candidate", pa.int32(), "index among the turn's candidates, in the order in which ties are decided"),
+        Column(
+            "parent",
+            pa.int32(),
+            "candidate of the turn before from which this one goes on, so that equal ones share a context; -1 in the "
+            "first turn",
+        ),
+        Column("response_ids", TOKENS, "as in turns"),
+        Column("behaviour_logprobs", REALS, "as in turns"),
+        Column("response", pa.string(), "as in turns"),
+        Column("executed_actions", TEXTS, "as in turns, on the candidate's own copy of the environment"),
+        Column("score", pa.float64(), "what it was chosen by; null: the environment failed", True),
+        Column("chosen", pa.bool_(), "is it the response in turns, with origin 'search'?"),
+    ),
+)
+
 REWARDS = Dataset(
     name="rewards",
-    version=1,
+    version=2,
     row="a turn",
     key=("trajectory_id", "turn"),
     columns=(
@@ -133,7 +174,9 @@ REWARDS = Dataset(
         Column("trajectory_return", pa.float64(), "the sum of total over the trajectory's turns, R(tau)"),
         Column("normalised_return", pa.float64(), "trajectory_return after the configured normalisation"),
         Column(
-            "is_valid", pa.bool_(), "false: an error status in the trajectory; it is in no statistic and not trained on"
+            "is_valid",
+            pa.bool_(),
+            "false: an error status in the trajectory, or a greedy one; it is in no statistic and not trained on",
         ),
     ),
 )
@@ -146,7 +189,7 @@ SELECTION = Dataset(
     columns=(
         Column("group_id", pa.string(), "as in turns"),
         *_EPISODE_IDENTITY,
-        Column("num_trajectories", pa.int32(), "trajectories of the group"),
+        Column("num_trajectories", pa.int32(), "trajectories of the group, its greedy one left out"),
         Column("num_valid", pa.int32(), "those without an error status; only they enter the statistics"),
         Column("metric", pa.string(), "what is scored: std, sample_std, mean, sum, entropy, entropy_std or length"),
         Column("score", pa.float64(), "the metric's value; 0 where num_valid is 0"),
@@ -224,4 +267,4 @@ EPISODES = Dataset(
     ),
 )
 
-DATASETS: dict[str, Dataset] = {d.name: d for d in (TURNS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES)}
+DATASETS: dict[str, Dataset] = {d.name: d for d in (TURNS, SIBLINGS, REWARDS, SELECTION, SAMPLES, METRICS, EPISODES)}

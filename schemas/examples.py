@@ -1,6 +1,7 @@
 """A small valid example of every dataset: what documentation shows, and what tests and benchmarks start from.
 
-turns, rewards, selection, samples, metrics, episodes: `example(kind)`; turns of any length: `example_turns(...)`
+turns, siblings, rewards, selection, samples, metrics, episodes: `example(kind)`
+turns of any length: `example_turns(...)`
 """
 
 import numpy as np
@@ -53,6 +54,9 @@ def example_turns(num_groups: int = 2, first_group: int = 0) -> pa.Table:
         "prompt_ids": _lists(noise.integers(5, 347, (len(rows), _PROMPT_TOKENS)), pa.int32()),
         "response_ids": response_ids,
         "behaviour_logprobs": _lists(-noise.random((len(rows), _RESPONSE_TOKENS)), pa.float32()),
+        "origin": ["policy"] * len(rows),
+        "num_candidates": [1] * len(rows),
+        "num_as_good": [1] * len(rows),
         "response": ["<think>the box is below</think><answer>Up || Left</answer>"] * len(rows),
         "think": ["the box is below"] * len(rows),
         "answer": ["Up || Left"] * len(rows),
@@ -74,6 +78,22 @@ def example_turns(num_groups: int = 2, first_group: int = 0) -> pa.Table:
         "info": ['{"effective": false}'] * len(rows),
     }
     return _table("turns", columns)
+
+
+def _siblings() -> pa.Table:
+    columns = {
+        "trajectory_id": ["group-00000000/0000"] * 4,
+        "turn": [0, 0, 1, 1],
+        "candidate": [0, 1, 0, 1],
+        "parent": [-1, -1, 1, 1],
+        "response_ids": [[7, 8, 1], [9, 1], [7, 8, 1], [7, 8, 1]],
+        "behaviour_logprobs": [[-0.5, -0.25, -0.125], [-0.75, -0.125], [-0.5, -0.25, 0.0], [-0.5, -0.25, 0.0]],
+        "response": ["<answer>Up</answer>", "<answer>Left</answer>", "<answer>Up</answer>", "<answer>Up</answer>"],
+        "executed_actions": [["Up"], ["Left"], ["Up"], ["Up"]],
+        "score": [-0.1, 0.9, None, -0.1],
+        "chosen": [False, True, False, True],
+    }
+    return _table("siblings", columns)
 
 
 def _rewards() -> pa.Table:
@@ -163,6 +183,7 @@ def _episodes() -> pa.Table:
 
 _MAKERS = {
     "turns": example_turns,
+    "siblings": _siblings,
     "rewards": _rewards,
     "selection": _selection,
     "samples": _samples,

@@ -1,7 +1,8 @@
 """What every dataset must obey beyond its columns, a table of rules a dataset.
 
 Rules that hold for every dataset (columns, types, nulls, nulls inside lists, unique keys) are derived from
-`schemas.datasets` in `schemas.models`; this file states the rest, those of `turns` in `schemas.turn_rules`.
+`schemas.datasets` in `schemas.models`; this file states the rest, `schemas.turn_rules` those of `turns` and
+`siblings`.
 
     rule -> rules -> models -> validate
 """
@@ -25,7 +26,7 @@ from starpo.schemas.rule import (
     same,
     share,
 )
-from starpo.schemas.turn_rules import EPISODE_RULES, TURN_ROWS, TURN_TABLE
+from starpo.schemas.turn_rules import EPISODE_RULES, SIBLING_ROWS, SIBLING_TABLE, TURN_ROWS, TURN_TABLE
 
 SCORE_METRICS = ("std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length")
 """What groups can be scored by."""
@@ -340,6 +341,7 @@ _EPISODE_TABLE = (
 
 ROW_RULES: dict[str, tuple[Rule, ...]] = {
     "turns": TURN_ROWS,
+    "siblings": SIBLING_ROWS,
     "rewards": _REWARD_ROWS,
     "selection": _SELECTION_ROWS,
     "samples": _SAMPLE_ROWS,
@@ -350,6 +352,7 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
 
 ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "turns": TURN_TABLE,
+    "siblings": SIBLING_TABLE,
     "rewards": _REWARD_TABLE,
     "selection": _SELECTION_TABLE,
     "samples": _SAMPLE_TABLE,

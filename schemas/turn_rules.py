@@ -1,4 +1,4 @@
-"""What the dataset `turns` must obey beyond its columns, turn by turn and over a trajectory and a group.
+"""What the datasets `turns` and `siblings` must obey beyond their columns, turn by turn, over a trajectory and a group.
 
 rule -> turn_rules -> rules -> models -> validate
 """
@@ -6,7 +6,7 @@ rule -> turn_rules -> rules -> models -> validate
 import polars as pl
 from polars import col
 
-from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, STATUSES
+from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, ORIGINS, STATUSES
 from starpo.schemas.rule import (
     Rule,
     aligned,
@@ -36,8 +36,23 @@ EPISODE_RULES = (*not_empty("env"), at_least("env_seed", 0), digest("initial_sta
 """Of turns and of evaluated episodes alike."""
 
 
-def _each_id_is_known(name: str) -> pl.Expr:
-    return (col(name).list.min() >= 0) & (col(name).list.max() < MAX_VOCABULARY)
+def _known_ids(name: str) -> Rule:
+    is_known = (col(name).list.min() >= 0) & (col(name).list.max() < MAX_VOCABULARY)
+    return Rule((name,), f"holds token ids from 0 to {MAX_VOCABULARY - 1}", is_known)
+
+
+_SAMPLED = (
+    _known_ids("response_ids"),
+    *aligned("response_ids", "behaviour_logprobs"),
+    Rule(
+        ("behaviour_logprobs",),
+        f"holds numbers from {MIN_LOGPROB:g} to 0",
+        (col("behaviour_logprobs").list.min() >= MIN_LOGPROB)
+        & (col("behaviour_logprobs").list.max() <= 0)
+        & ~col("behaviour_logprobs").list.sum().is_nan(),
+    ),
+)
+"""Of tokens and their log-probs."""
 
 
 _last_named = col("parsed_actions").list.last()
@@ -51,19 +66,10 @@ TURN_ROWS = (
     Rule(("action_cost",), "is finite and at most 0", col("action_cost").is_finite() & (col("action_cost") <= 0)),
     one_of("status", STATUSES),
     one_of("finish_reason", FINISH_REASONS),
+    one_of("origin", ORIGINS),
     digest("state_digest"),
-    *(
-        Rule((name,), f"holds token ids from 0 to {MAX_VOCABULARY - 1}", _each_id_is_known(name))
-        for name in ("prompt_ids", "response_ids")
-    ),
-    *aligned("response_ids", "behaviour_logprobs"),
-    Rule(
-        ("behaviour_logprobs",),
-        f"holds numbers from {MIN_LOGPROB:g} to 0",
-        (col("behaviour_logprobs").list.min() >= MIN_LOGPROB)
-        & (col("behaviour_logprobs").list.max() <= 0)
-        & ~col("behaviour_logprobs").list.sum().is_nan(),
-    ),
+    _known_ids("prompt_ids"),
+    *_SAMPLED,
     *aligned("executed_actions", "action_rewards", "action_effective"),
     Rule(("action_rewards",), "holds finite numbers", each_item("action_rewards", pl.element().is_finite())),
     Rule(
@@ -86,6 +92,21 @@ TURN_ROWS = (
         ("finish_reason", "response_ids"),
         "is 'none' exactly where response_ids is empty",
         (col("finish_reason") == "none") == ~_has_response,
+    ),
+    Rule(
+        ("origin", "response_ids"),
+        "is 'search' only where there is a response",
+        (col("origin") != "search") | _has_response,
+    ),
+    Rule(
+        ("num_candidates", "origin"),
+        "is 1, or with origin 'search' at least 2",
+        pl.when(col("origin") == "search").then(col("num_candidates") >= 2).otherwise(col("num_candidates") == 1),
+    ),
+    Rule(
+        ("num_as_good", "num_candidates"),
+        "lies between 1 and num_candidates",
+        (col("num_as_good") >= 1) & (col("num_as_good") <= col("num_candidates")),
     ),
     Rule(
         ("format_ok", "response_ids", "parsed_actions"),
@@ -148,8 +169,34 @@ def _first_turn(holds: pl.Expr) -> pl.Expr:
     return col("turn").filter(holds).min()
 
 
+def _same_unless_chosen(name: str) -> Rule:
+    values = col(name).filter(col("origin") != "search")
+    holds = (values.min() == values.max()) | (values.len() == 0)
+    return Rule(
+        (name, "origin", "trajectory_id"),
+        "is the same in all rows of a trajectory_id but those of origin 'search'",
+        holds,
+        ("trajectory_id",),
+    )
+
+
+_is_greedy = col("origin") == "greedy"
+
 TURN_TABLE = (
-    *(same(name, "trajectory_id") for name in ("group_id", "member", "dynamics_seed", "sampling_seed")),
+    *(same(name, "trajectory_id") for name in ("group_id", "member")),
+    *(_same_unless_chosen(name) for name in ("dynamics_seed", "sampling_seed")),
+    Rule(
+        ("origin", "trajectory_id"),
+        "is 'greedy' in all rows of a trajectory_id or in none",
+        _is_greedy.all() | ~_is_greedy.any(),
+        ("trajectory_id",),
+    ),
+    Rule(
+        ("origin", "member", "group_id"),
+        "is 'greedy' only for the last member of a group",
+        (col("member").filter(_is_greedy) == col("member").max()).all(),
+        ("group_id",),
+    ),
     counted("turn", "trajectory_id"),
     Rule(
         ("terminated", "turn", "truncated", "trajectory_id"),
@@ -209,5 +256,43 @@ TURN_TABLE = (
         ("member", "group_id"),
         "counts equally far in every group: all groups have as many trajectories",
         col("member").max().over("group_id") == col("member").max(),
+    ),
+)
+
+SIBLING_ROWS = (
+    *not_empty("trajectory_id"),
+    *(at_least(name, 0) for name in ("turn", "candidate")),
+    *_SAMPLED,
+    Rule(("response_ids",), "is not empty", _has_response),
+    Rule(("score",), "is finite where the environment did not fail", col("score").is_finite()),
+    Rule(
+        ("parent", "turn"),
+        "is -1 on the first turn and at least 0 on others",
+        (col("parent") < 0) == (col("turn") == 0),
+    ),
+    at_least("parent", -1),
+    Rule(("executed_actions",), "holds no empty text", each_item("executed_actions", pl.element().str.len_bytes() > 0)),
+)
+
+_chosen_by_turn = [col(name).filter("chosen").sort_by(col("turn").filter("chosen")) for name in ("parent", "candidate")]
+
+SIBLING_TABLE = (
+    Rule(
+        ("chosen", "trajectory_id", "turn"),
+        "is true for one candidate of a turn",
+        col("chosen").sum() == 1,
+        ("trajectory_id", "turn"),
+    ),
+    Rule(
+        ("turn", "trajectory_id"),
+        "counts 0, 1, 2, ... without gaps in every trajectory_id",
+        (col("turn").min() == 0) & (col("turn").max() + 1 == col("turn").n_unique()),
+        ("trajectory_id",),
+    ),
+    Rule(
+        ("parent", "candidate", "chosen", "turn", "trajectory_id"),
+        "is for a chosen candidate the one that was chosen in the turn before",
+        (_chosen_by_turn[0].slice(1) == _chosen_by_turn[1].slice(0, col("chosen").sum() - 1)).all(),
+        ("trajectory_id",),
     ),
 )

@@ -15,7 +15,7 @@ from starpo.schemas.manifest import Stage
 
 STAGE = Stage(name="evaluate", version=3)
 
-_OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness", "max_attempts"}
+_OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness", "max_attempts", "num_greedy", "search"}
 """Settings of rollouts that an evaluation does not have; every other one counts, of a new engine's too."""
 
 

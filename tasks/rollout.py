@@ -1,4 +1,4 @@
-"""checkpoint -> turns."""
+"""checkpoint -> turns, and with `rollout.search` the siblings that were passed over."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.agents.evaluation.panel import Panel, excluded_states, make_panel
+from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENVIRONMENTS, agent_code
@@ -14,7 +15,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="rollout", version=2)
+STAGE = Stage(name="rollout", version=3)
 
 
 _NOT_OF_A_ROLLOUT = {"staleness", "max_attempts"}
@@ -35,13 +36,15 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
         attempt: Which of the iteration's rollouts it is, from 0.
 
     Raises:
-        ConfigError: If the engine only evaluates.
+        ConfigError: If the engine only evaluates, or the environment cannot be searched.
     """
     if config.rollout.engine == "openai":
         raise ConfigError(
             "rollout.engine = 'openai' cannot be trained on: what it says has no log-probs of the policy that said it, "
             "and its model is the server's, not the checkpoint. It can be evaluated: ragen evaluate (docs/vllm.md)"
         )
+    if config.rollout.search is not None:
+        _check_can_be_cloned(config.environment)
     settings = {
         "environment": config.environment.model_dump(mode="json"),
         "agent": config.agent.model_dump(mode="json"),
@@ -52,7 +55,8 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
     }
     code = {"environment": ENVIRONMENTS[config.environment.type], **agent_code(config.agent.prompt, config.agent.form)}
     do, part = partial(_play, config, iteration, attempt), str(attempt) if attempt else ""
-    return Work(STAGE, ("turns",), do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
+    outputs = ("turns",) if config.rollout.search is None else ("siblings", "turns")
+    return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
 
 
 def held_out(config: StarPOConfig) -> list[Panel]:
@@ -63,10 +67,27 @@ def held_out(config: StarPOConfig) -> list[Panel]:
     ]
 
 
+def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
+    """Make sure that candidates can be tried on copies of this environment.
+
+    Raises:
+        ConfigError: If they cannot.
+    """
+    from starpo.ragen.envs import make
+
+    world = make(environment)
+    world.reset(seed=0)
+    try:
+        world.clone(0)
+    except Exception as error:  # environments are foreign code
+        raise ConfigError(f"rollout.search tries responses on copies of the environment, and: {error}") from error
+
+
 def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store: Store) -> Iterator[Made]:
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.agents.rollout.siblings import take_siblings
     from starpo.ragen.envs.initial_states import fresh_env_seed
     from starpo.ragen.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 
@@ -89,19 +110,25 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
         max_context_tokens=settings.max_context_tokens,
         deadline_s=settings.deadline_s,
         store_url=store.url,
+        search=settings.search,
     )
-    shards = make_episodes(groups, settings.group_size, settings.shard_groups)
+    shards = make_episodes(groups, settings.group_size, settings.shard_groups, num_greedy=settings.num_greedy)
     num_lost = num_lost_workers()
     turns, usage = take_usage(play_shards(shard_player(settings, len(shards)), job, shards))
     told = {"usage": usage, "lost_workers": num_lost_workers() - num_lost}
     # with a deadline it is the clock that decides what is played
     is_repeatable = is_deterministic(settings) and settings.deadline_s is None
     provenance = {name: value for name, value in told.items() if value}
+    if settings.search is not None:
+        turns, siblings = take_siblings(turns)
+        yield Made("siblings", siblings, is_deterministic=is_repeatable)
     yield Made("turns", turns, _headline(turns), provenance, is_repeatable)
 
 
 def _headline(turns: pa.Table) -> dict[str, float]:
-    """How many trajectories there are, and how many reached the goal; `variance_filter` measures the rest."""
+    """How many trajectories there are, and how many reached the goal, greedy ones left out; `variance_filter` measures
+    the rest."""
+    turns = turns.filter(pc.not_equal(turns["origin"], "greedy"))
     goals = turns.filter(turns["success"])
     return {
         "num_trajectories": pc.count_distinct(turns["trajectory_id"]).as_py(),

@@ -4,6 +4,7 @@ environment  settings of any registered environment
 policy       where the first checkpoint comes from
 agent        how observations become prompts and responses become actions
 rollout      sampling, group and shard sizes, the engine
+search       which of several sampled responses a turn takes
 vllm_engine  of engine 'vllm'
 openai_engine  of engine 'openai'
 reward       components of the reward

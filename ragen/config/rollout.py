@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from starpo.ragen.config.openai_engine import OpenAIEngineConfig
+from starpo.ragen.config.search import SearchConfig
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
 from starpo.ragen.core.registry import ENGINES, registered
 from starpo.ragen.core.settings import Settings
@@ -32,6 +33,13 @@ class RolloutConfig(SamplingConfig):
     """Rollouts of num_groups groups that an iteration plays at most, until the filter has kept filter.num_wanted groups
     of them all (DAPO's dynamic sampling). Each plays initial states of its own, and all are stored. Where they run out,
     the update is on what was kept. 1: what the one rollout gives."""
+    num_greedy: int = Field(0, ge=0, le=1)
+    """Members beside those N that are played at temperature 0: a group's baseline (ReMax). They are stored with origin
+    'greedy', and are in no statistic, no filter's score and no training data. 0: none."""
+    search: SearchConfig | None = None
+    """Choose every turn's response among several, each tried on a copy of the environment. What is chosen is stored
+    with origin 'search', the others as dataset `siblings`; update.search_rows says what is made of it. Greedy members
+    and evaluations are played without. None: the first response sampled is taken."""
     shard_groups: int = Field(4, ge=1, le=100_000)
     """Whole groups that are generated together. Same shard, same bytes, whichever worker runs it."""
     max_context_tokens: int = Field(4096, ge=16, le=1_048_576)
@@ -71,7 +79,7 @@ class RolloutConfig(SamplingConfig):
         for name, default in (("vllm", VLLMEngineConfig()), ("openai", OpenAIEngineConfig())):
             if name != self.engine and getattr(self, name) == default:
                 values.pop(name, None)
-        for name, idle in (("staleness", 0), ("max_attempts", 1)):
+        for name, idle in (("staleness", 0), ("max_attempts", 1), ("num_greedy", 0), ("search", None)):
             if getattr(self, name) == idle:
                 values.pop(name, None)
         return values
@@ -91,5 +99,10 @@ class RolloutConfig(SamplingConfig):
             raise ValueError(
                 "temperature = 0 makes every member of a group alike, so nothing can be learned from it; "
                 "set temperature above 0, or group_size = 1"
+            )
+        if self.temperature == 0.0 and self.search is not None:
+            raise ValueError(
+                "temperature = 0 makes all candidates of search alike, so there is nothing to choose: set temperature "
+                "above 0, or leave search out"
             )
         return self

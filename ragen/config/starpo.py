@@ -120,6 +120,11 @@ class StarPOConfig(Settings):
                 f"update.advantage = '{self.update.advantage}' (or update.shaping) compares members of a group: set "
                 "rollout.group_size >= 2"
             )
+        if "greedy" in self.update.needs and (not self.rollout.num_greedy or self.reward.normalisation != "none"):
+            raise ValueError(
+                f"update.advantage = '{self.update.advantage}' subtracts the return of a greedy rollout of each group: "
+                "set rollout.num_greedy = 1 and reward.normalisation = 'none'"
+            )
         named = {"update.advantage_on": self.update.advantage_on, "update.loss_on": self.update.loss_on}
         for name, tokens in named.items():
             if tokens == "think" and not self.agent.should_think:
@@ -152,6 +157,12 @@ class StarPOConfig(Settings):
             raise ValueError(
                 "rollout.staleness = 1 plays the next rollout during the update before it, and whether online_k = "
                 f"{self.online_k} needs one then is known only after that update; set one of the two, not both"
+            )
+        if self.rollout.search is not None and self.update.search_rows == "refuse":
+            raise ValueError(
+                f"rollout.search.type = '{self.rollout.search.type}' chooses responses, and update.search_rows = "
+                "'refuse' does not train on what was chosen: set update.search_rows = 'weigh' to count chosen "
+                "responses by how much less often the policy draws them, or leave rollout.search out"
             )
         return self
 

@@ -76,6 +76,9 @@ class DeepSpeedConfig(Settings):
 class UpdateConfig(ObjectiveConfig):
     """One update: what is maximised, and in which steps."""
 
+    search_rows: Literal["refuse", "weigh"] = "refuse"
+    """What to make of responses that search chose (rollout.search), which the policy would not have drawn as often.
+    'refuse': nothing, such a run does not begin. 'weigh': their tokens count by an estimate of how much less often."""
     num_epochs: int = Field(1, ge=1, le=100)
     """Passes over the data of an update."""
     minibatch_trajectories: int = Field(0, ge=0, le=1_000_000)
@@ -125,5 +128,6 @@ class UpdateConfig(ObjectiveConfig):
             "kl_estimator": self.kl_coefficient == 0,
             "kl_placement": self.kl_coefficient == 0,
             "deepspeed": self.learner != "deepspeed",
+            "search_rows": self.search_rows == "refuse",
         }
         return {name: value for name, value in values.items() if not idle.get(name, False)}

@@ -6,12 +6,14 @@ penalties are `ragen.learning.reward`'s. Turn and action limits belong to the ag
 its own ends.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.settings import Settings
 
 Info = dict[str, Any]
@@ -83,6 +85,29 @@ class Environment(ABC, Generic[S]):
         Raises:
             EnvironmentFault: If the action is not one of `actions`, or the episode has ended.
         """
+
+    def reseed(self, dynamics_seed: int) -> None:
+        """Draw the chance of all further steps from this seed; the state stays. An environment with chance that can be
+        searched (`rollout.search`) overrides this.
+
+        Raises:
+            EnvironmentFault: If the environment has chance and does not override it.
+        """
+        if self.has_chance:
+            raise EnvironmentFault(
+                f"{self.settings.type}: has_chance is True and {type(self).__name__} has no reseed(dynamics_seed), so "
+                "nothing can be tried on copies of it; define the method, or leave rollout.search out"
+            )
+
+    def clone(self, dynamics_seed: int) -> Self:
+        """A copy in the same state, whose further chance comes from this seed; neither changes the other.
+
+        Raises:
+            EnvironmentFault: See `reseed`.
+        """
+        twin = copy.deepcopy(self)
+        twin.reseed(dynamics_seed)
+        return twin
 
     @property
     @abstractmethod

@@ -217,6 +217,24 @@ def _chance_is_each_members_own(settings: EnvironmentSettings) -> Iterator[str]:
         yield "has_chance is False, but the same actions end differently under different dynamics seeds"
 
 
+def _a_clone_goes_its_own_way(settings: EnvironmentSettings) -> Iterator[str]:
+    environment = make(settings)
+    if environment.has_chance and type(environment).reseed is Environment.reseed:
+        return  # it cannot be searched, which is asked of nobody
+    for seed in range(_NUM_SEEDS):
+        expected = trace(settings, seed, seed)
+        environment.reset(seed=seed, dynamics_seed=seed + 1)
+        environment.reseed(seed)
+        for action, *results in expected[1:]:
+            twin = environment.clone(seed + 2)
+            if twin.state_digest() != environment.state_digest():
+                yield f"seed {seed}: clone() gives another state"
+            twin.step(action)
+            if [*environment.step(action), environment.state_digest()] != results:
+                yield f"seed {seed}: after reseed(n), or once a clone has moved, an episode is not that of seed n"
+                break
+
+
 def _seeds_give_different_starts(settings: EnvironmentSettings) -> Iterator[str]:
     environment = make(settings)
     starts = set()
@@ -308,6 +326,7 @@ RULES: tuple[Rule, ...] = (
     _same_seeds_same_episode,
     _members_share_their_start,
     _chance_is_each_members_own,
+    _a_clone_goes_its_own_way,
     _seeds_give_different_starts,
     _looking_changes_nothing,
     _pictures_are_rgb,

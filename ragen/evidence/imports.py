@@ -1,6 +1,9 @@
 """Trajectories from elsewhere: files of dataset `turns`, taken as they are or refused.
 
 Parquet | Arrow | JSON lines -> read_turns -> rows of `turns`, which the store validates
+
+What other stacks sample comes from the policy: a file without the columns `origin`, `num_candidates` and `num_as_good`
+gets those of rows that were sampled and not chosen.
 """
 
 from collections.abc import Callable
@@ -12,7 +15,9 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from starpo.ragen.core.errors import DataError, first_line
-from starpo.schemas.datasets import TURNS
+from starpo.schemas.datasets import NO_RESPONSE, TURNS
+
+_OF_SAMPLED_TURNS = {name: NO_RESPONSE[name] for name in ("origin", "num_candidates", "num_as_good")}
 
 
 def _read_json(file: Path) -> pa.Table:
@@ -57,6 +62,10 @@ def read_turns(file: Path) -> pa.Table:
         raise DataError(f"{file}: is not {form}: {first_line(error)}") from error
     if not table.num_rows:
         raise DataError(f"{file}: has no rows; give a file with the trajectories of an iteration")
+    for name, value in _OF_SAMPLED_TURNS.items():
+        if name not in table.column_names:
+            column = pa.repeat(pa.scalar(value, TURNS.schema.field(name).type), table.num_rows)
+            table = table.append_column(name, column)
     names = TURNS.schema.names
     missing = [name for name in names if name not in table.column_names]
     unknown = [name for name in table.column_names if name not in names]

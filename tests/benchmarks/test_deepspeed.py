@@ -42,7 +42,7 @@ def trajectory(index):
     mask = np.arange(64) >= 32
     logprobs, turns = np.where(mask, -5.5, 0).astype(np.float32), np.where(mask, 0, -1)
     segment = Segment(rng.integers(0, 300, 64), mask, logprobs, turns, np.zeros(64, np.int8))
-    value, turn = float(rng.normal()), (np.zeros(1, int), np.zeros(1, bool))
+    value, turn = float(rng.normal()), (np.zeros(1, int), np.zeros(1, bool), np.ones(1))
     return Trajectory(f"t{index}", f"g{index // 4}", (segment,), np.array([value]), value, value, *turn)
 trajectories = [trajectory(index) for index in range(16)]
 learner = load(LEARNERS, config.learner)(config, num_threads=1)

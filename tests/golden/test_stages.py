@@ -3,7 +3,7 @@
 A stage that gives something else at the same version would pass its old results off as its new ones.
 
     checkpoint/ -> rollout -> reward -> variance_filter -> diagnose, probe, update, update with a critic
-    checkpoint/ -> evaluate
+    checkpoint/ -> rollout with search and greedy members, evaluate
 
 `pytest tests/golden --regenerate-golden` writes `stages.json` anew; review what changes in it. Whole numbers, text and
 tokens must be the same to the last bit, real numbers to one in a thousand: other processors round otherwise.
@@ -53,6 +53,10 @@ WITH_CRITIC = apply_overrides(
     CONFIG, {"update.advantage": "gae", "update.advantage_scale": "none", "update.should_whiten": True}
 )
 
+SEARCHING = apply_overrides(
+    CONFIG, {"rollout.search.type": "best_of", "rollout.num_greedy": 1, "update.search_rows": "weigh"}
+)
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
@@ -77,6 +81,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
 
     note(warm_start(CONFIG))
     data = note(rollout(0, CONFIG, first))
+    note(rollout(0, SEARCHING, first), "rollout with search")
     data |= note(reward(CONFIG.reward, **data))
     data |= note(variance_filter(CONFIG.filter, **data))
     note(diagnose(0, **data))

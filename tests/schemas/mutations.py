@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from starpo.schemas.datasets import FINISH_REASONS, STATUSES
+from starpo.schemas.datasets import FINISH_REASONS, ORIGINS, STATUSES
 from starpo.schemas.rules import SCORE_METRICS
 
 Row = dict[str, Any]
 Named = Iterator[tuple[str, Any]]
 
-_ENUMS = {"status": STATUSES, "finish_reason": FINISH_REASONS, "metric": SCORE_METRICS}
+_ENUMS = {"status": STATUSES, "finish_reason": FINISH_REASONS, "origin": ORIGINS, "metric": SCORE_METRICS}
 
 
 def mutations(table: pa.Table, rows: list[int]) -> Iterator[tuple[str, str, pa.Table]]:

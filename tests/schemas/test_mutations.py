@@ -22,11 +22,14 @@ from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.engine import Request, Response
 from starpo.ragen.agents.rollout.loop import Episode, play
+from starpo.ragen.agents.rollout.search import play_searching
+from starpo.ragen.agents.rollout.siblings import take_siblings
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.search import BestOfConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.seeding import dynamics_seed, python_random, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
@@ -85,7 +88,8 @@ class Iteration:
         metrics = self.measured(turns, rewards, selection)
         episodes = fold_episodes(self.played(["a", "b", "c"], 2), "sokoban", 0.5)
         samples = self.trained(turns, rewards, selection)
-        tables = (turns, rewards, selection, samples, metrics, episodes)
+        siblings = self.searched()
+        tables = (turns, siblings, rewards, selection, samples, metrics, episodes)
         self.tables = dict(zip(DATASETS, tables, strict=True))
 
     def played(self, group_ids: list[str], size: int) -> pa.Table:
@@ -96,6 +100,12 @@ class Iteration:
         ]
         speaker = Speaker(self.tokenizer, self.contexts.stop_token_ids[0])
         return play(speaker, self.contexts, self.tokenizer, SOKOBAN, AGENT, SAMPLING, 2048, episodes)
+
+    def searched(self) -> pa.Table:
+        episodes = [Episode("g0", member, 5, member, member) for member in range(3)]
+        speaker = Speaker(self.tokenizer, self.contexts.stop_token_ids[0])
+        place = (speaker, self.contexts, self.tokenizer, SOKOBAN, AGENT, SAMPLING, 2048, episodes)
+        return take_siblings(play_searching(*place, BestOfConfig(num_candidates=3)))[1]
 
     def measured(self, turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> pa.Table:
         values = rollout_metrics(turns) | reward_metrics(rewards, turns) | filter_metrics(selection)
@@ -177,6 +187,14 @@ RULES_CANNOT_TELL = {
     ("turns", "initial_state_digest"): ONE_FOR_ALL,
     ("turns", "state_digest"): SEEN_IN_PLAY,
     ("turns", "info"): SEEN_IN_PLAY,
+    ("siblings", "trajectory_id"): "two rows may be each other's trajectory's",
+    ("siblings", "candidate"): "candidates whose environment could not be copied are not there",
+    ("siblings", "parent"): "what was passed over may go on from anything",
+    ("siblings", "response_ids"): "any tokens are possible",
+    ("siblings", "behaviour_logprobs"): "any of at most 0 are possible",
+    ("siblings", "response"): ANY_TEXT,
+    ("siblings", "executed_actions"): SEEN_IN_PLAY,
+    ("siblings", "score"): SEEN_IN_PLAY,
     ("rewards", "group_id"): ONE_FOR_ALL,
     ("rewards", "turn"): "two turns of a trajectory may have each other's reward",
     ("rewards", "component_values"): "components may share a total in any way",
@@ -274,7 +292,7 @@ def test_rules_refuse_what_is_impossible_and_all_columns_that_they_cannot_tell_a
     print("\n", {kind: (tried[kind], sum(kind == of for of, *_ in passed)) for kind in tried})
     assert {(kind, column) for kind, column, *_ in passed} == set(RULES_CANNOT_TELL)
     assert tried.total() > 2500
-    assert len(passed) <= 0.25 * tried.total()
+    assert len(passed) <= 0.26 * tried.total()  # siblings were passed over, so most of them could be anything
 
 
 def test_at_least_95_percent_are_noticed_and_every_other_mutation_is_listed(iteration: Iteration, survivors) -> None:

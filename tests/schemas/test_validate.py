@@ -347,7 +347,7 @@ def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do(
         validate(table, "turns")
     lines = caught.value.message.splitlines()
     assert lines == [
-        "dataset 'turns' (version 1, 40 rows) breaks 1 of its rules:",
+        "dataset 'turns' (version 2, 40 rows) breaks 1 of its rules:",
         "- column 'prompt_ids' holds token ids from 0 to 1048575: not so in 8 rows",
         "    row 2: trajectory_id='group-00000000/0000', turn=2: prompt_ids=[-1]",
         "    row 7: trajectory_id='group-00000000/0001', turn=2: prompt_ids=[-1]",

@@ -10,7 +10,7 @@ context that grows too long is the loop's to end, never this module's to shorten
 from collections import deque
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, pairwise
 
@@ -95,6 +95,14 @@ class Context:
         self._num_turns = 0
         self._token_ids: list[int] = []
         self._user_texts: list[str] = []
+
+    def copy(self) -> "Context":
+        """The same context, to go on in another way; neither changes the other."""
+        twin = Context(self._builder, self._introduction)
+        twin._turns.extend(replace(turn) for turn in self._turns)
+        twin._num_turns = self._num_turns
+        twin._token_ids, twin._user_texts = self.token_ids, self.user_texts
+        return twin
 
     @property
     def token_ids(self) -> list[int]:

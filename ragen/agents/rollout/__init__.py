@@ -21,5 +21,6 @@ stream        one way to drive sessions that answer in rounds and those that str
 costs         what responses took, on its way to the stage's records
 episode       one episode from reset to end, its limits, forfeits and errors
 loop          a shard of groups, turn by turn, as rows of `turns`
+search        the same, each turn's response chosen among several; siblings, what was passed over, on its way
 shards        splits an iteration into shards and plays them side by side
 """

@@ -6,15 +6,17 @@ Owns an episode's rules: how many actions and turns there are, what a malformed 
 and with which status. Knows nothing of engines, batches, deadlines' clocks or rewards' components.
 """
 
+import copy
 import json
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starpo.ragen.agents.prompting.context import Context, ContextBuilder
 from starpo.ragen.agents.prompting.forms import read_response
 from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
+from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import Environment
 from starpo.schemas.datasets import NO_RESPONSE
 
@@ -34,6 +36,7 @@ class Episode:
         env_seed: Seed of the initial state.
         dynamics_seed: Seed of the chance in this member's dynamics.
         sampling_seed: Seed of this member's tokens.
+        is_greedy: Are its tokens the most probable ones, whatever the seed?
     """
 
     group_id: str
@@ -41,11 +44,20 @@ class Episode:
     env_seed: int
     dynamics_seed: int
     sampling_seed: int
+    is_greedy: bool = False
 
     @property
     def trajectory_id(self) -> str:
         """Unique among the episodes of a rollout."""
         return f"{self.group_id}-{self.member}"
+
+    def branch(self, *path: str | int) -> "Episode":
+        """The same episode with other chance in its tokens and its steps, a function of its own and of this path."""
+        return replace(
+            self,
+            dynamics_seed=derive_seed(self.dynamics_seed, *path),
+            sampling_seed=derive_seed(self.sampling_seed, *path),
+        )
 
 
 @dataclass
@@ -85,6 +97,7 @@ class LiveEpisode:
         self._observation = ""
         self.initial_digest = self._digest = _UNKNOWN_DIGEST
         self._is_success = False
+        self._origin = "greedy" if episode.is_greedy else "policy"
         self._reward: float | None = None
         self._had_invalid_action = False
         self._prompt_ids: list[int] = []
@@ -96,6 +109,27 @@ class LiveEpisode:
             self._context: Context = contexts.start(environment)
         except Exception as error:
             self.end_without_response("env_error", _facts(error))
+
+    def branch(self, purpose: str, number: int) -> "LiveEpisode":
+        """The same episode to try something on, with a copy of the environment; this one stays as it is.
+
+        Args:
+            purpose: What for.
+            number: Which of several. The branch's chance is a function of this episode's, the turn and both.
+
+        Returns:
+            An episode of origin 'search'; over, with a row of status 'env_error', if the environment cannot be copied.
+        """
+        twin = copy.copy(self)
+        twin.episode = self.episode.branch(purpose, self.turn, number)
+        twin.rows = list(self.rows)
+        twin._context = self._context.copy()
+        twin._origin = "search"
+        try:
+            twin._environment = self._environment.clone(twin.episode.dynamics_seed)
+        except Exception as error:  # as in reset: foreign code
+            twin.end_without_response("env_error", _facts(error))
+        return twin
 
     def prompt(self) -> list[int]:
         """Build the present turn's prompt.
@@ -144,6 +178,7 @@ class LiveEpisode:
         self._record(
             prompt_ids=self._prompt_ids,
             **_spoken(response, text, parsed),
+            origin=self._origin,
             executed_actions=reply.executed_actions,
             action_rewards=reply.action_rewards,
             action_effective=reply.action_effective,
@@ -168,7 +203,9 @@ class LiveEpisode:
             status: 'truncated' (the context is full), 'timeout', or 'env_error'.
             facts: Why, for the column `info`.
         """
-        self._record(status=status, terminated=False, truncated=status != "env_error", info=_as_json(facts))
+        origin = "greedy" if self.episode.is_greedy else NO_RESPONSE["origin"]
+        is_cut = status != "env_error"
+        self._record(status=status, origin=origin, terminated=False, truncated=is_cut, info=_as_json(facts))
         self.is_over = True
 
     def _act(self, actions: tuple[str, ...]) -> _Reply:

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.rollout import SamplingConfig
+from starpo.ragen.config.search import SearchConfig
 from starpo.ragen.envs.base import EnvironmentSettings
 
 
@@ -24,6 +25,7 @@ class RolloutJob:
         max_context_tokens: Prompt and response together.
         deadline_s: Wall-clock limit of a shard, from when it begins; None: no limit.
         store_url: The store that has the checkpoint, for who plays on another machine; None: nobody does.
+        search: How responses are chosen among several; None: the first that is sampled is taken.
     """
 
     folder: str
@@ -34,11 +36,13 @@ class RolloutJob:
     max_context_tokens: int
     deadline_s: float | None = None
     store_url: str | None = None
+    search: SearchConfig | None = None
 
     def to_json(self) -> str:
         """As text, for `from_json`."""
         settings = {name: getattr(self, name).model_dump(mode="json") for name in ("environment", "agent", "sampling")}
-        return json.dumps({**self.__dict__, **settings})
+        search = self.search and self.search.model_dump(mode="json")
+        return json.dumps({**self.__dict__, **settings, "search": search})
 
     @classmethod
     def from_json(cls, text: str) -> "RolloutJob":
@@ -47,4 +51,5 @@ class RolloutJob:
         values["environment"] = TypeAdapter(EnvironmentConfig).validate_python(values["environment"])
         values["agent"] = AgentConfig.model_validate(values["agent"])
         values["sampling"] = SamplingConfig.model_validate(values["sampling"])
+        values["search"] = TypeAdapter(SearchConfig | None).validate_python(values["search"])
         return cls(**values)

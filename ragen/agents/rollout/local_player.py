@@ -1,19 +1,23 @@
 """Shards played in this process by one engine: its sessions run in threads."""
 
+import time
 from collections.abc import Sequence
 from functools import lru_cache
 from threading import Event
 
+import numpy as np
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
-from starpo.ragen.agents.rollout.costs import with_usage
+from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.engine import Request, Response, RolloutEngine, StreamingSession
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import play
+from starpo.ragen.agents.rollout.search import play_searching
+from starpo.ragen.agents.rollout.siblings import with_siblings
 from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import EngineError
@@ -33,19 +37,34 @@ class LocalPlayer:
         """See `ShardPlayer.play`."""
         self._engine.load(job.folder, job.checkpoint_key)
         tokenizer, contexts = _contexts(job.folder, job.agent, job.sampling.max_response_tokens)
-        session = _Stoppable(as_stream(self._engine.session(job.sampling, contexts.stop_token_ids)), self._stop)
+        tables = []
+        stop_at = None if job.deadline_s is None else time.monotonic() + job.deadline_s
+        for is_greedy in (False, True):
+            own = [episode for episode in episodes if episode.is_greedy == is_greedy]
+            if own or not is_greedy:
+                left_s = None if stop_at is None else max(0.0, stop_at - time.monotonic())
+                tables.append(self._play(job, tokenizer, contexts, own, is_greedy, left_s))
+        return tables[0] if len(tables) == 1 else _together(tables, episodes)
+
+    def _play(
+        self,
+        job: RolloutJob,
+        tokenizer: PreTrainedTokenizerBase,
+        contexts: ContextBuilder,
+        episodes: Sequence[Episode],
+        is_greedy: bool,
+        deadline_s: float | None,
+    ) -> pa.Table:
+        sampling = job.sampling.model_copy(update={"temperature": 0.0}) if is_greedy else job.sampling
+        session = _Stoppable(as_stream(self._engine.session(sampling, contexts.stop_token_ids)), self._stop)
+        place = (session, contexts, tokenizer, job.environment, job.agent, sampling, job.max_context_tokens, episodes)
         try:
-            turns = play(
-                session,
-                contexts,
-                tokenizer,
-                job.environment,
-                job.agent,
-                job.sampling,
-                job.max_context_tokens,
-                episodes,
-                job.deadline_s,
-            )
+            if job.search is None:
+                turns = play(*place, deadline_s)
+            elif is_greedy:
+                turns = with_siblings(play(*place, deadline_s))
+            else:
+                turns = play_searching(*place, job.search, deadline_s)
             return with_usage(turns, session.usage())
         finally:
             session.close()
@@ -53,6 +72,15 @@ class LocalPlayer:
     def stop(self) -> None:
         """See `ShardPlayer.stop`."""
         self._stop.set()
+
+
+def _together(tables: Sequence[pa.Table], episodes: Sequence[Episode]) -> pa.Table:
+    """Rows of several tables, in the order of the episodes."""
+    parts, usages = zip(*map(take_usage, tables), strict=True)
+    turns = pa.concat_tables(parts)
+    order = {episode.trajectory_id: index for index, episode in enumerate(episodes)}
+    places = np.array([order[name] for name in turns["trajectory_id"].to_pylist()])
+    return with_usage(turns.take(np.argsort(places, kind="stable")), total(usages))
 
 
 @lru_cache(maxsize=2)

@@ -68,7 +68,7 @@ def play(
     assert contexts.agent == agent, "the contexts were built for another agent"
     stop_at = None if deadline_s is None else time.monotonic() + deadline_s
     all_episodes = [LiveEpisode(episode, make(settings), contexts) for episode in episodes]
-    _share_initial_digests(all_episodes)
+    share_initial_digests(all_episodes)
     stream = as_stream(session)
     waiting: dict[str, LiveEpisode] = {}
     asking = all_episodes
@@ -86,20 +86,15 @@ def play(
         if not waiting:
             break
         finished = stream.finished()
-        texts = _texts(tokenizer, finished, contexts.stop_token_ids)
+        texts = texts_of(tokenizer, finished, contexts.stop_token_ids)
         asking = [waiting.pop(sequence_id) for sequence_id, _ in finished]
         for episode, (_, response), text in zip(asking, finished, texts, strict=True):
             episode.respond(response, text)
-    rows = [row for episode in all_episodes for row in episode.rows]
-    if rows and all(row["turn"] == 0 and row["status"] == "truncated" for row in rows):
-        raise ConfigError(
-            f"no episode has room for its first response: {json.loads(rows[0]['info'])['error']}; raise "
-            "rollout.max_context_tokens or lower rollout.max_response_tokens"
-        )
-    return _table(rows)
+    return table_of([row for episode in all_episodes for row in episode.rows])
 
 
-def _share_initial_digests(episodes: list[LiveEpisode]) -> None:
+def share_initial_digests(episodes: Sequence[LiveEpisode]) -> None:
+    """Give rows of members whose reset failed the digest of their group's first state."""
     # A member whose reset failed never saw its first state, but its group did: groups have one initial state.
     seen = {episode.episode.group_id: episode.initial_digest for episode in episodes if not episode.is_over}
     for episode in episodes:
@@ -112,29 +107,44 @@ def _ask(
 ) -> tuple[list[LiveEpisode], list[Request]]:
     asked, requests = [], []
     for episode in live:
-        prompt_ids = episode.prompt()
-        num_needed = len(prompt_ids) + sampling.max_response_tokens
-        if num_needed > max_context_tokens:
-            reason = f"context full: {num_needed} tokens needed, max_context_tokens = {max_context_tokens}"
-            episode.end_without_response("truncated", {"error": reason})
-            continue
-        seed = episode.episode.sampling_seed
-        asked.append(episode)
-        requests.append(
-            Request(
-                sequence_id=episode.episode.trajectory_id,
-                prompt_ids=prompt_ids,
-                uniforms=token_uniforms(seed, episode.turn, sampling.max_response_tokens),
-                seed=derive_seed(seed, "turn", episode.turn),
-                messages=episode.messages,
-            )
-        )
+        prompt_ids = prompt_with_room(episode, sampling, max_context_tokens)
+        if prompt_ids is not None:
+            asked.append(episode)
+            requests.append(request_of(episode, episode.episode.trajectory_id, prompt_ids, sampling))
     return asked, requests
 
 
-def _texts(
+def prompt_with_room(episode: LiveEpisode, sampling: SamplingConfig, max_context_tokens: int) -> list[int] | None:
+    """The present turn's prompt; None: a longest response has no room behind it, and the episode has ended."""
+    prompt_ids = episode.prompt()
+    num_needed = len(prompt_ids) + sampling.max_response_tokens
+    if num_needed <= max_context_tokens:
+        return prompt_ids
+    reason = f"context full: {num_needed} tokens needed, max_context_tokens = {max_context_tokens}"
+    episode.end_without_response("truncated", {"error": reason})
+    return None
+
+
+def request_of(episode: LiveEpisode, sequence_id: str, prompt_ids: list[int], sampling: SamplingConfig) -> Request:
+    """Ask for the present turn's response, by the chance of the episode's own seeds."""
+    seed = episode.episode.sampling_seed
+    return Request(
+        sequence_id=sequence_id,
+        prompt_ids=prompt_ids,
+        uniforms=token_uniforms(seed, episode.turn, sampling.max_response_tokens),
+        seed=derive_seed(seed, "turn", episode.turn),
+        messages=episode.messages,
+    )
+
+
+def texts_of(
     tokenizer: PreTrainedTokenizerBase, finished: list[tuple[str, Response]], stop_token_ids: tuple[int, ...]
 ) -> list[str]:
+    """Texts of responses, without their end tokens.
+
+    Raises:
+        EngineError: If log-probs do not align with tokens.
+    """
     spoken = []
     for sequence_id, response in finished:
         ids = response.token_ids
@@ -153,6 +163,16 @@ def _texts(
     return tokenizer.batch_decode(spoken, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
 
-def _table(rows: list[Row]) -> pa.Table:
+def table_of(rows: list[Row]) -> pa.Table:
+    """Dataset `turns` of a shard's rows.
+
+    Raises:
+        ConfigError: If no episode had room for even its first response.
+    """
+    if rows and all(row["turn"] == 0 and row["status"] == "truncated" for row in rows):
+        raise ConfigError(
+            f"no episode has room for its first response: {json.loads(rows[0]['info'])['error']}; raise "
+            "rollout.max_context_tokens or lower rollout.max_response_tokens"
+        )
     columns = [pa.array([row[column.name] for row in rows], column.type) for column in TURNS.columns]
     return pa.Table.from_arrays(columns, schema=TURNS.schema)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.episode import Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
+from starpo.ragen.agents.rollout.siblings import TRAVELLING
 from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError
 from starpo.schemas.datasets import TURNS
@@ -39,7 +40,7 @@ class ShardPlayer(Protocol):
 
 
 def make_episodes(
-    groups: Sequence[tuple[str, int]], group_size: int, shard_groups: int, batch: int = 0
+    groups: Sequence[tuple[str, int]], group_size: int, shard_groups: int, batch: int = 0, num_greedy: int = 0
 ) -> list[list[Episode]]:
     """Seed the members of every group and deal whole groups to shards, in order.
 
@@ -48,6 +49,7 @@ def make_episodes(
         group_size: N, members of a group.
         shard_groups: Groups of a shard; the last shard may have fewer.
         batch: The members of batch b have the chance that members b * N, b * N + 1, ... of larger groups would have.
+        num_greedy: Members beside those N, behind them, that are played greedily.
 
     Returns:
         Shards of episodes, members of a group one after another. Seeds depend on a group's `env_seed` and the member
@@ -61,8 +63,9 @@ def make_episodes(
                 env_seed=env_seed,
                 dynamics_seed=seeding.dynamics_seed(env_seed, batch * group_size + member),
                 sampling_seed=seeding.sampling_seed(env_seed, batch * group_size + member),
+                is_greedy=member >= group_size,
             )
-            for member in range(group_size)
+            for member in range(group_size + num_greedy)
         ]
         for group_id, env_seed in groups
     ]
@@ -87,8 +90,8 @@ def play_shards(
         on_shard: Called in this thread after each shard with the number of shards done and of all.
 
     Returns:
-        Dataset `turns`, rows in shard order whatever order they end in, with what they took (`usage`).
-        No shards: no rows.
+        Dataset `turns`, rows in shard order whatever order they end in, with what they took (`usage`) and, where the
+        job searches, each turn's siblings. No shards: no rows.
 
     Raises:
         ConfigError: If no episode of a shard has room for even its first response.
@@ -98,7 +101,8 @@ def play_shards(
         shards = _dealt(shards, player.num_workers)
     with ThreadPoolExecutor(player.num_workers, thread_name_prefix="shard") as pool:
         futures = {pool.submit(player.play, job, episodes): index for index, episodes in enumerate(shards)}
-        tables = [TURNS.schema.empty_table() for _ in shards]
+        schema = TURNS.schema if job.search is None else TRAVELLING
+        tables = [schema.empty_table() for _ in shards]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 index = futures[future]
@@ -120,7 +124,7 @@ def play_shards(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     turns, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
-    return with_usage(pa.concat_tables([TURNS.schema.empty_table(), *turns]), total(usages))
+    return with_usage(pa.concat_tables([schema.empty_table(), *turns]), total(usages))
 
 
 def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:

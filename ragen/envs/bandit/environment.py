@@ -107,8 +107,12 @@ class Bandit(Environment[BanditSettings]):
         self._names = (safe, risky) if rng.random() < 0.5 else (risky, safe)
         self._pulled = None
         self._paid = 0.0
-        self._chance = python_random(dynamics_seed, "bandit pay-out")
+        self.reseed(dynamics_seed)
         return self.render(), {}
+
+    def reseed(self, dynamics_seed: int) -> None:
+        """See `Environment.reseed`."""
+        self._chance = python_random(dynamics_seed, "bandit pay-out")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Pull the arm named `action`; this ends the episode."""

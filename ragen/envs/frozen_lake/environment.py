@@ -86,8 +86,12 @@ class FrozenLake(Environment[FrozenLakeSettings]):
             settings.size, settings.frozen_probability, settings.placement, settings.min_distance, rng
         )
         self._cell = self._lake.start
-        self._chance = python_random(dynamics_seed, "frozen lake slips")
+        self.reseed(dynamics_seed)
         return self.render(), {}
+
+    def reseed(self, dynamics_seed: int) -> None:
+        """See `Environment.reseed`."""
+        self._chance = python_random(dynamics_seed, "frozen lake slips")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Try to move; the reward is 1 on reaching the goal and otherwise 0."""

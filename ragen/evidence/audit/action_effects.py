@@ -42,7 +42,7 @@ def actions_without_effect(database: Database) -> Finding:
             round(avg((len(action_effective) > 0 and not list_bool_or(action_effective))::integer), 4) as idle_turns,
             sum(forfeited_actions)::bigint as forfeited
         from turns
-        where finish_reason <> 'none' and not is_reused
+        where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
         group by run, iteration
         order by run, iteration
         """

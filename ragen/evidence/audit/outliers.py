@@ -16,7 +16,7 @@ with played as (
         max(length(response) - length(regexp_replace(response, '[^ -~\\n]', '', 'g'))) as strange_characters,
         sum(len(list_filter(action_effective, lambda is_effective: not is_effective))) as idle_actions
     from turns
-    where not is_reused
+    where not is_reused and origin <> 'greedy'
     group by all
 ),
 paid as (

@@ -20,7 +20,7 @@ FALSE_SHARE = 0.25
 _THOUGHTS = """
 select run, iteration, env, observation, think, count(*) as times, min(trajectory_id || ', turn ' || turn) as example
 from turns
-where finish_reason <> 'none' and not is_reused
+where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
 group by all
 order by run, iteration, example
 """

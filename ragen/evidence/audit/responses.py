@@ -18,7 +18,7 @@ def duplicate_responses(database: Database) -> Finding:
         with said as (
             select run, iteration, response, think, observation
             from turns
-            where finish_reason <> 'none' and not is_reused
+            where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
         ),
         responses as (
             select run, iteration, response, count(*) as times from said group by all
@@ -88,7 +88,7 @@ def invalid_formats(database: Database) -> Finding:
             min(trajectory_id || ', turn ' || turn) filter (not format_ok) as example,
             min_by(response, trajectory_id || ', turn ' || turn) filter (not format_ok) as example_response
         from turns
-        where finish_reason <> 'none' and not is_reused
+        where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
         group by run, iteration
         order by run, iteration
         """

@@ -16,7 +16,8 @@ with paid as (
 played as (
     select
         {_TURN}, coalesce(list_sum(action_rewards), 0.0) as earned,
-        bool_or(status in ('env_error', 'timeout')) over (partition by run, iteration, trajectory_id) as has_error
+        bool_or(status in ('env_error', 'timeout') or origin = 'greedy')
+            over (partition by run, iteration, trajectory_id) as is_left_out
     from turns
     where not is_reused
 ),
@@ -34,7 +35,8 @@ compared as (
     from paid join played using ({_TURN})
     where list_contains(component_names, 'environment')
     union all
-    select {_TURN}, 'is_valid (1 or 0) contradicts the statuses of the turns', is_valid::double, (not has_error)::double
+    select {_TURN}, 'is_valid (1 or 0) contradicts the statuses and origins of the turns',
+        is_valid::double, (not is_left_out)::double
     from paid join played using ({_TURN})
     union all
     select {_TURN}, 'the turn has no reward', null, 0.0
@@ -77,9 +79,9 @@ def rewards_add_up(database: Database) -> Finding:
         ),
         meaning=(
             "Made again: total from component_values, trajectory_return from the totals, the component environment "
-            "from the turns' action_rewards, is_valid from the turns' statuses; each to one part in a million. A fault "
-            "means that training was paid with other numbers than the rollout earned: run the reward stage again, or "
-            "`ragen verify`."
+            "from the turns' action_rewards, is_valid from the turns' statuses and origins; each to one part in a "
+            "million. A fault means that training was paid with other numbers than the rollout earned: run the reward "
+            "stage again, or `ragen verify`."
         ),
         table=faults if faults.num_rows else checked,
         is_over_time=False,

@@ -97,6 +97,7 @@ with played as (
         min(env) as env,
         min(env_seed) as env_seed,
         min(member) as member,
+        max(origin) as origin,
         count(*)::integer as num_turns,
         sum(len(executed_actions))::integer as num_actions,
         sum(len(list_filter(action_effective, lambda is_effective: is_effective)))::integer as num_effective_actions,
@@ -133,7 +134,8 @@ left join selection using (run, iteration, group_id)
 left join (from samples select * exclude (group_id)) as samples using ({_TURNS_OF})
 """
 """One row a trajectory: its turns folded, its return, what the filter decided on its group, what the update did with
-it. The last three are null where the stage did not run, or did not train on it; `status` is the worst of its turns."""
+it. The last three are null where the stage did not run, or did not train on it; `status` is the worst of its turns, and
+`origin` is 'search' where one of them was chosen."""
 
 DECODED = "decoded"
 """SQL function of (run, tokens): the text of tokens by the run's tokenizer; null where no checkpoint has one."""

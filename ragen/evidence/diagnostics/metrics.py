@@ -2,7 +2,8 @@
 
 Names are `rollout/...`, `reward/...` and `filter/...`. Every value is finite; a number that does not exist (a mean over
 nothing) is absent from the result, never NaN or 0. Unless a name says otherwise, everything is over *valid*
-trajectories: one that contains an error status ('env_error', 'timeout') is counted, and is in no statistic.
+trajectories: one that contains an error status ('env_error', 'timeout') is counted, and is in no statistic. Greedy
+trajectories, baselines of their groups, are neither.
 Standard deviations have ddof 0.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.learning.filter.select import OUTRANKED, SURPLUS
@@ -45,7 +47,7 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
     """
     columns = ["trajectory_id", "status", "success", "truncated", "forfeited_actions", "executed_actions"]
     columns += ["action_effective", "behaviour_logprobs", "response", "think", "format_ok", "finish_reason"]
-    frame = pl.DataFrame(turns.select(columns)).with_columns(
+    frame = pl.DataFrame(turns.filter(pc.not_equal(turns["origin"], "greedy")).select(columns)).with_columns(
         is_valid=pl.col("status").is_in(ERROR_STATUSES).not_().all().over("trajectory_id"),
         num_actions=pl.col("executed_actions").list.len().cast(pl.Int64),
         num_effective=pl.col("action_effective").list.sum().cast(pl.Int64),

@@ -46,16 +46,16 @@ def pick(turns: pa.Table, choice: Choice, number: int, seed: int, decode: Decode
         decode: Token ids -> text, special tokens included.
 
     Returns:
-        At most `number`; fewer where fewer trajectories without errors have a reasoning.
+        At most `number`; fewer where fewer trajectories without errors have a reasoning. Greedy ones are not asked.
     """
     turns = turns.sort_by([("trajectory_id", "ascending"), ("turn", "ascending")])
-    columns = ["trajectory_id", "group_id", "member", "turn", "status", "think"]
+    columns = ["trajectory_id", "group_id", "member", "turn", "status", "think", "origin"]
     rows = turns.select(columns).append_column("row", pa.array(range(turns.num_rows))).to_pylist()
-    failed = {row["trajectory_id"] for row in rows if row["status"] in ERROR_STATUSES}
+    left_out = {r["trajectory_id"] for r in rows if r["status"] in ERROR_STATUSES or r["origin"] == "greedy"}
     candidates: dict[str, list[dict]] = {}
     for row in rows:
         is_first = choice == "any_turn" or row["turn"] == 0
-        if row["think"] and is_first and row["trajectory_id"] not in failed:
+        if row["think"] and is_first and row["trajectory_id"] not in left_out:
             candidates.setdefault(row["trajectory_id"], []).append(row)
     random = python_random(str(seed), choice)
     drawn = [random.choice(own) for own in candidates.values()]
@@ -117,4 +117,5 @@ def _trajectory(context: tuple[int, ...], reasoning: tuple[int, ...]) -> Traject
     mask = np.arange(len(token_ids)) >= len(context)
     nothing = np.zeros(len(token_ids), dtype=np.float32)
     segment = Segment(token_ids, mask, nothing, np.where(mask, 0, -1), nothing.astype(np.int8))
-    return Trajectory("crossed", "crossed", (segment,), np.zeros(1), 0.0, 0.0, np.zeros(1, int), np.zeros(1, bool))
+    turn = np.zeros(1, int), np.zeros(1, bool), np.ones(1)
+    return Trajectory("crossed", "crossed", (segment,), np.zeros(1), 0.0, 0.0, *turn)

@@ -62,6 +62,8 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
         if environment.state_digest() != turns[0]["initial_state_digest"]:
             return None
         for turn in turns:
+            if turn["origin"] == "search":
+                environment.reseed(turn["dynamics_seed"])
             shown = [_frame(environment, seen, None, None)]
             for action in turn["executed_actions"]:
                 seen, reward, _, _, _ = environment.step(action)

@@ -20,6 +20,7 @@ _TURN_COLUMNS = [
     "group_id",
     "env_seed",
     "dynamics_seed",
+    "origin",
     "member",
     "turn",
     "observation",

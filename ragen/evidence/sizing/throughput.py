@@ -199,8 +199,10 @@ def _decoded_tokens_s(
 
 
 def shard_rows(config: StarPOConfig) -> int:
-    """Trajectories that the torch engine generates together."""
-    return min(config.rollout.shard_groups, config.rollout.num_groups) * config.rollout.group_size
+    """Responses that the torch engine generates together."""
+    rollout = config.rollout
+    num_groups = min(rollout.shard_groups, rollout.num_groups)
+    return num_groups * rollout.group_size * (rollout.search.num_rows if rollout.search else 1)
 
 
 def engine_dtype(config: StarPOConfig, is_cpu: bool) -> DType:

@@ -27,10 +27,10 @@ OUTRANKED = "dropped: number"
 def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_before: int = 0) -> pa.Table:
     """Choose the groups to train on.
 
-    Only valid trajectories enter a group's statistics. A group may not be kept if it has none, nor, when
-    `should_drop_zero_variance`, if its returns are equal; such groups rank behind all others. Of the groups that the
-    strategy keeps, those that make up `num_wanted` are kept in the order in which they were played, as in DAPO: a
-    choice by score is the strategy's alone.
+    Only valid trajectories enter a group's statistics, and a greedy one is not even counted. A group may not be kept if
+    it has no valid one, nor, when `should_drop_zero_variance`, if its returns are equal; such groups rank behind all
+    others. Of the groups that the strategy keeps, those that make up `num_wanted` are kept in the order in which they
+    were played, as in DAPO: a choice by score is the strategy's alone.
 
     Args:
         turns: Dataset `turns`, rows in any order.
@@ -80,10 +80,12 @@ def _is_surplus(is_kept: np.ndarray, config: FilterConfig, num_before: int) -> n
 
 
 def _trajectories(turns: pa.Table, rewards: pa.Table) -> pl.DataFrame:
-    """One row a trajectory: its group, return, validity, success, and the length and log-prob sum of its responses."""
-    columns = ["trajectory_id", "group_id", "env", "env_seed", "success", "behaviour_logprobs"]
+    """One row a trajectory, greedy ones left out: its group, return, validity, success, and the length and log-prob sum
+    of its responses."""
+    columns = ["trajectory_id", "group_id", "env", "env_seed", "success", "behaviour_logprobs", "origin"]
     played = (
         pl.DataFrame(turns.select(columns))
+        .filter(pl.col("origin") != "greedy")
         .group_by("trajectory_id", maintain_order=True)
         .agg(
             pl.col("group_id", "env", "env_seed").first(),

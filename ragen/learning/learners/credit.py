@@ -80,6 +80,7 @@ def assign_credit(
         state_BK=_turns([torch.from_numpy(trajectory.states) for trajectory in trajectories], -1),
         is_answer_BT=tokens.rectangle(tokens.mask("answer")),
         starts_subgoal_BK=_turns([torch.from_numpy(trajectory.starts_subgoal) for trajectory in trajectories], False),
+        greedy_returns_B=_greedy_returns(trajectories),
         logprobs_BT=rectangle(old.logprobs_N),
         collision_BT=rectangle(old.collision_N),
         kept_share=kept_share,
@@ -106,6 +107,14 @@ def assign_credit(
 def _turns(rows: Sequence[Tensor], missing: int | bool) -> Tensor:
     """What is known of the turns of each trajectory, [B, K]."""
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=missing)
+
+
+def _greedy_returns(trajectories: Sequence[Trajectory]) -> Tensor | None:
+    """Return of the greedy rollout of each trajectory's group, [B]; its own where that one ended in an error."""
+    if all(trajectory.greedy_return is None for trajectory in trajectories):
+        return None
+    returns = (t.normalised_return if t.greedy_return is None else t.greedy_return for t in trajectories)
+    return torch.tensor(list(returns), dtype=torch.float64)
 
 
 def _group_index(trajectories: Sequence[Trajectory]) -> Tensor:

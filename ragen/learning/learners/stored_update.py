@@ -32,11 +32,19 @@ def run_update(
         seed: Of the stage.
 
     Raises:
-        LearnerError: If there is nothing to train on, or a loss is not finite.
+        LearnerError: If there is nothing to train on, a loss is not finite, or search chose responses and the settings
+            do not say to weigh them.
         ArtifactMissingError: If a dataset is not stored.
         ArtifactDamagedError: If one is not what was written.
     """
-    trajectories, kept_share = stored_trajectories(store, update_config(settings), inputs)
+    config = update_config(settings)
+    trajectories, kept_share = stored_trajectories(store, config, inputs)
+    chosen = [trajectory for trajectory in trajectories if (trajectory.turn_weights != 1).any()]
+    if chosen and config.search_rows == "refuse":
+        raise LearnerError(
+            f"search chose responses of {len(chosen)} of {len(trajectories)} trajectories (first: "
+            f"'{chosen[0].trajectory_id}'), and update.search_rows = 'refuse' does not train on them: set it to 'weigh'"
+        )
     return learner.update(trajectories, update_context(settings, seed, kept_share))
 
 

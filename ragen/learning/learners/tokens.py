@@ -35,6 +35,7 @@ class ResponseTokens:
         kind_N: What each token is part of, as in `spans`. int8
         position_N: Index of each token among its trajectory's response tokens. int64
         behaviour_logprobs_N: The sampler's. float32
+        weight_N: What each token's loss is multiplied by, 1 unless search chose its response (`Trajectory`). float32
     """
 
     def __init__(self, trajectories: Sequence[Trajectory]) -> None:
@@ -56,6 +57,10 @@ class ResponseTokens:
         logprobs = [s.behaviour_logprobs for s in self.segments]
         self.behaviour_logprobs_N = torch.from_numpy(_of_responses(logprobs, self.segments, np.float32))
         self.lengths_B = torch.bincount(self.trajectory_N, minlength=len(trajectories))
+        weights = [t.turn_weights for t in trajectories]
+        first_B = np.cumsum([0, *map(len, weights)])[:-1]  # of each trajectory's turns, end to end
+        turn_index_N = torch.from_numpy(first_B)[self.trajectory_N] + self.turn_N
+        self.weight_N = torch.from_numpy(np.concatenate([np.ones(1), *weights])).float()[turn_index_N + 1]
         starts_B = self.lengths_B.cumsum(0) - self.lengths_B
         self.position_N = torch.arange(len(self)) - starts_B[self.trajectory_N]
 

@@ -216,7 +216,7 @@ class Training:
         has_loss_N = is_in_N & tokens.mask(config.loss_on)
         lengths_B = torch.bincount(tokens.trajectory_N[has_loss_N], minlength=len(tokens.lengths_B))
         weights_B = token_weights(lengths_B, config.aggregation, self.context.max_response_tokens)
-        weights_N = (weights_B[tokens.trajectory_N] * has_loss_N).to(self.targets.old_logprobs_N)
+        weights_N = (weights_B[tokens.trajectory_N] * tokens.weight_N * has_loss_N).to(self.targets.old_logprobs_N)
         covariances_2N = self._covariances(has_loss_N, advantages_N)
 
         def terms_of(batch: MicroBatch, logprobs_PV: Tensor) -> tuple[dict[Term, Tensor], Tensor]:

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.spans import UNKNOWN, Spans
+from starpo.ragen.learning.objectives.chosen import selection_weight
+from starpo.schemas.datasets import ERROR_STATUSES
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class Trajectory:
         states: The environment's state before each turn: equal numbers, equal states, within what was assembled
             together. int64 [K]
         starts_subgoal: Does the reasoning of each turn name a subgoal, `<subgoal>`? bool [K]
+        turn_weights: What the loss of each turn's tokens is multiplied by: less than 1 where search chose the response
+            more often than the policy draws it (`objectives.chosen`). float64 [K]
+        greedy_return: Return of the group's greedy member before any normalisation; None: none was played, or it ended
+            in an error.
     """
 
     trajectory_id: str
@@ -64,6 +70,8 @@ class Trajectory:
     normalised_return: float
     states: np.ndarray
     starts_subgoal: np.ndarray
+    turn_weights: np.ndarray
+    greedy_return: float | None = None
 
     @property
     def num_response_tokens(self) -> int:
@@ -90,6 +98,7 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
     turns, row_trajectory = _in_order(turns, trajectory_ids)
     rewards, reward_trajectory = _in_order(rewards, trajectory_ids)
     _check_same_turns(turns, rewards, row_trajectory, reward_trajectory)
+    greedy = _greedy_returns(turns, rewards)
     is_kept = _is_kept(turns, selection) & _numpy(rewards["is_valid"])
     turns, rewards, row_trajectory = turns.filter(is_kept), rewards.filter(is_kept), row_trajectory[is_kept]
     if not turns.num_rows:
@@ -97,26 +106,38 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
     first_rows = np.flatnonzero(np.diff(row_trajectory, prepend=-1))
     segments, rows_of_segments = _segments(turns, row_trajectory, spans)
     bounds = np.searchsorted(rows_of_segments, np.append(first_rows, turns.num_rows))
-    totals, states, subgoals = (
-        np.split(values, first_rows[1:])
-        for values in (_numpy(rewards["total"]), _states(turns, first_rows), _starts_subgoal(turns))
-    )
+    weights = selection_weight(_numpy(turns["num_as_good"]), _numpy(turns["num_candidates"]))
+    of_turns = (_numpy(rewards["total"]), _states(turns, first_rows), _starts_subgoal(turns), weights)
+    turn_rewards, states, subgoals, turn_weights = (np.split(values, first_rows[1:]) for values in of_turns)
     rewards, ids = rewards.take(first_rows), turns.select(["trajectory_id", "group_id"]).take(first_rows)
+    identities = zip(ids["trajectory_id"].to_pylist(), ids["group_id"].to_pylist(), strict=True)
     return [
-        Trajectory(trajectory_id, group_id, tuple(segments[start:stop]), turn_rewards, raw, normalised, before, subgoal)
-        for trajectory_id, group_id, start, stop, turn_rewards, raw, normalised, before, subgoal in zip(
-            ids["trajectory_id"].to_pylist(),
-            ids["group_id"].to_pylist(),
-            bounds[:-1].tolist(),
-            bounds[1:].tolist(),
-            totals,
-            rewards["trajectory_return"].to_pylist(),
-            rewards["normalised_return"].to_pylist(),
-            states,
-            subgoals,
-            strict=True,
+        Trajectory(
+            trajectory_id,
+            group_id,
+            tuple(segments[bounds[number] : bounds[number + 1]]),
+            turn_rewards[number],
+            rewards["trajectory_return"][number].as_py(),
+            rewards["normalised_return"][number].as_py(),
+            states[number],
+            subgoals[number],
+            turn_weights[number],
+            greedy.get(group_id),
         )
+        for number, (trajectory_id, group_id) in enumerate(identities)
     ]
+
+
+def _greedy_returns(turns: pa.Table, rewards: pa.Table) -> dict[str, float]:
+    """Group -> return of its greedy member, where that ended without an error; rows of both stand in the same order."""
+    is_greedy = pc.equal(turns["origin"], "greedy")
+    if not pc.any(is_greedy).as_py():
+        return {}
+    failed = turns.filter(pc.is_in(turns["status"], value_set=pa.array(ERROR_STATUSES)))["trajectory_id"]
+    rows = rewards.filter(
+        pc.and_(is_greedy, pc.invert(pc.is_in(turns["trajectory_id"], value_set=failed.combine_chunks())))
+    )
+    return dict(zip(rows["group_id"].to_pylist(), rows["trajectory_return"].to_pylist(), strict=True))
 
 
 def _segments(turns: pa.Table, row_trajectory: np.ndarray, spans: Spans | None) -> tuple[list[Segment], np.ndarray]:

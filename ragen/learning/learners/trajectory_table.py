@@ -18,13 +18,19 @@ _TOKENS = {
     "turn": pa.int64(),
     "kind": pa.int8(),
 }
-_TURNS = {"turn_rewards": pa.float64(), "states": pa.int64(), "starts_subgoal": pa.bool_()}
+_TURNS = {
+    "turn_rewards": pa.float64(),
+    "states": pa.int64(),
+    "starts_subgoal": pa.bool_(),
+    "turn_weights": pa.float64(),
+}
 _SCHEMA = pa.schema(
     {
         "trajectory_id": pa.string(),
         "group_id": pa.string(),
         "trajectory_return": pa.float64(),
         "normalised_return": pa.float64(),
+        "greedy_return": pa.float64(),
         **{name: pa.list_(dtype) for name, dtype in _TURNS.items()},
         **{name: pa.list_(pa.list_(dtype)) for name, dtype in _TOKENS.items()},
     }
@@ -47,6 +53,7 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
         pa.array([trajectory.group_id for trajectory in trajectories], pa.string()),
         pa.array([trajectory.trajectory_return for trajectory in trajectories], pa.float64()),
         pa.array([trajectory.normalised_return for trajectory in trajectories], pa.float64()),
+        pa.array([trajectory.greedy_return for trajectory in trajectories], pa.float64()),
         *(pa.array([getattr(one, name) for one in trajectories], pa.list_(dtype)) for name, dtype in _TURNS.items()),
         *(tokens(name, dtype) for name, dtype in _TOKENS.items()),
     ]
@@ -57,7 +64,8 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
     """Read what `pack_trajectories` wrote."""
     table = unpack_table(data).combine_chunks()
     columns = {name: _nested(table[name].combine_chunks()) for name in _TOKENS}
-    rows = table.select(["trajectory_id", "group_id", "trajectory_return", "normalised_return"]).to_pylist()
+    names = ["trajectory_id", "group_id", "trajectory_return", "normalised_return", "greedy_return"]
+    rows = table.select(names).to_pylist()
     return [
         Trajectory(
             row["trajectory_id"],
@@ -65,6 +73,7 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
             tuple(Segment(*parts) for parts in zip(*(columns[name][index] for name in _TOKENS), strict=True)),
             trajectory_return=row["trajectory_return"],
             normalised_return=row["normalised_return"],
+            greedy_return=row["greedy_return"],
             **{name: table[name][index].values.to_numpy(zero_copy_only=False) for name in _TURNS},
         )
         for index, row in enumerate(rows)

@@ -11,5 +11,6 @@ shaping        what is done to advantages last
 ratios         of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token
 losses         value loss, entropy, truncated importance, and the weight of a token in a batch's loss
+chosen         weight of a response that search chose
 kl             per-token estimators of the divergence from a reference policy
 """

@@ -53,7 +53,10 @@ def length_weighted(inputs: AdvantageInputs) -> AdvantageEstimate:
 
 
 def greedy_baseline(inputs: AdvantageInputs) -> AdvantageEstimate:
-    """Return minus that of the group's greedy rollout, on every token (ReMax, 2310.10505, Alg. 2)."""
+    """Return minus that of the group's greedy rollout, on every token (ReMax, 2310.10505, Alg. 2).
+
+    A group whose greedy rollout ended in an error has nothing to be compared with: its advantages are 0.
+    """
     assert inputs.greedy_returns_B is not None, "this estimator needs a greedy rollout of each group"
     return from_baselines(inputs, inputs.greedy_returns_B)
 

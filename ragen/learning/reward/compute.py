@@ -2,8 +2,8 @@
 
     turns --components--> total --sum over a trajectory--> trajectory_return --normalisation--> normalised_return
 
-Trajectories with an error status ('env_error', 'timeout') keep their rows, marked by `is_valid`, and are in no
-statistic: an environment's failure is not an agent's score.
+Trajectories with an error status ('env_error', 'timeout') and greedy ones keep their rows, marked by `is_valid`, and
+are in no statistic: an environment's failure is not an agent's score, and a baseline no member of its group.
 """
 
 import numpy as np
@@ -41,12 +41,15 @@ def compute_rewards(turns: pa.Table, config: RewardConfig, store: Store | None =
     for name, values in components.items():
         assert values.shape == (turns.num_rows,), f"reward component '{name}' must give one number a turn"
     values_by_turn = np.column_stack(list(components.values()))
-    frame = pl.DataFrame(turns.select(["trajectory_id", "group_id", "env", "turn", "status"])).with_columns(
+    frame = pl.DataFrame(turns.select(["trajectory_id", "group_id", "env", "turn", "status", "origin"])).with_columns(
         pl.Series("total", values_by_turn.sum(axis=1))
     )
     frame = frame.with_columns(
         trajectory_return=pl.col("total").sum().over("trajectory_id"),
-        is_valid=pl.col("status").is_in(ERROR_STATUSES).not_().all().over("trajectory_id"),
+        is_valid=(pl.col("status").is_in(ERROR_STATUSES) | (pl.col("origin") == "greedy"))
+        .not_()
+        .all()
+        .over("trajectory_id"),
     ).with_columns(normalised_return=_normalised_return(config))
     columns = {
         "component_names": _repeated(list(components), turns.num_rows),

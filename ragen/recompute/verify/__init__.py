@@ -6,6 +6,7 @@ verdict     what a check found: same, different, not shown, left out, damaged
 differences where two datasets or two folders differ first
 actions     stored actions executed again in the environment
 texts       token ids against recorded texts: responses decoded, prompts built again
+siblings    what search chose against what it chose among
 tokens      token ids of the turns, concatenated, against what the learner was given
 numbers     metrics and headlines against the rows that they follow from
 scratch     a store aside that sees the inputs of a stage and takes its outputs, so that no verified store is written

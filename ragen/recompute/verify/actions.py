@@ -23,7 +23,7 @@ from starpo.schemas.datasets import TURNS
 Row = dict[str, Any]
 
 _COLUMNS = [
-    "trajectory_id", "env_seed", "dynamics_seed", "turn", "observation", "executed_actions", "action_rewards",
+    "trajectory_id", "env_seed", "dynamics_seed", "turn", "origin", "observation", "executed_actions", "action_rewards",
     "action_effective", "forfeited_actions", "action_cost", "status", "terminated", "truncated", "success",
     "actions_left", "initial_state_digest", "state_digest", "info",
 ]  # fmt: skip
@@ -123,6 +123,8 @@ def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent
                 "action_cost": environment.action_cost,
                 "actions_left": actions_left,
             }
+            if row["origin"] == "search":  # it was tried on a copy with a chance of its own
+                environment.reseed(row["dynamics_seed"])
             observation, outcome = _execute(row["executed_actions"], environment, observation)
             actions_left -= len(row["executed_actions"]) + row["forfeited_actions"]
             is_out_of_limits = number + 1 == agent.max_turns or actions_left == 0

@@ -39,6 +39,7 @@ def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapp
 
 def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
     """Compare what a rollout's manifest shows to people with its turns."""
+    turns = turns.filter(pc.not_equal(turns["origin"], "greedy"))
     goals = turns.filter(turns["success"])
     for name, rows in {"num_trajectories": turns, "num_successful": goals}.items():
         count = float(pc.count_distinct(rows["trajectory_id"]).as_py())

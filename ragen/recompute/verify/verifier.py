@@ -23,6 +23,7 @@ from starpo.ragen.recompute.verify.differences import folder_difference, is_clos
 from starpo.ragen.recompute.verify.numbers import evaluation_differences, rollout_differences, update_differences
 from starpo.ragen.recompute.verify.origin import different_origin
 from starpo.ragen.recompute.verify.scratch import Scratch, Stored
+from starpo.ragen.recompute.verify.siblings import sibling_differences
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line, named_line, summarised
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, of_kind, read_attempts
@@ -265,6 +266,9 @@ class Verifier:
             yield "actions", "turns", turn_differences(turns, self.config.environment, self.config.agent)
             yield "texts", "turns", self._text_differences(visit, sound["turns"])
             yield "numbers", "turns", rollout_differences(turns, _headline(sound["turns"]))
+            search = self.config.at(visit.iteration).rollout.search
+            if search is not None and "siblings" in sound:
+                yield "choices", "siblings", sibling_differences(sound["siblings"].table, turns, search)
         if visit.stage == "evaluate" and "episodes" in sound:
             episodes = sound["episodes"].table
             yield "actions", "episodes", self._episode_differences(visit, episodes)

@@ -7,6 +7,7 @@ import pytest
 
 import starpo.ragen.envs.check
 from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
 from starpo.ragen.envs.check import RULES, check, trace
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake, FrozenLakeSettings
@@ -188,6 +189,23 @@ class LakeWithAShortDigest(FrozenLake):
         return super().state_digest()[:8]
 
 
+class LakeWhoseChanceIsNotDrawnAnew(FrozenLake):
+    """Its clones slip as it does itself; what search chose could not be executed again."""
+
+    def reset(self, *, seed, dynamics_seed=0):
+        result = super().reset(seed=seed, dynamics_seed=dynamics_seed)
+        self._chance = python_random(dynamics_seed, "frozen lake slips")
+        return result
+
+    def reseed(self, dynamics_seed):
+        pass
+
+
+class LakeWhoseClonesAreItself(FrozenLake):
+    def clone(self, dynamics_seed):
+        return self
+
+
 class LakeThatBreaksDown(FrozenLake):
     def render_rgb(self):
         raise RuntimeError("no display")
@@ -218,6 +236,8 @@ FAULTS = {
     LakeThatRemembers: "same seeds same episode",
     LakeWithAShortDigest: "reset and step conventions",
     LakeThatBreaksDown: "pictures are rgb",
+    LakeWhoseChanceIsNotDrawnAnew: "a clone goes its own way",
+    LakeWhoseClonesAreItself: "a clone goes its own way",
 }
 
 

@@ -181,6 +181,12 @@ class TestRewards:
         assert rows
         assert (rows[0]["trajectory_id"], rows[0]["turn"]) == ("g0000-0", 0)
 
+    def test_a_greedy_trajectory_must_be_in_no_statistic(self, tables: Ask) -> None:
+        turns = played_turns()
+        greedy = changed(turns, lambda _, row: {"origin": "greedy"} if row["trajectory_id"] == "g0000-0" else {})
+        assert found("rewards", tables(turns=greedy, rewards=rewarded(greedy))).severity == "note"
+        assert found("rewards", tables(turns=greedy, rewards=rewarded(turns))).severity == "fault"
+
     def test_rows_without_partners_are_faults(self, tables: Ask) -> None:
         turns = played_turns()
         missing = found("rewards", tables(turns=turns, rewards=rewarded(turns).slice(1)))

@@ -245,3 +245,16 @@ def test_no_metrics_give_an_empty_table():
 def test_metrics_table_refuses_what_is_not_finite(value):
     with pytest.raises(DataError, match=r"stage 'update' at iteration 7 are not finite: \{'update/loss'"):
         metrics_table(7, "update", {"update/loss": value, "update/fine": 1.0})
+
+
+def test_a_greedy_trajectory_is_in_no_metric(make_turns):
+    rows = [{"member": n, "action_rewards": [float(n)]} for n in range(2)]
+    greedy = {"member": 2, "action_rewards": [9.0], "origin": "greedy", "success": True, "response": "x", "think": None}
+
+    def metrics(rows):
+        turns = make_turns(rows)
+        rewards = compute_rewards(turns, RewardConfig())
+        selection = select_groups(turns, rewards, FilterConfig())
+        return rollout_metrics(turns) | reward_metrics(rewards, turns) | filter_metrics(selection)
+
+    assert metrics(rows) == metrics([*rows, greedy])

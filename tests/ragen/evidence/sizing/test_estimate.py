@@ -48,7 +48,7 @@ MEASURE = dedent(
         token_ids, turns = rng.integers(0, 200, length), np.where(mask, 0, -1)
         segment = Segment(token_ids, mask, logprobs, turns, np.zeros(length, np.int8))
         value = float(index % 2)
-        turn = np.zeros(1, int), np.zeros(1, bool)
+        turn = np.zeros(1, int), np.zeros(1, bool), np.ones(1)
         return Trajectory(f"t{index}", f"g{index // 2}", (segment,), np.ones(1), value, value, *turn)
 
     def status(name):  # not getrusage: its peak is inherited from the process that started this one

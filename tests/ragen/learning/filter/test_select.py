@@ -346,3 +346,13 @@ def test_a_selection_is_a_function_of_its_tables(make_turns, groups, strategy, m
     one, other = (_select(turns, strategy=strategy, metric=metric, num_wanted=3) for _ in range(2))
     assert one.equals(other)
     validate(one, "selection")
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_greedy_trajectory_is_not_counted(make_turns, metric):
+    rows = [{"member": n, "action_rewards": [value]} for n, value in enumerate([1.0, 3.0])]
+    greedy = {"member": 2, "action_rewards": [9.0], "origin": "greedy", "success": True, "response_ids": [1] * 9}
+    greedy["behaviour_logprobs"] = [-1.0] * 9
+    alone, beside = (_select(make_turns(some), metric=metric) for some in (rows, [*rows, greedy]))
+    assert alone.equals(beside)
+    assert beside["num_trajectories"].to_pylist() == [2]

@@ -23,8 +23,8 @@ def trajectory(turn_lengths: list[int], rewards: list[float], *, shift: float = 
         for m, t in pieces
     )
     total = float(sum(rewards))
-    states, subgoals = np.arange(len(rewards)), np.zeros(len(rewards), bool)
-    return Trajectory("t", "g", segments, np.array(rewards, dtype=float), total, total + shift, states, subgoals)
+    turns = np.arange(len(rewards)), np.zeros(len(rewards), bool), np.ones(len(rewards))
+    return Trajectory("t", "g", segments, np.array(rewards, dtype=float), total, total + shift, *turns)
 
 
 @pytest.mark.parametrize("window", [True, False])
@@ -65,4 +65,6 @@ def test_a_response_with_nothing_before_it_is_refused():
         np.array([1, 2]), np.array([True, True]), np.zeros(2, np.float32), np.array([0, 0]), np.zeros(2, np.int8)
     )
     with pytest.raises(LearnerError, match="'odd' has a response at the very start"):
-        ResponseTokens([Trajectory("odd", "g", (bad,), np.zeros(1), 0.0, 0.0, np.zeros(1, int), np.zeros(1, bool))])
+        ResponseTokens(
+            [Trajectory("odd", "g", (bad,), np.zeros(1), 0.0, 0.0, np.zeros(1, int), np.zeros(1, bool), np.ones(1))]
+        )

@@ -1,9 +1,11 @@
 """From stored turns to trajectories: token in, token out."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import assemble
 from starpo.schemas.datasets import REWARDS, SELECTION
 
@@ -144,3 +146,28 @@ def test_a_selection_that_does_not_know_a_group_is_refused(make_turns):
     turns = make_turns([turn(0, 0, [1], [2], starts=True)])
     with pytest.raises(LearnerError, match="nothing about group 'g0'"):
         assemble(turns, rewards_of(turns, [1.0]), selection_of({"g9": True}))
+
+
+def test_a_greedy_member_is_no_trajectory_and_its_return_is_its_groups_baseline(make_turns):
+    """Group g0 has one, g1 has one that failed, g2 has none."""
+    rows = [turn(member, 0, [1], [10], starts=True, group=group) for group in ("g0", "g1", "g2") for member in range(2)]
+    greedy = [turn(2, 0, [1], [11], starts=True, group=group) | {"origin": "greedy"} for group in ("g0", "g1")]
+    greedy[1] |= {"status": "env_error"}
+    turns = make_turns([*rows, *greedy])
+    rewards = rewards_of(turns, [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 5.0, 7.0], invalid=("g0-2", "g1-2"), shift=-0.5)
+    found = assemble(turns, rewards, selection_of({"g0": True, "g1": True, "g2": True}))
+    assert [(t.trajectory_id, t.greedy_return) for t in found] == [
+        ("g0-0", 5.0), ("g0-1", 5.0), ("g1-0", None), ("g1-1", None), ("g2-0", None), ("g2-1", None),
+    ]  # fmt: skip
+    assert all((t.turn_weights == 1).all() for t in found)
+
+
+def test_turns_that_search_chose_are_weighed(make_turns):
+    chosen = {"origin": "search", "num_candidates": 4}
+    rows = [turn(0, n, [1], [10, 11], starts=True) | chosen | {"num_as_good": t} for n, t in enumerate([1, 4])]
+    turns = make_turns([*rows, turn(0, 2, [1], [], starts=True), turn(1, 0, [1], [10], starts=True)])
+    first, second = assemble(turns, rewards_of(turns, [0.0] * 4), selection_of({"g0": True}))
+    np.testing.assert_allclose(first.turn_weights, [0.25 / (1 - 0.75**4), 1.0, 1.0])
+    assert second.turn_weights.tolist() == [1.0]
+    weights = ResponseTokens([second, first]).weight_N.tolist()
+    assert weights == pytest.approx([1.0, 0.365714, 0.365714, 1.0, 1.0], abs=1e-6)

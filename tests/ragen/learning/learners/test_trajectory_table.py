@@ -12,9 +12,9 @@ from starpo.ragen.learning.learners.trajectory_table import pack_trajectories, u
 
 def assert_same(one: Trajectory, other: Trajectory) -> None:
     for field in dataclasses.fields(Trajectory):
-        if field.name not in ("segments", "turn_rewards", "states", "starts_subgoal"):
+        if field.name not in ("segments", "turn_rewards", "states", "starts_subgoal", "turn_weights"):
             assert getattr(one, field.name) == getattr(other, field.name)
-    for name in ("turn_rewards", "states", "starts_subgoal"):
+    for name in ("turn_rewards", "states", "starts_subgoal", "turn_weights"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert getattr(one, name).dtype == getattr(other, name).dtype
     assert len(one.segments) == len(other.segments)
@@ -28,12 +28,17 @@ def assert_same(one: Trajectory, other: Trajectory) -> None:
 @given(
     turns=st.lists(st.integers(1, 3), max_size=5),
     silent=st.sets(st.integers(0, 4)),
+    chosen=st.sets(st.integers(0, 4)),
     context=st.sampled_from(["window", "full"]),
 )
-def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, context):
+def test_what_comes_out_is_what_went_in(make_trajectories, turns, silent, chosen, context):
     """Several turns, several segments, none at all; no trajectory at all."""
     trajectories = [make_trajectories(i + 1, context=context, num_turns=n)[i] for i, n in enumerate(turns)]
     trajectories = [dataclasses.replace(t, segments=()) if i in silent else t for i, t in enumerate(trajectories)]
+    trajectories = [
+        dataclasses.replace(t, turn_weights=t.turn_rewards / 3, greedy_return=0.5) if i in chosen else t
+        for i, t in enumerate(trajectories)
+    ]
     again = unpack_trajectories(pack_trajectories(trajectories))
     assert len(again) == len(trajectories)
     for one, other in zip(trajectories, again, strict=True):

@@ -21,9 +21,8 @@ def trajectory(name: str, logprobs: list[float]) -> Trajectory:
     segments = (
         Segment(np.zeros(len(mask), dtype=np.int64), mask, np.array([0, *logprobs], dtype=np.float32), mask - 1, mask),
     )
-    return Trajectory(
-        name, "g", segments if logprobs else (), np.array([0.0]), 0.0, 0.0, np.zeros(1, int), np.zeros(1, bool)
-    )
+    turn = np.zeros(1, int), np.zeros(1, bool), np.ones(1)
+    return Trajectory(name, "g", segments if logprobs else (), np.array([0.0]), 0.0, 0.0, *turn)
 
 
 def tokens(*logprobs: list[float]) -> ResponseTokens:

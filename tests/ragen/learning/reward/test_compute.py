@@ -181,3 +181,13 @@ def test_mean_std_normalisation_ignores_shift_and_scale(make_turns, returns, shi
     other = compute_rewards(_turns_with_returns(make_turns, {"a": moved}), config)["normalised_return"]
     np.testing.assert_allclose(plain.to_numpy(), other.to_numpy(), atol=1e-9)
     np.testing.assert_allclose(plain.to_numpy().mean(), 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "mean", "mean_std"])
+def test_a_greedy_trajectory_is_paid_and_in_no_statistic(make_turns, normalisation):
+    config = RewardConfig(normalisation=normalisation)
+    rows = [{"member": n, "action_rewards": [value]} for n, value in enumerate([1.0, 3.0])]
+    greedy = {"member": 2, "action_rewards": [100.0], "origin": "greedy"}
+    alone, beside = (compute_rewards(make_turns(some), config).to_pylist() for some in (rows, [*rows, greedy]))
+    assert beside[:2] == alone
+    assert (beside[2]["trajectory_return"], beside[2]["is_valid"]) == (100.0, False)

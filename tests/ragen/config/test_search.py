@@ -1,0 +1,87 @@
+"""Settings of search and of greedy members: what is refused, and what leaves keys as they were."""
+
+from typing import Any
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.rollout import RolloutConfig
+from starpo.ragen.config.search import BeamConfig, BestOfConfig, LookaheadConfig
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.base import Environment
+from starpo.ragen.envs.frozen_lake.environment import FrozenLake
+from starpo.tasks.evaluate import evaluate
+from starpo.tasks.rollout import rollout
+from starpo.tasks.update import update
+
+FIRST = "0" * 32
+BEST_OF = {"rollout.search.type": "best_of", "update.search_rows": "weigh"}
+
+
+def smoke(**changes: Any) -> StarPOConfig:
+    return preset("smoke", changes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        ({"type": "best_of"}, BestOfConfig(num_candidates=4)),
+        ({"type": "beam", "num_candidates": 3}, BeamConfig(num_candidates=3, beam_width=2)),
+        ({"type": "lookahead"}, LookaheadConfig(num_candidates=4, depth=2)),
+    ],
+)
+def test_ways_to_search_are_told_apart_by_their_type(settings, model):
+    assert RolloutConfig.model_validate({"search": settings}).search == model
+
+
+def test_chosen_responses_are_refused_before_the_run_unless_they_are_weighed():
+    with pytest.raises(ConfigError, match=r"search_rows = 'refuse' .* set update\.search_rows = 'weigh'"):
+        smoke(**{"rollout.search.type": "best_of"})
+    assert smoke(**BEST_OF).update.search_rows == "weigh"
+    with pytest.raises(ConfigError, match=r"schedule: from iteration 1 on: .*search_rows = 'refuse'"):
+        smoke(iterations=2, schedule=[{"iteration": 1, "set": {"rollout.search": {"type": "beam"}}}])
+
+
+def test_at_temperature_0_there_is_nothing_to_choose():
+    with pytest.raises(ValueError, match="all candidates of search alike"):
+        RolloutConfig(temperature=0.0, group_size=1, search=BestOfConfig())
+
+
+def test_what_is_left_out_is_not_in_any_key():
+    config = smoke()
+    values = config.model_dump(mode="json")
+    assert not {"search", "num_greedy"} & values["rollout"].keys()
+    assert "search_rows" not in config.update.effective()
+    same = smoke(**{"rollout.num_greedy": 0, "update.search_rows": "refuse"})
+    assert rollout(0, same, FIRST).key == rollout(0, config, FIRST).key
+
+
+def test_search_and_greedy_members_are_in_the_keys_of_rollouts_and_not_of_evaluations():
+    plain, searched, greedy = smoke(), smoke(**BEST_OF), smoke(**{"rollout.num_greedy": 1})
+    assert len({rollout(0, config, FIRST).key for config in (plain, searched, greedy)}) == 3
+    assert rollout(0, plain, FIRST).outputs == ("turns",)
+    assert rollout(0, searched, FIRST).outputs == ("siblings", "turns")
+    keys = {
+        evaluate(0, "sokoban", c.environment, c.agent, c.rollout, c.evaluation, FIRST, lineage="file:///nowhere").key
+        for c in (plain, searched, greedy)
+    }
+    assert len(keys) == 1
+    data = dict.fromkeys(("turns", "rewards", "selection"), FIRST)
+    assert update(plain, 0, FIRST, FIRST, **data).key == update(greedy, 0, FIRST, FIRST, **data).key
+
+
+def test_an_engine_that_only_evaluates_does_not_search():
+    server = {"rollout.openai.base_url": "http://127.0.0.1:1/v1", "rollout.openai.model": "m"}
+    with pytest.raises(ConfigError, match="'openai' cannot be trained on"):
+        rollout(0, smoke(**BEST_OF, **server, **{"rollout.engine": "openai"}), FIRST)
+
+
+def test_an_environment_with_chance_must_be_able_to_draw_it_anew(monkeypatch):
+    config = apply_overrides(preset("frozen-lake-slippery"), BEST_OF)
+    rollout(0, config, FIRST)
+    monkeypatch.setattr(FrozenLake, "reseed", Environment.reseed)
+    monkeypatch.setattr(FrozenLake, "reset", lambda self, **_: None)
+    with pytest.raises(ConfigError, match=r"copies of the environment, and: frozen_lake: has_chance is True .*reseed"):
+        rollout(0, config, FIRST)
