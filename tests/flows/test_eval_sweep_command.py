@@ -66,7 +66,7 @@ def test_what_is_given_changes_a_shipped_sweep() -> None:
     [
         ({"temperatures": "warm"}, "--temperatures warm: expected numbers with commas between them, such as 0,1"),
         ({"seeds": "0;1"}, "--seeds 0;1: expected whole numbers with commas"),
-        ({"iterations": "newest"}, "expected 'last', 'all', 'every:10'"),
+        ({"iterations": "newest"}, "expected 'last', 'all', 'ends', 'every:10'"),
         ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
     ],
 )
