@@ -63,13 +63,13 @@ def order_of_cells(rates: np.ndarray, confidence: float = CONFIDENCE) -> RankCor
     num_cells, num_seeds, num_prompts = rates.shape
     if not np.isfinite(rates).any(axis=(1, 2)).all():
         return None
-    places = np.arange(num_cells)
-    rho = spearman(places, np.nanmean(rates, axis=(1, 2)))
+    rho = spearman(np.arange(num_cells), np.nanmean(rates, axis=(1, 2)))
     if rho is None:
         return None
     random, weights, values = np.random.default_rng(SEED), np.isfinite(rates).astype(float), np.nan_to_num(rates)
     at_once = max(1, _NUMBERS_AT_ONCE // rates.size)
-    found: list[float] = []
+    places = np.arange(num_cells) - (num_cells - 1) / 2
+    found = []
     for start in range(0, NUM_RESAMPLES, at_once):
         count = min(at_once, NUM_RESAMPLES - start)
         totals, sizes = np.zeros((num_cells, count)), np.zeros((num_cells, count))
@@ -77,9 +77,12 @@ def order_of_cells(rates: np.ndarray, confidence: float = CONFIDENCE) -> RankCor
             prompts = random.integers(num_prompts, size=(count, num_prompts))
             totals += values[:, drawn, prompts].sum(axis=2)
             sizes += weights[:, drawn, prompts].sum(axis=2)
-        means = totals / np.where(sizes > 0, sizes, np.nan)
-        found += [spearman(places, of) or 0.0 for of in means.T if np.isfinite(of).all()]
-    return _with_interval(rho, found, confidence, num_cells)
+        means = (totals / np.where(sizes > 0, sizes, np.nan)).T
+        means = means[np.isfinite(means).all(axis=1)]
+        above = (means[:, :, None] > means[:, None, :]).sum(axis=2)
+        level = (means[:, :, None] == means[:, None, :]).sum(axis=2)
+        found.append(_rhos(above + (level - 1) / 2, np.broadcast_to(places, means.shape), np.ones_like(means)))
+    return _with_interval(rho, np.concatenate(found), confidence, num_cells)
 
 
 def correlation_over_runs(
@@ -103,15 +106,18 @@ def correlation_over_runs(
         return None
     if len(runs) == 1:
         return RankCorrelation(rho=rho, low=-1.0, high=1.0, num=len(xs))
+    run_of_point = np.repeat(np.arange(len(runs)), [len(run[0]) for run in runs])
     random = np.random.default_rng(SEED)
+    at_once = max(1, _NUMBERS_AT_ONCE // len(xs))
     found = []
-    for drawn in random.integers(len(runs), size=(NUM_RESAMPLES, len(runs))):
-        sample = [np.concatenate([runs[run][side] for run in drawn]) for side in (0, 1)]
-        found.append(spearman(*sample) or 0.0)
-    return _with_interval(rho, found, confidence, len(xs))
+    for start in range(0, NUM_RESAMPLES, at_once):
+        drawn = random.integers(len(runs), size=(min(at_once, NUM_RESAMPLES - start), len(runs)))
+        times = (drawn[:, :, None] == np.arange(len(runs))).sum(axis=1)[:, run_of_point].astype(float)
+        found.append(_rhos(_weighted_ranks(xs, times), _weighted_ranks(ys, times), times))
+    return _with_interval(rho, np.concatenate(found), confidence, len(xs))
 
 
-def _with_interval(rho: float, resampled: Sequence[float], confidence: float, num: int) -> RankCorrelation:
+def _with_interval(rho: float, resampled: np.ndarray, confidence: float, num: int) -> RankCorrelation:
     tail = (1 - confidence) / 2
     low, high = (float(bound) for bound in np.quantile(resampled, [tail, 1 - tail]))
     return RankCorrelation(rho=rho, low=low, high=high, num=num)
@@ -119,5 +125,28 @@ def _with_interval(rho: float, resampled: Sequence[float], confidence: float, nu
 
 def _ranks(values: np.ndarray) -> np.ndarray:
     """From 0 up; equal values share the mean of theirs. [points]"""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts + 1) / 2)[places]
+    return _weighted_ranks(values, np.ones((1, len(values))))[0]
+
+
+def _weighted_ranks(values: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Ranks of points that are there several times, or not at all.
+
+    Args:
+        values: [points]
+        times: How often each is there. [resamples, points]
+
+    Returns:
+        From 0 up; equal values share the mean of theirs. [resamples, points]
+    """
+    different, places = np.unique(values, return_inverse=True)
+    counts = times @ np.eye(len(different))[places]
+    return (np.cumsum(counts, axis=1) - (counts + 1) / 2)[:, places]
+
+
+def _rhos(xs: np.ndarray, ys: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Correlation of each row; 0 where one side has no order. [resamples, points] each -> [resamples]"""
+    total = weights.sum(axis=1, keepdims=True)
+    xs, ys = (of - (weights * of).sum(axis=1, keepdims=True) / total for of in (xs, ys))
+    norms = np.sqrt((weights * xs**2).sum(axis=1) * (weights * ys**2).sum(axis=1))
+    products = (weights * xs * ys).sum(axis=1)
+    return np.divide(products, norms, out=np.zeros_like(norms), where=norms > 1e-12)

@@ -3,7 +3,7 @@
 SweepResult of a matrix -> entries -> draw_matrix -> SVG, matrix_rows -> table
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starpo.ragen.core.pictures import label, new_figure, style, svg
@@ -44,7 +44,7 @@ class Entry:
 def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
     """(run, panel) -> what was measured; of several temperatures the lowest."""
     found = {}
-    for run in sorted(result.runs, key=lambda run: list(result.trained_on.values()).index(result.trained_on[run])):
+    for run in sorted(result.runs, key=_by_training(result)):
         for panel in result.environments:
             scores = [score for score in result.scores if (score.run, score.environment) == (run, panel)]
             coolest = min((score.temperature for score in scores), default=0.0)
@@ -132,6 +132,12 @@ def draw_matrix(result: SweepResult) -> str:
         axes.spines[:].set_visible(False)
         axes.invert_yaxis()
         return svg(figure)
+
+
+def _by_training(result: SweepResult) -> Callable[[str], int]:
+    """Runs that train on the same environment stand together, in the order in which they were asked for."""
+    order = list(dict.fromkeys(result.trained_on.values()))
+    return lambda run: order.index(result.trained_on[run]) if run in result.trained_on else len(order)
 
 
 def _success(score: Score | None) -> float:

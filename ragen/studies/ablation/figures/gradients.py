@@ -3,7 +3,7 @@
 AblationResult -> buckets of every run -> table, verdict          AblationResult -> draw_group_gradients -> SVG
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -65,12 +65,11 @@ def gradient_tables(result: AblationResult) -> list[Table]:
 
 def gradient_verdicts(result: AblationResult) -> Verdicts:
     """Does the task's gradient grow with the reward std of its groups?"""
-    runs = [
-        tuple(np.array([bucket[name] for bucket in found]) for name in ("reward_std", "task_norm"))
-        for cell in result.cells
-        for buckets in _runs(cell)
-        if (found := [bucket for bucket in buckets if "task_norm" in bucket])
-    ]
+    runs = []
+    for cell in result.cells:
+        for buckets in _runs(cell):
+            found = [bucket for bucket in buckets if "task_norm" in bucket]
+            runs.append((_values(found, "reward_std"), _values(found, "task_norm")))
     return {"the task's gradient growing with the reward std": judge_order(correlation_over_runs(runs))}
 
 
@@ -78,6 +77,10 @@ def _runs(cell: CellResult) -> Iterator[list[Bucket]]:
     """The buckets of all iterations, run by run."""
     for series in cell.series.values():
         yield [bucket for of in measured(series).values() for bucket in of.values()]
+
+
+def _values(buckets: Sequence[Bucket], name: str) -> np.ndarray:
+    return np.array([bucket[name] for bucket in buckets])
 
 
 def _means(cell: CellResult, number: int, name: str) -> list[float]:

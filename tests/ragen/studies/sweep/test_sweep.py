@@ -42,7 +42,9 @@ def test_late_checkpoints_are_added_and_none_is_lost() -> None:
 
 @pytest.mark.parametrize("iterations", ["first", "every:0", "every:", [], [3, 3]])
 def test_unknown_iterations_are_refused(iterations: object) -> None:
-    with pytest.raises(ConfigError, match=r"mine: iterations.*expected 'last', 'all', 'ends', 'every:10' or different numbers"):
+    with pytest.raises(
+        ConfigError, match=r"mine: iterations.*expected 'last', 'all', 'ends', 'every:10' or different numbers"
+    ):
         Sweep.make({"name": "s", "iterations": iterations}, "mine")
 
 
