@@ -22,7 +22,7 @@ class Response(Part):
     iteration: int
     """Updates before it."""
     text: str
-    """What it says, cut after 2,000 characters."""
+    """What it says; of more than 2,000 characters the beginning and the end."""
     success: bool
     """Did the episode reach the goal?"""
 

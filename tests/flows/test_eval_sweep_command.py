@@ -75,6 +75,16 @@ def test_what_is_wrong_is_said_before_anything_is_read(given: dict[str, object],
         ask(runs=["a"], **given)
 
 
+def test_a_matrix_is_of_the_first_checkpoint_and_the_last(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    eval_sweep(["mine"], matrix=True, dry_run=True, store=store.url, as_json=True)
+    assert json.loads(capsys.readouterr().out)["missing_cells"] == [
+        "mine@0 sokoban T=0.5 seed=0",
+        "mine@2 sokoban T=0.5 seed=0",
+    ]
+    assert ask(runs=["a"], is_matrix=True).is_matrix
+    assert ask(runs=["a"], is_matrix=True).name != ask(runs=["a"]).name
+
+
 def test_an_unknown_sweep_suggests_those_that_are_near() -> None:
     with pytest.raises(
         ConfigError, match=r"'late-checkpoint' is neither a sweep nor a TOML file \(did you mean 'late-"

@@ -95,11 +95,14 @@ def sentence(verdicts: Mapping[str, str]) -> str:
             'cannot show' or 'not measured'.
     """
     kinds = {
-        "shows": "shows for", "does not show": "does not show for", "the opposite shows": "the opposite shows for",
-        "cannot show": "cannot show for", "not measured": "is not measured for",
-    }  # fmt: skip
+        "shows": "the finding shows for",
+        "does not show": "the finding does not show for",
+        "the opposite shows": "the opposite shows for",
+        "cannot show": "nothing can show for",
+        "not measured": "nothing is measured for",
+    }
     sorted_out: dict[str, list[str]] = {}
     for what, verdict in verdicts.items():
         sorted_out.setdefault(next(kind for kind in kinds if verdict.startswith(kind)), []).append(what)
     parts = [f"{words} {', '.join(sorted_out[kind])}" for kind, words in kinds.items() if kind in sorted_out]
-    return f"At this scale the finding {'; '.join(parts)}." if parts else ""
+    return f"At this scale {'; '.join(parts)}." if parts else ""

@@ -14,8 +14,10 @@ def draw_bars(result: AblationResult) -> str:
     """Draw a result: a pair of bars a cell; dots are the seeds. Cells without a finished run have no bar of ours."""
     finding = result.grid.finding
     numbers = finding.numbers if finding else {}
-    places = range(len(result.cells))
-    paper = f"grey: {finding.source}, another model and other rooms; " if finding and numbers else ""
+    order = list(numbers)  # as the paper has them; cells that it has not stand at the end
+    cells = sorted(result.cells, key=lambda cell: order.index(cell.label) if cell.label in order else len(order))
+    places = range(len(cells))
+    paper = f"grey: {finding.source}, another model; " if finding and numbers else ""
     note = (
         f"{paper}blue: success on {result.panel} at the end, mean over seeds with its {result.confidence:.0%} "
         "interval, dots the seeds"
@@ -25,7 +27,7 @@ def draw_bars(result: AblationResult) -> str:
     with style():
         figure = new_figure(max(7.6, 1.6 + 0.95 * len(places)), 4.2, result.name, note)
         axes = figure.subplots()
-        for place, cell in zip(places, result.cells, strict=True):
+        for place, cell in zip(places, cells, strict=True):
             if (number := numbers.get(cell.label)) is not None:
                 axes.bar(place - shift, number, width, color=_PAPER)
                 axes.text(place - shift, number, f"{100 * number:.1f}", ha="center", va="bottom", fontsize=8)
@@ -42,7 +44,7 @@ def draw_bars(result: AblationResult) -> str:
             ends = [curve[max(curve)] for curve in panel.seed_curves.values()]
             axes.plot([place + shift] * len(ends), ends, ".", color="#1f2430", markersize=4, alpha=0.6)
             axes.text(place + shift, max(top, *ends), f"{100 * panel.last:.1f}", ha="center", va="bottom", fontsize=8)
-        axes.set_xticks(list(places), [label(cell.label, 28) for cell in result.cells])
+        axes.set_xticks(list(places), [label(cell.label, 28) for cell in cells])
         axes.set(ylim=(0, 1.08), yticks=[0, 0.25, 0.5, 0.75, 1], ylabel="success")
         axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
         axes.set_axisbelow(True)

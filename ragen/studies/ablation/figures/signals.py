@@ -1,13 +1,20 @@
 """Which signal falls first when training collapses (RAGEN, Fig. 6).
 
 AblationResult -> events of every run -> table, verdicts          AblationResult -> draw_signals -> SVG
+
+What falls first is told in hindsight, of both metrics alike: halfway from the peak to the end. Signals, which must not
+know the end, have bounds of their own, and which of them rings first is a matter of these (`ragen backtest`).
 """
 
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg, updates_axis
+from starpo.ragen.evidence.diagnostics.backtest import MIN_POINTS
 from starpo.ragen.evidence.diagnostics.collapse import GRADIENT, RETURN, REWARD_STD, SUCCESS, diagnose
+from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
 from starpo.ragen.studies.ablation.figures.figure import Figure, Verdicts
 from starpo.ragen.studies.ablation.result import AblationResult
@@ -19,24 +26,28 @@ _DRAWN = {
     GRADIENT: "gradient norm",
     SUCCESS: "success in training",
 }
+_FALLING = (REWARD_STD, RETURN)
 _SMOOTHED = (REWARD_STD, RETURN, SUCCESS)
 _MAX_CELLS = 4
+_WINDOW = 5
 
 
 @dataclass(frozen=True)
 class Events:
-    """A run's signals, by the iteration at which each was first raised; None: never.
+    """What happened in a run, and when; None: it did not.
 
     Attributes:
         cell: Label of its cell.
         seed: Its seed.
-        raised: Metric -> iteration.
+        raised: Metric -> iteration at which its signal was first raised.
+        halfway: Metric -> iteration from which on it was below the middle of its peak and its end, in hindsight.
         fell: When success in training had halved for good, in hindsight.
     """
 
     cell: str
     seed: int
     raised: dict[str, int | None]
+    halfway: dict[str, int | None]
     fell: int | None
 
 
@@ -47,8 +58,27 @@ def events(result: AblationResult) -> list[Events]:
         for seed, series in cell.series.items():
             signals = diagnose(series).signals
             raised = {name: next((s.iteration for s in signals if s.name == name), None) for name in _DRAWN}
-            found.append(Events(cell.label, seed, raised, cell.fell.get(seed)))
+            half = {name: halfway(series.get(name, {})) for name in _FALLING}
+            found.append(Events(cell.label, seed, raised, half, cell.fell.get(seed)))
     return found
+
+
+def halfway(points: Series) -> int | None:
+    """The iteration from which on a metric stays below the middle of its peak and its end.
+
+    Both in the centred mean of five points, which does not lag; the end is the mean of the last five.
+
+    Returns:
+        None: it ends at its peak, or there are fewer than ten points.
+    """
+    if len(points) < MIN_POINTS:
+        return None
+    values = np.array(list(points.values()))
+    reach = _WINDOW // 2
+    smooth = np.array([values[max(0, at - reach) : at + reach + 1].mean() for at in range(len(values))])
+    above = np.flatnonzero(smooth >= (smooth.max() + values[-_WINDOW:].mean()) / 2)
+    start = int(above[-1]) + 1
+    return list(points)[start] if start < len(values) else None
 
 
 def draw_signals(result: AblationResult) -> str:
@@ -84,17 +114,18 @@ def draw_signals(result: AblationResult) -> str:
 
 
 def signal_tables(result: AblationResult) -> list[Table]:
-    """A row a run: when each signal was first raised, and when success had halved for good."""
+    """A row a run: when signals were first raised; in hindsight, when metrics were halfway down, and success halved."""
     rows = [
         {
             "cell": of.cell,
             "seed": str(of.seed),
-            **{words: _at(of.raised[metric]) for metric, words in _DRAWN.items()},
+            **{f"{words}: signal": _at(of.raised[metric]) for metric, words in _DRAWN.items()},
+            **{f"{_DRAWN[metric]}: halfway down": _at(of.halfway[metric]) for metric in _FALLING},
             "success halved": _at(of.fell),
         }
         for of in events(result)
     ]
-    return [Table("first iteration at which a signal was raised", rows, ("cell",))]
+    return [Table("when signals were raised, and when metrics fell (in hindsight)", rows, ("cell",))]
 
 
 def signal_verdicts(result: AblationResult) -> Verdicts:
@@ -111,9 +142,8 @@ def signal_verdicts(result: AblationResult) -> Verdicts:
 
 
 def _lead(of: Events) -> int | None:
-    """Iterations from the signal of the reward std to that of the return, or, where none is raised, to the fall."""
-    std, end = of.raised[REWARD_STD], of.raised[RETURN]
-    end = of.fell if end is None else end
+    """Iterations from the reward std's being halfway down to the return's."""
+    std, end = of.halfway[REWARD_STD], of.halfway[RETURN]
     return None if std is None or end is None else end - std
 
 

@@ -64,8 +64,8 @@ def test_a_sentence_says_for_what_it_shows_and_for_what_not() -> None:
         "filter": "shows (y)", "lost": "not measured",
     }  # fmt: skip
     assert sentence(verdicts) == (
-        "At this scale the finding shows for fresh, filter; does not show for critic; the opposite shows for KL; is "
-        "not measured for lost."
+        "At this scale the finding shows for fresh, filter; the finding does not show for critic; the opposite shows "
+        "for KL; nothing is measured for lost."
     )
     assert sentence({}) == ""
 
