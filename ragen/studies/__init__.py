@@ -2,8 +2,8 @@
 
 what is asked for (spec) -> cells -> (done by flows) -> outcomes -> result -> tables, drawing; kept in `<store>/`
 
-ablation     settings against each other over matched seeds: grid (extending), cells, peak, result, finding, tables, plot,
-             and figures, as the papers draw them
+ablation     settings against each other over matched seeds: grid, extending, cells, peak, result, finding, tables,
+             plot, and figures, as the papers draw them
 sweep        checkpoints x environments x temperatures x seeds: sweep, cells, result, transfer, tables, heat_map, matrix
 spec         what a study asks for, from TOML
 outcomes     what stored evaluations and metrics say, prompt by prompt and iteration by iteration
