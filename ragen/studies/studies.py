@@ -77,7 +77,7 @@ class Studies(Generic[Asked, Result]):
     def save(self, result: Result) -> None:
         """Write a result and its drawings."""
         for file, drawing in type(self).draw(result).items():
-            self._location.replace(self._path(result.name, file), drawing.encode("utf-8", "replace"))
+            self._location.replace(self._path(result.name, file), drawing.encode())
         self._write(result, RESULT)
 
     def get(self, name: str) -> Result:
