@@ -55,7 +55,10 @@ def length_tables(result: AblationResult) -> list[Table]:
 
 def length_verdicts(result: AblationResult) -> Verdicts:
     """Does reasoning become shorter, cell by cell?"""
-    return {cell.label: judge_shrinking(list(trends(cell, _LENGTH).values())) for cell in result.cells}
+    return {
+        f"shorter reasoning in {cell.label}": judge_shrinking(list(trends(cell, _LENGTH).values()))
+        for cell in result.cells
+    }
 
 
 LENGTH = Figure(

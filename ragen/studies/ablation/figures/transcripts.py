@@ -41,7 +41,10 @@ def transcript_tables(result: AblationResult) -> list[Table]:
 
 def transcript_verdicts(result: AblationResult) -> Verdicts:
     """Do responses become alike, cell by cell?"""
-    return {cell.label: judge_shrinking(list(trends(cell, _DISTINCT).values())) for cell in result.cells}
+    return {
+        f"responses growing alike in {cell.label}": judge_shrinking(list(trends(cell, _DISTINCT).values()))
+        for cell in result.cells
+    }
 
 
 def _words(result: AblationResult, number: int) -> str:

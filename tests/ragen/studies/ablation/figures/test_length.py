@@ -33,11 +33,13 @@ def test_the_table_has_both_ends_and_the_change_of_every_seed(result) -> None:
     assert rows[0] == {"cell": "Bandit", "first tenth": "39.5", "last tenth": "20.5", "change by seed": "-48% -48%"}
     assert rows[1]["change by seed"] == "+0%"
     verdicts = length_verdicts(result)
-    assert verdicts["Bandit"].startswith("shows")
-    assert verdicts["BanditRev"].startswith("the opposite shows")
+    assert verdicts["shorter reasoning in Bandit"].startswith("shows")
+    assert verdicts["shorter reasoning in BanditRev"].startswith("the opposite shows")
 
 
 def test_nothing_measured_is_still_a_picture(study) -> None:
     nothing = study("length", {"a": {}, "b": {}})
     assert "a" in texts(draw_length(nothing))
-    assert length_verdicts(nothing) == {"a": "not measured", "b": "not measured"}
+    assert length_verdicts(nothing) == dict.fromkeys(
+        ("shorter reasoning in a", "shorter reasoning in b"), "not measured"
+    )

@@ -70,5 +70,5 @@ def test_the_share_of_different_responses_says_whether_they_become_alike(result)
     assert rows[0]["first tenth"] == "0.980"  # (1 + 0.96) / 2
     assert rows[0]["last tenth"] == "0.260"  # (0.28 + 0.24) / 2
     verdicts = transcript_verdicts(result)
-    assert verdicts["vanilla <b>"].startswith("shows")
-    assert verdicts["fresh"] == "not measured"
+    assert verdicts["responses growing alike in vanilla <b>"].startswith("shows")
+    assert verdicts["responses growing alike in fresh"] == "not measured"
