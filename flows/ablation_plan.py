@@ -15,12 +15,16 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.cells import Cell, expand
+from starpo.ragen.studies.ablation.figures.catalogue import FIGURES
+from starpo.ragen.studies.ablation.figures.figure import Figure
 from starpo.ragen.studies.ablation.grid import Grid, check_grid
 from starpo.ragen.studies.ablation.result import AblationResult, RunOutcome, summarise
-from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, training_success
+from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_series
+from starpo.ragen.studies.transcripts import Transcript, read_transcripts
 from starpo.ragen.work import Work
 
 
@@ -91,20 +95,27 @@ class AblationPlan:
             store: Where the runs are.
             errors: Run -> why it failed.
         """
-        outcomes = {(run.cell.label, run.seed): _outcome(store, run.name, errors.get(run.name)) for run in self.runs}
+        figure = FIGURES[self.grid.figure]
+        outcomes = {
+            (run.cell.label, run.seed): _outcome(store, run, errors.get(run.name), figure) for run in self.runs
+        }  # fmt: skip
         return summarise(self.grid, self.cells, outcomes)
 
 
-def _outcome(store: Store, run: str, error: str | None) -> RunOutcome:
+def _outcome(store: Store, run: CellRun, error: str | None, figure: Figure) -> RunOutcome:
     """What became of a run; of one that failed, training as far as it went."""
     evaluations: Evaluations | None = None
-    training: Series = {}
+    series: dict[str, Series] = {}
+    transcripts: list[Transcript] = []
     try:
-        training = training_success(store, run)
-        evaluations = read_evaluations(store, run) if error is None else None
+        series = read_series(store, run.name, {"diagnose", *figure.stages}, (SUCCESS, *figure.metrics))
+        evaluations = read_evaluations(store, run.name) if error is None else None
+        if figure.has_transcripts:
+            transcripts = read_transcripts(store, run.name, run.config.environment.type)
     except StoreError as damage:
         error = error or f"its measurements cannot be read: {damage}"
-    return RunOutcome(run, evaluations, training, error)
+    drawn = series if figure.metrics else {}
+    return RunOutcome(run.name, evaluations, series.get(SUCCESS, {}), error, drawn, transcripts)
 
 
 def plan_ablation(

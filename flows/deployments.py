@@ -1,13 +1,14 @@
 """The deployments, in one list for `ragen up` and for work pools: `python -m starpo.flows.deployments > prefect.yaml`.
 
 Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings; the warm starts of those
-presets with a tiny policy are deployments of `warm-start`; `replay/updates` replays a run; each grid is a deployment of
-`ablation`, and `ablation/custom` takes any; each sweep is a deployment of `eval-sweep` with a schedule that is to be
-resumed, and `eval-sweep/custom` takes any.
+presets with a tiny policy are deployments of `warm-start`; `replay/updates` replays a run; each grid but the papers'
+own is a deployment of `ablation`, and `ablation/custom` takes any; each sweep is a deployment of `eval-sweep` with a
+schedule that is to be resumed, and `eval-sweep/custom` takes any.
 """
 
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -22,7 +23,7 @@ from starpo.flows.ablation import ablation
 from starpo.flows.audit import audit
 from starpo.flows.console.terminal import write
 from starpo.flows.eval_sweep import eval_sweep
-from starpo.flows.presets import GRIDS, SWEEPS, names, preset
+from starpo.flows.presets import GRIDS, SWEEPS, names, preset, served_grids
 from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.flows.warm_start import warm_start
@@ -32,6 +33,8 @@ from starpo.ragen.studies.sweep.sweep import Sweep
 
 CPU_POOL, GPU_POOL = "starpo", "gpu"
 """Work pools. Sweeps are evaluations and nothing else, so they go where the GPUs are."""
+
+_BY_MODULE = EntrypointType.MODULE_PATH
 
 _HEADER = """\
 # Made by `make deployments` from flows/deployments.py, which `ragen up` serves without a pool. On several machines:
@@ -71,19 +74,15 @@ class Deployed:
         return f"{self.flow.name}/{self.name}"
 
     def to_runner(self) -> RunnerDeployment:
-        """As `ragen up` serves it; reading the schema off a flow takes a tenth of a second."""
-        options: dict[str, Any] = {}
-        if self.cron:
-            one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
-            options = {"schedule": Cron(self.cron, active=self.is_active), "concurrency_limit": one_at_a_time}
+        """As `ragen up` serves it."""
+        own: dict[str, Any] = {"tags": list(self.tags), "parameters": self.parameters | self.settings}
+        if not self.cron:
+            return _described(self.flow).model_copy(update={"name": self.name, **own})
+        one_at_a_time = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW)
+        schedule = Cron(self.cron, active=self.is_active)
         return RunnerDeployment.from_flow(
-            self.flow,
-            self.name,
-            tags=list(self.tags),
-            parameters=self.parameters | self.settings,
-            entrypoint_type=EntrypointType.MODULE_PATH,
-            **options,
-        )
+            self.flow, self.name, entrypoint_type=_BY_MODULE, schedule=schedule, concurrency_limit=one_at_a_time, **own
+        )  # fmt: skip
 
     def to_yaml(self) -> dict[str, Any]:
         """As `prefect.yaml` has it."""
@@ -101,6 +100,12 @@ class Deployed:
         return entry
 
 
+@cache
+def _described(flow: Flow[Any, Any]) -> RunnerDeployment:
+    """What all deployments of a flow have in common; reading the schema off a flow takes tenths of a second."""
+    return RunnerDeployment.from_flow(flow, flow.name, entrypoint_type=_BY_MODULE)
+
+
 def deployments() -> list[Deployed]:
     """All of them. A preset whose environment cannot be loaded is told of and left out: the others can be served."""
     made = []
@@ -115,7 +120,7 @@ def deployments() -> list[Deployed]:
         if config.policy.type == "tiny":
             made.append(Deployed(warm_start, name, ("warm-start", config.environment.type), parameters, settings))
     made += [Deployed(starpo, "custom", ("starpo",)), Deployed(replay, "updates", ("replay",))]
-    for name in GRIDS.names():
+    for name in served_grids():
         made.append(Deployed(ablation, name, ("ablation",), {"grid": _short(Grid.load(GRIDS.path(name)))}))
     made.append(Deployed(ablation, "custom", ("ablation",)))
     for name in SWEEPS.names():  # not active: on a single machine it would take cores from the runs

@@ -103,6 +103,8 @@ def failure(state: State[Any]) -> str | None:
 def markdown(studies: Studies[Any, Any], result: StudyResult) -> str:
     """A result as a page for Prefect."""
     parts = [f"# {studies.word.capitalize()} {text(result.name)}"]
+    if conclusion := type(studies).conclude(result):
+        parts += ["", text(conclusion)]
     for table in type(studies).tables(result):
         parts += ["", f"## {text(table.title)}", "", *(dict_table(table.rows) if table.rows else ["Nothing yet."])]
     if result.failures:

@@ -13,7 +13,7 @@ from starpo.flows.console.listing import print_rows
 from starpo.flows.console.studies import Look, print_asked_result, print_known, run_study
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.plan import RunPlan
-from starpo.flows.presets import GRIDS, PRESETS
+from starpo.flows.presets import GRIDS, PRESETS, served_grids
 from starpo.ragen.store import Store
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.studies import Ablations
@@ -60,7 +60,7 @@ def ablate(
 
 def _deployment(name: str, plan: AblationPlan) -> tuple[str, dict[str, Any]]:
     """Which deployment runs a grid, and with what; a file of settings is sent along, as it is known only here."""
-    if name in GRIDS.names():
+    if name in served_grids():
         return f"ablation/{name}", {}
     parameters = {"grid": plan.grid.model_dump(mode="json", exclude_defaults=True)}
     if plan.grid.run is None and plan.grid.preset not in PRESETS.names():

@@ -24,7 +24,7 @@ def eval_sweep(
     runs: Annotated[list[str] | None, typer.Argument(help="Runs whose checkpoints are evaluated.")] = None,
     grid: Annotated[str | None, typer.Option(help="A sweep of --list, or a TOML file, to start from.")] = None,
     iterations: Annotated[
-        str | None, typer.Option(help="last, all, every:10, or numbers of checkpoints: 10,20. Default: last.")
+        str | None, typer.Option(help="last, all, ends, every:10, or numbers of checkpoints: 10,20. Default: last.")
     ] = None,
     environments: Annotated[
         str | None,
@@ -34,6 +34,12 @@ def eval_sweep(
     seeds: Annotated[str | None, typer.Option(help="With commas. Default: 0, which training plays too.")] = None,
     prompts: Annotated[int | None, typer.Option(help="Initial states of a panel. Default: the runs' own.")] = None,
     samples: Annotated[int | None, typer.Option(help="Episodes a prompt and seed. Default: the runs' own.")] = None,
+    matrix: Annotated[
+        bool,
+        typer.Option(
+            "--matrix", help="Generalisation: every run on the panels of all runs, its first checkpoint and its last."
+        ),
+    ] = False,
     name: Annotated[str | None, typer.Option("--as", help="What the result is called.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many cells are stored and missing.")] = False,
     result: Annotated[
@@ -57,8 +63,9 @@ def eval_sweep(
     if not runs and grid is None:
         raise typer.BadParameter("name a run (`ragen runs` lists them), or a sweep with --grid")
     given = {
-        "runs": runs, "iterations": iterations, "environments": environments, "temperatures": temperatures,
-        "seeds": seeds, "num_prompts": prompts, "samples_per_prompt": samples,
+        "runs": runs, "iterations": iterations or ("ends" if matrix else None), "is_matrix": matrix,
+        "environments": environments, "temperatures": temperatures, "seeds": seeds, "num_prompts": prompts,
+        "samples_per_prompt": samples,
     }  # fmt: skip
     asked = asked_sweep(grid, name, {key: value for key, value in given.items() if value})
     plan = plan_sweep(opened, asked)

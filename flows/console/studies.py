@@ -101,9 +101,11 @@ def print_result(studies: Kind, name: str, as_json: bool) -> None:
         print_table(console, table.rows, title=f"{name}: {table.title}", numbers=numbers)
     for what, error in result.failures.items():
         console.print(f"failed: {what}: {error}", style="red", highlight=False, markup=False)
+    if conclusion := type(studies).conclude(result):
+        console.print(conclusion, style="bold", highlight=False, markup=False)
     for note in (type(studies).method(result), *(f"Note: {warning}." for warning in result.warnings)):
         console.print(note, highlight=False, markup=False)
-    for file in ("result.json", "success.svg"):
+    for file in studies.files(name):
         say(console, f"{studies.place(name)}/{file}")
 
 

@@ -68,6 +68,14 @@ SWEEPS = Shipped("a sweep", FOLDER / "sweeps")
 names = PRESETS.names
 
 
+def served_grids() -> list[str]:
+    """The grids that are deployments of their own: all but the papers' own, which need GPUs and days.
+
+    Those are run by the deployment `ablation/custom`, as grids of a user's are.
+    """
+    return [name for name in GRIDS.names() if not name.endswith("-paper")]
+
+
 def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> StarPOConfig:
     """The configuration of a preset, or of a TOML file of the user's.
 

@@ -67,10 +67,16 @@ def new_figure(width: float, height: float, title: str, note: str) -> "Figure":
 
 def success_axis(axes: "Axes") -> None:
     """Updates from left to right, success from 0 to 100% upwards."""
+    updates_axis(axes)
+    axes.set(ylim=(0, 1), yticks=[0, 0.25, 0.5, 0.75, 1])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+
+
+def updates_axis(axes: "Axes") -> None:
+    """Updates from left to right."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.set(xlabel="updates", ylim=(0, 1), yticks=[0, 0.25, 0.5, 0.75, 1])
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+    axes.set(xlabel="updates")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     axes.grid(axis="y")
 

@@ -4,14 +4,13 @@ run -> its evaluate stages -> {panel: {iteration: Rates}}
 episodes, their manifest -> Outcome
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.episodes import SEEN
-from starpo.ragen.evidence.diagnostics.collapse import SUCCESS
 from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import ERROR_STATUSES
@@ -76,16 +75,26 @@ def read_evaluations(store: Store, run: str) -> Evaluations:
     return panels
 
 
-def training_success(store: Store, run: str) -> Series:
-    """Success rate in training, by iteration.
+def read_series(store: Store, run: str, stages: Collection[str], names: tuple[str, ...]) -> dict[str, Series]:
+    """Metrics of a run, by iteration.
+
+    Args:
+        store: Where it is.
+        run: Its name.
+        stages: Those whose metrics are read.
+        names: Names of metrics, or beginnings of names that end in '/'.
 
     Raises:
         StoreError: If an artifact is missing or damaged.
     """
-    stages = store.runs.iterations(run).values()
-    keys = dict.fromkeys(of["diagnose"]["metrics"] for of in stages if "diagnose" in of)
+    recorded = store.runs.iterations(run).values()
+    keys = dict.fromkeys(
+        keys["metrics"] for of in recorded for stage, keys in of.items() if stage in stages and "metrics" in keys
+    )
     tables = [store.read_table("metrics", key) for key in keys]
-    return metric_series(pa.concat_tables(tables)).get(SUCCESS, {}) if tables else {}
+    series = metric_series(pa.concat_tables(tables)) if tables else {}
+    beginnings = tuple(name for name in names if name.endswith("/"))
+    return {name: values for name, values in series.items() if name in names or name.startswith(beginnings)}
 
 
 def success_by_prompt(store: Store, key: str) -> Rates:

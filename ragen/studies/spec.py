@@ -31,15 +31,23 @@ class StudySpec(Settings):
         Raises:
             ConfigError: If the file is missing, is no TOML or holds something else.
         """
+        return cls.make({"name": path.stem, **cls.read(path)}, str(path))
+
+    @classmethod
+    def read(cls, path: Path) -> dict[str, Any]:
+        """What a TOML file says.
+
+        Raises:
+            ConfigError: If the file is missing or is no TOML.
+        """
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            return tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(
                 f"{path}: cannot be read ({error.strerror}); expected a TOML file with {cls.word}"
             ) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: is not TOML: {error}") from error
-        return cls.make({"name": path.stem, **values}, str(path))
 
     @classmethod
     def make(cls, values: Mapping[str, Any], source: str) -> Self:

@@ -2,7 +2,7 @@
 
     <store>/<folder>/<name>/<asked>.json   what was asked for: `grid.json` of an ablation, `sweep.json` of a sweep
     <store>/<folder>/<name>/result.json    the result
-    <store>/<folder>/<name>/success.svg    its drawing
+    <store>/<folder>/<name>/success.svg    its drawing, and beside it a further one, such as `signals.svg`
 
 Made of stored runs and cells alone, so they can be made again at any time: running the same study again replaces them.
 """
@@ -18,19 +18,22 @@ from starpo.ragen.store.names import checked_name
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.store.records.studies import RESULT, SWEEPS, named_cells, write_cells
 from starpo.ragen.store.remote.location import Location
+from starpo.ragen.studies.ablation.figures.catalogue import draw_figures
 from starpo.ragen.studies.ablation.grid import Grid
-from starpo.ragen.studies.ablation.plot import draw_ablation
 from starpo.ragen.studies.ablation.result import AblationResult
-from starpo.ragen.studies.ablation.tables import ablation_method, ablation_tables
+from starpo.ragen.studies.ablation.tables import ablation_conclusion, ablation_method, ablation_tables
 from starpo.ragen.studies.result import StudyResult, Table
 from starpo.ragen.studies.spec import StudySpec
-from starpo.ragen.studies.sweep.heat_map import draw_sweep
+from starpo.ragen.studies.sweep.matrix import draw_heat_maps
 from starpo.ragen.studies.sweep.result import SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep
-from starpo.ragen.studies.sweep.tables import sweep_method, sweep_tables
+from starpo.ragen.studies.sweep.tables import sweep_conclusion, sweep_method, sweep_tables
 
 Asked = TypeVar("Asked", bound=StudySpec)
 Result = TypeVar("Result", bound=StudyResult)
+
+
+_DRAWINGS = (".svg", ".html")
 
 
 class Studies(Generic[Asked, Result]):
@@ -45,7 +48,8 @@ class Studies(Generic[Asked, Result]):
         result: Model of a result.
         tables: A result in words.
         method: What the columns of its tables are.
-        draw: A result as SVG.
+        conclude: Whether what a paper found shows, in a sentence; empty where no paper is asked.
+        draw: A result as pictures and pages, by the names of their files.
     """
 
     word: ClassVar[str]
@@ -56,7 +60,8 @@ class Studies(Generic[Asked, Result]):
     result: ClassVar[type[StudyResult]]
     tables: ClassVar[Callable[[Any], list[Table]]]
     method: ClassVar[Callable[[Any], str]]
-    draw: ClassVar[Callable[[Any], str]]
+    conclude: ClassVar[Callable[[Any], str]]
+    draw: ClassVar[Callable[[Any], dict[str, str]]]
 
     def __init__(self, store_url: str) -> None:
         self._location = Location(store_url)
@@ -70,8 +75,9 @@ class Studies(Generic[Asked, Result]):
         self._write(asked, f"{self.spec.word.split()[-1]}.json")
 
     def save(self, result: Result) -> None:
-        """Write a result and its drawing."""
-        self._location.replace(self._path(result.name, "success.svg"), type(self).draw(result).encode())
+        """Write a result and its drawings."""
+        for file, drawing in type(self).draw(result).items():
+            self._location.replace(self._path(result.name, file), drawing.encode())
         self._write(result, RESULT)
 
     def get(self, name: str) -> Result:
@@ -95,6 +101,11 @@ class Studies(Generic[Asked, Result]):
                 "made of is stored, so only the result is made anew"
             ) from error
         return found  # type: ignore[return-value]
+
+    def files(self, name: str) -> list[str]:
+        """The files of a result, the record first."""
+        names = self._location.names(self._path(name, "").rstrip("/"))
+        return [RESULT, *(file for file in names if file.endswith(_DRAWINGS))]
 
     def names(self) -> list[str]:
         """Names of those that have a result."""
@@ -122,14 +133,18 @@ class Ablations(Studies[Grid, AblationResult]):
     """The ablations of one store."""
 
     word, cells, command, folder = "ablation", "runs", "ragen ablate GRID", "ablations"
-    spec, result, tables, method, draw = Grid, AblationResult, ablation_tables, ablation_method, draw_ablation
+    spec, result, tables, method, conclude = (
+        Grid, AblationResult, ablation_tables, ablation_method, ablation_conclusion,
+    )  # fmt: skip
+    draw = draw_figures
 
 
 class Sweeps(Studies[Sweep, SweepResult]):
     """The sweeps of one store, and the cells that they have measured, which garbage collection keeps."""
 
     word, cells, command, folder = "sweep", "cells", "ragen eval-sweep RUN", SWEEPS
-    spec, result, tables, method, draw = Sweep, SweepResult, sweep_tables, sweep_method, draw_sweep
+    spec, result, tables, method, conclude = Sweep, SweepResult, sweep_tables, sweep_method, sweep_conclusion
+    draw = draw_heat_maps
 
     def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
         """Say which cells have been measured, in place of what was said before."""

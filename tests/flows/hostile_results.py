@@ -1,10 +1,12 @@
 """Results of an ablation and of a sweep with hostile text in every place that a stored result has for it."""
 
+from starpo.ragen.studies.ablation.finding import Finding
 from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.ablation.result import AblationResult, PanelResult
 from starpo.ragen.studies.ablation.result import CellResult as AblationCell
 from starpo.ragen.studies.sweep.result import CellResult, Score, Standing, SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.transcripts import Response, Transcript
 from tests.flows.hostile import HOSTILE
 
 PANEL = PanelResult(
@@ -17,12 +19,25 @@ def hostile_ablation(name: str) -> AblationResult:
     """A cell for each text; all name it their label, run, panel and error."""
     return AblationResult(
         name=name,
-        grid=Grid(name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2]),
+        grid=Grid(
+            name=name, preset=HOSTILE[0], axes={"filter.keep": list(HOSTILE)}, seeds=[0, 1, 2], figure="transcripts",
+            finding=Finding(
+                source=HOSTILE[0], claim=HOSTILE[-1], numbers=dict.fromkeys(HOSTILE, 0.5),
+                expected=dict.fromkeys(HOSTILE, "higher"),
+            ),
+        ),
         panel="sokoban",
         cells=[
             AblationCell(
                 label=evil, values={evil: evil}, is_base=evil == HOSTILE[0], runs={0: "mine", 1: evil, 2: f"{evil}2"},
                 errors={1: evil, 2: f"ConfigError: {evil}"}, panels={"sokoban": PANEL, evil: PANEL},
+                series={0: {evil: {0: 0.5, 1: 0.25}}},
+                transcripts=[
+                    Transcript(
+                        observation=evil, before=Response(iteration=0, text=evil, success=True),
+                        after=Response(iteration=1, text=evil, success=False),
+                    )
+                ],
             )
             for evil in HOSTILE
         ],
@@ -34,7 +49,8 @@ def hostile_sweep(name: str) -> SweepResult:
     where = {"iteration": 1, "temperature": 0.5}
     return SweepResult(
         name=name,
-        sweep=Sweep(name=name, runs=list(HOSTILE), environments=list(HOSTILE)),
+        sweep=Sweep(name=name, runs=list(HOSTILE), environments=list(HOSTILE), is_matrix=True),
+        trained_on={evil: evil for evil in HOSTILE},
         runs=list(HOSTILE),
         environments=list(HOSTILE),
         temperatures=[0.5],

@@ -66,13 +66,23 @@ def test_what_is_given_changes_a_shipped_sweep() -> None:
     [
         ({"temperatures": "warm"}, "--temperatures warm: expected numbers with commas between them, such as 0,1"),
         ({"seeds": "0;1"}, "--seeds 0;1: expected whole numbers with commas"),
-        ({"iterations": "newest"}, "expected 'last', 'all', 'every:10'"),
+        ({"iterations": "newest"}, "expected 'last', 'all', 'ends', 'every:10'"),
         ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_read(given: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ask(runs=["a"], **given)
+
+
+def test_a_matrix_is_of_the_first_checkpoint_and_the_last(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    eval_sweep(["mine"], matrix=True, dry_run=True, store=store.url, as_json=True)
+    assert json.loads(capsys.readouterr().out)["missing_cells"] == [
+        "mine@0 sokoban T=0.5 seed=0",
+        "mine@2 sokoban T=0.5 seed=0",
+    ]
+    assert ask(runs=["a"], is_matrix=True).is_matrix
+    assert ask(runs=["a"], is_matrix=True).name != ask(runs=["a"]).name
 
 
 def test_an_unknown_sweep_suggests_those_that_are_near() -> None:

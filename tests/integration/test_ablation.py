@@ -1,5 +1,6 @@
 """The flow `ablation` on a real Prefect server: sub-flows that share, a cell that fails, and taking it up again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ from starpo.flows.ablation import ablation
 from starpo.flows.ablation_plan import AblationPlan, plan_ablation
 from starpo.flows.study import CellsFailedError
 from starpo.ragen.store import Store
-from starpo.ragen.studies.ablation.grid import Grid
+from starpo.ragen.studies.ablation.figures.catalogue import FIGURES
+from starpo.ragen.studies.ablation.finding import Finding
+from starpo.ragen.studies.ablation.grid import FigureName, Grid
+from starpo.ragen.studies.ablation.tables import ablation_verdicts
 from starpo.ragen.studies.studies import Ablations
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
@@ -66,6 +70,28 @@ def test_cells_share_stages_and_play_the_same_prompts(study: tuple[Store, Ablati
         set(store.read_table("turns", run[1]["rollout"]["turns"])["env_seed"].to_pylist()) for run in (one, other)
     ]
     assert prompts[0] == prompts[1]
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if name != "success"])
+def test_every_figure_is_made_of_stored_runs(
+    study: tuple[Store, AblationPlan, int, str], name: FigureName, tmp_path: Path
+) -> None:
+    """With no more than two iterations there is little to see; what there is, is drawn, and the rest is said."""
+    store, grid, _, _ = study
+    finding = Finding(source="RAGEN", claim="a claim", numbers={GOOD[0]: 0.2})
+    asked = replace(grid, grid=grid.grid.model_copy(update={"figure": name, "finding": finding}))
+    failed = next(run.name for run in asked.runs if run.cell.label == FAILED)
+    result, records = asked.result(store, {failed: "NothingKeptError: nothing"}), Ablations(str(tmp_path))
+    records.save(result)
+    assert records.get("clip") == result
+    assert set(records.files("clip")) == {"result.json", FIGURES[name].file, "success.svg"}
+    drawing = (tmp_path / "ablations" / "clip" / FIGURES[name].file).read_text()
+    assert drawing.startswith("<!doctype html>" if name == "transcripts" else "<svg")
+    if FIGURES[name].metrics and name != "gradients":  # which are measured only where they are asked for
+        assert result.cells[0].series[0]
+    if name == "transcripts":
+        assert [row.after.iteration for row in result.cells[0].transcripts] == [2] * 6
+    assert all(ablation_verdicts(result).values())
 
 
 def test_the_dry_run_said_how_many_stages_there_would_be(study: tuple[Store, AblationPlan, int, str]) -> None:

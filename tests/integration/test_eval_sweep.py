@@ -162,6 +162,21 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
     assert not Sweeps(swept.url).get("failing").failures
 
 
+def test_a_matrix_over_two_environments(swept: Store) -> None:
+    """The tiny policies speak of all built-in environments, so each can play where the other was trained."""
+    lake = preset("smoke", {"iterations": 1, "environment": {"type": "frozen_lake", "observation": "compact"}})
+    starpo(lake, preset="smoke", store=swept.url, run="lake")
+    sweep = Sweep(name="matrix", runs=[RUN, "lake"], iterations="ends", is_matrix=True)
+    eval_sweep(sweep, store=swept.url)
+    result = Sweeps(swept.url).get("matrix")
+    assert not result.failures
+    assert result.trained_on == {RUN: "sokoban", "lake": "frozen_lake"}
+    assert len(result.scores) == 2 * 2 * 2  # runs, panels, ends
+    assert len(result.transfers) == 2 * 2
+    assert all(transfer.difference is not None for transfer in result.transfers)
+    assert (Path(swept.url) / "sweeps" / "matrix" / "generalisation.svg").read_text().startswith("<svg")
+
+
 def checkpoints(store: Store) -> list[str]:
     from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 

@@ -88,7 +88,8 @@ def test_of_an_ablation() -> None:
     in_a_flow(study._publish, Ablations("store"), hostile_ablation("evil"))
     parsed = assert_page_is_text(published("ablation-evil"))
     headings = [token for token in parsed if token.type == "heading_open"]
-    assert len(headings) == 1 + 1 + len(HOSTILE) + 1  # the page, the panels, failures
+    # the page; the panels; the finding, what its figure measures and what else it says; failures
+    assert len(headings) == 1 + 1 + len(HOSTILE) + 3 + 1
     assert_table_is_text(published("ablation-evil-table"))
 
 

@@ -70,7 +70,8 @@ def expand(grid: Grid, base: StarPOConfig, source: str) -> list[Cell]:
         for at, (label, values) in enumerate((grid.cells or _multiplied(grid)).items())
     ]
     _check_distinct(cells, source)
-    _check_same_panel(cells, source)
+    if grid.figure != "length":  # which compares no success, so its cells may train on different environments
+        _check_same_panel(cells, source)
     _check_finding(grid, [cell.label for cell in cells], source)
     return cells
 
@@ -92,7 +93,13 @@ def _check_finding(grid: Grid, labels: list[str], source: str) -> None:
     """What a paper reports is of cells that the grid has, and the base is compared with nothing."""
     if grid.finding is None:
         return
-    for part, known in (("numbers", labels), ("expected", labels[1:])):
+    order = grid.finding.order
+    if order and (len(order) < 3 or len(set(order)) < len(order)):
+        raise ConfigError(
+            f"{source}: finding.order = {order}: expected at least three different cells; of two, say in "
+            "finding.expected which is higher"
+        )
+    for part, known in (("numbers", labels), ("expected", labels[1:]), ("order", labels)):
         for label in getattr(grid.finding, part):
             if label not in known:
                 raise ConfigError(

@@ -6,10 +6,12 @@ from typing import Literal
 from pydantic import Field
 
 from starpo.ragen.core.settings import Settings
+from starpo.ragen.studies.ranks import RankCorrelation
 from starpo.ragen.studies.result import Difference
 
-Expected = Literal["higher", "lower", "later"]
-"""Of a cell, against the base: success at the end is higher or lower; or training falls later, or never."""
+Expected = Literal["higher", "lower", "alike", "later"]
+"""Of a cell, against the base: success at the end is higher, lower or about the same; or training falls later, or
+never."""
 
 
 class Finding(Settings):
@@ -23,6 +25,10 @@ class Finding(Settings):
     """Label of a cell -> success in the paper, as a share; another model, other rooms: an order, not a target."""
     expected: dict[str, Expected] = Field(default_factory=dict)
     """Label of a cell -> how it differs from the base if the finding shows."""
+    margin: float = Field(0.05, gt=0, le=1)
+    """Points of success, as a share, within which a cell that is expected to be alike may differ."""
+    order: list[str] = Field(default_factory=list)
+    """Labels of cells from the lowest success at the end to the highest, if the finding is an order; at least three."""
 
 
 Falls = Mapping[int, int | None]
@@ -38,6 +44,26 @@ def judge_end(expected: Literal["higher", "lower"], difference: Difference | Non
     if low > 0:
         return f"shows ({difference})"
     return f"the opposite shows ({difference})" if high < 0 else f"does not show ({difference})"
+
+
+def judge_alike(difference: Difference | None, margin: float) -> str:
+    """Is success at the end about the same? Only if the whole interval lies within the margin."""
+    if difference is None:
+        return "not measured"
+    said = f"{difference}, margin {margin:.3f}"
+    if -margin < difference.low and difference.high < margin:
+        return f"shows ({said})"
+    is_outside = difference.low > margin or difference.high < -margin
+    return f"the opposite shows ({said})" if is_outside else f"does not show ({said})"
+
+
+def judge_order(correlation: RankCorrelation | None) -> str:
+    """Do cells stand in the expected order? Only if the whole interval of the rank correlation says so."""
+    if correlation is None:
+        return "not measured"
+    if correlation.low > 0:
+        return f"shows ({correlation})"
+    return f"the opposite shows ({correlation})" if correlation.high < 0 else f"does not show ({correlation})"
 
 
 def judge_fall(falls: Falls, base: Falls) -> str:
@@ -59,3 +85,24 @@ def fallen(falls: Falls) -> str:
     """In how many seeds success fell, and when."""
     at = [str(iteration) for iteration in falls.values() if iteration is not None]
     return f"{len(at)} of {len(falls)} fell" + (f", at {', '.join(at)}" if at else "")
+
+
+def sentence(verdicts: Mapping[str, str]) -> str:
+    """All verdicts of a study as one sentence: for what the finding shows at this scale, and for what it does not.
+
+    Args:
+        verdicts: What was judged -> its verdict, which begins with 'shows', 'does not show', 'the opposite shows',
+            'cannot show' or 'not measured'.
+    """
+    kinds = {
+        "shows": "the finding shows for",
+        "does not show": "the finding does not show for",
+        "the opposite shows": "the opposite shows for",
+        "cannot show": "nothing can show for",
+        "not measured": "nothing is measured for",
+    }
+    sorted_out: dict[str, list[str]] = {}
+    for what, verdict in verdicts.items():
+        sorted_out.setdefault(next(kind for kind in kinds if verdict.startswith(kind)), []).append(what)
+    parts = [f"{words} {', '.join(sorted_out[kind])}" for kind, words in kinds.items() if kind in sorted_out]
+    return f"At this scale {'; '.join(parts)}." if parts else ""

@@ -17,20 +17,26 @@ In place of axes, cells that differ in several settings have names; the first is
 [cells.filtered]
 filter.strategy = "top_fraction"
 filter.keep = 0.25
+
+A grid may be made of another (`ragen.studies.ablation.extending`).
 """
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
 from starpo.ragen.config.explanation import near
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.studies.ablation.extending import extended
 from starpo.ragen.studies.ablation.finding import Finding
 from starpo.ragen.studies.spec import StudySpec, repeated
 
+FigureName = Literal["success", "bars", "signals", "length", "transcripts", "dependence", "gradients"]
+"""How a paper draws it; `ragen.studies.ablation.figures` has one of each."""
 MIN_SEEDS = 3
 """With fewer, what differs between seeds cannot be told from what differs between cells."""
 
@@ -58,6 +64,20 @@ class Grid(StudySpec):
     """Settings of all cells, by dotted path."""
     finding: Finding | None = None
     """What a paper reports of these cells."""
+    figure: FigureName = "success"
+    """What is drawn beside the curves of success. 'bars': success at the end beside the paper's numbers. 'signals':
+    what falls first. 'length': of the reasoning, over training; its cells may train on different environments.
+    'transcripts': a page of responses at the first and the last evaluation. 'dependence': I(X; Z) against success.
+    'gradients': by the standard deviation of a group's returns."""
+
+    @classmethod
+    def read(cls, path: Path) -> dict[str, Any]:
+        """What a file says, and the grids that it extends.
+
+        Raises:
+            ConfigError: If one of them is missing or is no TOML, if they extend each other, or name no cell of theirs.
+        """
+        return extended(path, super().read)
 
     @classmethod
     def reshaped(cls, values: Mapping[str, Any], source: str) -> Mapping[str, Any]:

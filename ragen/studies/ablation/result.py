@@ -12,12 +12,14 @@ from pydantic import Field, JsonValue
 from starpo.ragen.evidence.diagnostics.backtest import fall
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.studies.ablation.cells import Cell
-from starpo.ragen.studies.ablation.finding import Expected, judge_end, judge_fall
+from starpo.ragen.studies.ablation.finding import Expected, judge_alike, judge_end, judge_fall
 from starpo.ragen.studies.ablation.grid import MIN_SEEDS, Grid
 from starpo.ragen.studies.ablation.peak import cross_fitted_peak, peak
 from starpo.ragen.studies.bootstrap import CONFIDENCE, NUM_RESAMPLES, SEED, paired_difference
 from starpo.ragen.studies.outcomes import Evaluations, Prompt, Rates
+from starpo.ragen.studies.ranks import RankCorrelation, order_of_cells
 from starpo.ragen.studies.result import Difference, Part, StudyResult
+from starpo.ragen.studies.transcripts import Transcript
 
 
 class MatchedDifference(Difference):
@@ -38,6 +40,10 @@ class PanelResult(Part):
     """Mean success at the last evaluation of each run."""
     last_iteration: int
     """Updates before it."""
+    last_low: float | None = None
+    """Lower end of the bootstrap interval of `last`, over seeds and prompts."""
+    last_high: float | None = None
+    """Upper end."""
     peak: float
     """The largest mean success of any evaluation, which is biased upwards: the luckiest of many."""
     peak_iteration: int
@@ -67,6 +73,10 @@ class CellResult(Part):
     """Seed -> why its run failed."""
     fell: dict[int, int | None] = Field(default_factory=dict)
     """Seed -> iteration at which success in training had halved for good; None: it never did."""
+    series: dict[int, dict[str, Series]] = Field(default_factory=dict)
+    """Seed -> metric -> iteration -> value, of the metrics that the grid's figure draws."""
+    transcripts: list[Transcript] = Field(default_factory=list)
+    """Of its first seed, where the grid's figure shows them."""
     panels: dict[str, PanelResult]
     """By the environment's name; empty: no run came to its end."""
 
@@ -86,6 +96,8 @@ class AblationResult(StudyResult):
     """Of the bootstrap."""
     cells: list[CellResult]
     """The base first."""
+    order: RankCorrelation | None = None
+    """Of success at the end with the order that the finding expects; None: it expects none, or a cell is missing."""
 
     @property
     def failures(self) -> dict[str, str]:
@@ -103,7 +115,10 @@ class AblationResult(StudyResult):
         if expected == "later":
             return judge_fall(cell.fell, self.cells[0].fell)
         panel = cell.panels.get(self.panel)
-        return judge_end(expected, panel.difference if panel else None)
+        difference = panel.difference if panel else None
+        if expected == "alike":
+            return judge_alike(difference, self.grid.finding.margin if self.grid.finding else 0.0)
+        return judge_end(expected, difference)
 
     @property
     def warnings(self) -> list[str]:
@@ -132,12 +147,16 @@ class RunOutcome:
         evaluations: Its success, if it came to its end.
         training: Success in training, by iteration.
         error: Why it did not.
+        series: Metrics that the grid's figure draws.
+        transcripts: That it shows.
     """
 
     run: str
     evaluations: Evaluations | None = None
     training: Series = field(default_factory=dict)
     error: str | None = None
+    series: Mapping[str, Series] = field(default_factory=dict)
+    transcripts: Sequence[Transcript] = ()
 
 
 def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, int], RunOutcome]) -> AblationResult:
@@ -165,13 +184,22 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
                     for seed in grid.seeds
                     if outcomes[cell.label, seed].training
                 },
+                series={
+                    seed: dict(outcomes[cell.label, seed].series)
+                    for seed in grid.seeds
+                    if outcomes[cell.label, seed].series
+                },
+                transcripts=list(outcomes[cell.label, grid.seeds[0]].transcripts),
                 panels={
                     name: _panel_result(runs, {} if cell.is_base else base.get(name, {}))
                     for name, runs in panels.items()
                 },
             )
         )
-    return AblationResult(name=grid.name, grid=grid, panel=cells[0].config.environment.type, cells=results)
+    panel = cells[0].config.environment.type
+    ends = {cell.label: _by_panel(cell, grid.seeds, outcomes).get(panel, {}) for cell in cells}
+    order = _order([ends[label] for label in grid.finding.order]) if grid.finding and grid.finding.order else None
+    return AblationResult(name=grid.name, grid=grid, panel=panel, cells=results, order=order)
 
 
 Runs = Mapping[int, Mapping[int, Rates]]
@@ -198,9 +226,13 @@ def _panel_result(runs: Runs, base: Runs) -> PanelResult:
     rates = np.array([[_row(iterations[at], prompts) for iterations in runs.values()] for at in common])
     best, best_success = peak(rates)
     curve = {at: float(np.nanmean(rates[number])) for number, at in enumerate(common)}
+    ends = np.array([_row(_end(iterations), prompts) for iterations in runs.values()])
+    low, high = _interval(ends)
     return PanelResult(
         first=curve.get(0),
-        last=float(np.nanmean([_row(_end(iterations), prompts) for iterations in runs.values()])),
+        last=float(np.nanmean(ends)),
+        last_low=low,
+        last_high=high,
         last_iteration=max(max(iterations) for iterations in runs.values()),
         peak=best_success,
         peak_iteration=common[best],
@@ -229,6 +261,21 @@ def _difference(runs: Runs, base: Runs) -> MatchedDifference | None:
         per_seed=dict(zip(ends, found.per_seed, strict=True)),
         num_prompts=found.num_prompts,
     )
+
+
+def _interval(ends: np.ndarray) -> tuple[float, float]:
+    """Of mean success at the end: that of its difference to nothing. [seeds, prompts]"""
+    found = paired_difference(ends, np.zeros_like(ends))
+    return max(0.0, found.low), min(1.0, found.high)
+
+
+def _order(cells: Sequence[Runs]) -> RankCorrelation | None:
+    """Does success at the end rise from cell to cell, over the seeds that all of them have?"""
+    seeds = [seed for seed in cells[0] if all(seed in runs for runs in cells)]
+    prompts = list(dict.fromkeys(p for runs in cells for seed in seeds for p in _end(runs[seed])))
+    if not prompts:
+        return None
+    return order_of_cells(np.array([[_row(_end(runs[seed]), prompts) for seed in seeds] for runs in cells]))
 
 
 def _end(iterations: Mapping[int, Rates]) -> Rates:

@@ -1,10 +1,12 @@
-"""An ablation's result in words: a table a panel."""
+"""An ablation's result in words: a table a panel, what a paper found beside it, and whether that shows."""
 
-from starpo.ragen.studies.ablation.finding import fallen
+from starpo.ragen.studies.ablation.figures.catalogue import FIGURES
+from starpo.ragen.studies.ablation.finding import fallen, judge_order, sentence
 from starpo.ragen.studies.ablation.result import AblationResult, CellResult, PanelResult
 from starpo.ragen.studies.result import Table, share
 
 _DIFFERENCE = "difference [95%], and by seed"
+_ORDER = "the order of the cells"
 _COLUMNS = ("first", "last", "peak", "cross-fitted", _DIFFERENCE)
 
 
@@ -14,16 +16,41 @@ def ablation_tables(result: AblationResult) -> list[Table]:
     return [*(_table(result, panel) for panel in panels), *_finding(result)]
 
 
+def ablation_verdicts(result: AblationResult) -> dict[str, str]:
+    """What a paper found -> whether it shows here: of cells, of their order, and of what its figure shows."""
+    if result.grid.finding is None:
+        return {}
+    order = {_ORDER: judge_order(result.order)} if result.grid.finding.order else {}
+    return {**result.verdicts, **order, **FIGURES[result.grid.figure].verdicts(result)}
+
+
+def ablation_conclusion(result: AblationResult) -> str:
+    """Whether the finding shows at this scale, in a sentence; empty where the grid names none to judge."""
+    return sentence(ablation_verdicts(result))
+
+
 def _finding(result: AblationResult) -> list[Table]:
-    finding = result.grid.finding
+    figure, finding = FIGURES[result.grid.figure], result.grid.finding
     if finding is None:
-        return []
+        return figure.tables(result)
     rows = []
     for cell in result.cells:
         panel, number = cell.panels.get(result.panel), finding.numbers.get(cell.label)
-        row = {"cell": cell.label, "paper": share(number), "here": share(panel.last if panel else None)}
+        row = {"cell": cell.label, "paper": share(number), "here": _end(panel)}
         rows.append({**row, "training": fallen(cell.fell), "shows?": result.verdicts.get(cell.label, "")})
-    return [Table(f"{finding.source}: {finding.claim}", rows, ("cell", "training", "shows?"))]
+    tables = [Table(f"{finding.source}: {finding.claim}", rows, ("cell", "training", "shows?")), *figure.tables(result)]
+    others = {what: verdict for what, verdict in ablation_verdicts(result).items() if what not in result.verdicts}
+    if others:
+        shown = [{"what": what, "shows?": verdict} for what, verdict in others.items()]
+        tables.append(Table(f"{finding.source}: what else it says", shown, ("what", "shows?")))
+    return tables
+
+
+def _end(panel: PanelResult | None) -> str:
+    """Success at the end with its interval."""
+    if panel is None or panel.last_low is None or panel.last_high is None:
+        return share(panel.last if panel else None)
+    return f"{panel.last:.3f} [{panel.last_low:.3f}, {panel.last_high:.3f}]"
 
 
 def ablation_method(result: AblationResult) -> str:
@@ -47,7 +74,7 @@ def _row(cell: CellResult, panel: PanelResult | None, is_same_end: bool) -> dict
     row = {"cell": cell.label, "seeds": f"{len(cell.runs) - len(cell.errors)}/{len(cell.runs)}"}
     if panel is None:
         return {**row, **dict.fromkeys(_COLUMNS, ""), _DIFFERENCE: "not measured"}
-    difference = "base" if cell.is_base else "no matched seed"
+    difference = "base" if cell.is_base else "no matched seed or prompt"
     if panel.difference:
         by_seed = " ".join(f"{value:+.3f}" for value in panel.difference.per_seed.values())
         difference = f"{panel.difference}\n{by_seed}"

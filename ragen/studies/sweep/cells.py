@@ -34,17 +34,19 @@ class SweepCell:
 
     Attributes:
         run: Whose checkpoint.
+        trained_on: Name of the environment that it trains on.
         iteration: Iterations before it.
         checkpoint: Its key.
         environment: Name of the panel.
         settings: The environment's.
-        agent: The run's.
+        agent: The run's; on another run's panel of a matrix, with as many turns and actions as that one has.
         rollout: The run's.
         evaluation: The run's, with the sweep's temperature and sizes.
         seed: Which batch of members.
     """
 
     run: str
+    trained_on: str
     iteration: int
     checkpoint: str
     environment: str
@@ -109,7 +111,8 @@ def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
             waiting[run] = "its first checkpoint"
         cells += [
             SweepCell(
-                run, number, keys[number], name, settings, config.agent, config.rollout,
+                run, config.environment.type, number, keys[number], name, settings, _agent(run, name, configs),
+                config.rollout,
                 evaluations[run].model_copy(update={"temperature": temperature}), seed,
             )
             for number in sweep.chosen(keys, config.iterations)
@@ -122,6 +125,11 @@ def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
 
 def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -> dict[str, EnvironmentSettings]:
     own = configs[run].panels
+    if sweep.is_matrix:
+        everyones = {name: settings for config in configs.values() for name, settings in config.panels.items()}
+        own = {name: own.get(name, settings) for name, settings in everyones.items()}
+        if not sweep.environments:
+            return own
     if not sweep.environments:
         common = [name for name in own if all(name in config.panels for config in configs.values())]
         if not common:
@@ -138,6 +146,20 @@ def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -
                 f"{near(name, known)}; panels: {', '.join(own)}; `ragen envs` lists the environments"
             )
     return {name: own[name] if name in own else variant(name).settings for name in sweep.environments}
+
+
+def _agent(run: str, panel: str, configs: Mapping[str, StarPOConfig]) -> AgentConfig:
+    """The run's agent; on a panel that is only another run's, with as many turns and actions as are usual there.
+
+    A bandit's agent has one action, with which nobody solves a maze. Without a matrix all panels of other runs are
+    either the run's too or the catalogue's, which say nothing of turns.
+    """
+    own = configs[run]
+    owner = next((config for config in configs.values() if panel in config.panels), own)
+    if panel in own.panels:
+        return own.agent
+    limits = ("max_turns", "max_actions", "max_actions_per_turn")
+    return own.agent.model_copy(update={name: getattr(owner.agent, name) for name in limits})
 
 
 def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:

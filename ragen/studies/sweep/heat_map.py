@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from starpo.ragen.core.pictures import label, new_figure, style, svg
 from starpo.ragen.studies.sweep.result import Score, SweepResult
 
-_DARK = 0.55
+DARK = 0.55
 """Success from which the ink on a square is white."""
 
 
@@ -56,7 +56,7 @@ def draw_sweep(result: SweepResult) -> str:
             bar.outline.set_visible(False)
         for (row, column), score in cells.items():
             place = columns.index(column) + 0.5, rows.index(row) + 0.5
-            ink = "white" if score and score.success > _DARK else "#1f2430"
+            ink = "white" if score and score.success > DARK else "#1f2430"
             axes.text(*place, _text(score), ha="center", va="center", color=ink, fontsize=8)
         axes.set_xticks([at + 0.5 for at in range(len(columns))], columns)
         axes.set_yticks([at + 0.5 for at in range(len(rows))], rows)

@@ -12,11 +12,12 @@ from pydantic import Field
 
 from starpo.ragen.agents.evaluation.intervals import mean_interval, success_interval
 from starpo.ragen.core.seeding import derive_seed
-from starpo.ragen.studies.bootstrap import CONFIDENCE, paired_difference
-from starpo.ragen.studies.outcomes import Counts, Outcome, Prompt, pooled, rates
+from starpo.ragen.studies.bootstrap import CONFIDENCE
+from starpo.ragen.studies.outcomes import Counts, Outcome, Prompt, pooled
 from starpo.ragen.studies.result import Difference, Part, StudyResult
 from starpo.ragen.studies.sweep.cells import SweepCell
 from starpo.ragen.studies.sweep.sweep import Sweep
+from starpo.ragen.studies.sweep.transfer import Measured, Place, Transfer, difference, transfers
 
 
 class CellResult(Part):
@@ -118,6 +119,10 @@ class SweepResult(StudyResult):
     """Cells taken together over seeds; those of which no seed was evaluated are not here."""
     leaderboard: list[Standing]
     """The best first; those without a rank last."""
+    trained_on: dict[str, str] = Field(default_factory=dict)
+    """Run -> name of the environment that it trains on."""
+    transfers: list[Transfer] = Field(default_factory=list)
+    """Of a matrix: what training did to each run on each panel."""
 
     @property
     def failures(self) -> dict[str, str]:
@@ -194,12 +199,9 @@ def summarise(
         cells=found,
         scores=[_score(*place, seeds, count, seen[place]) for place, (seeds, count) in counts.items() if count],
         leaderboard=_leaderboard(found, counts, seen, environments),
+        trained_on={cell.run: cell.trained_on for cell in cells},
+        transfers=transfers(counts) if sweep.is_matrix else [],
     )
-
-
-_Place = tuple[str, int, float, str]
-"""Run, iteration, temperature, environment."""
-_Seeds = dict[_Place, tuple[list[int], Counts]]
 
 
 class _Seen(NamedTuple):
@@ -220,13 +222,13 @@ def _seen_by_any(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -
     return seen
 
 
-def _pooled_counts(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> tuple[_Seeds, dict[_Place, _Seen]]:
+def _pooled_counts(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> tuple[Measured, dict[Place, _Seen]]:
     seen_by_any = _seen_by_any(cells, outcomes)
-    places: dict[_Place, list[CellResult]] = {}
+    places: dict[Place, list[CellResult]] = {}
     for cell in cells:
         places.setdefault((cell.run, cell.iteration, cell.temperature, cell.environment), []).append(cell)
-    counts: _Seeds = {}
-    seen: dict[_Place, _Seen] = {}
+    counts: Measured = {}
+    seen: dict[Place, _Seen] = {}
     for place, members in places.items():
         measured = [cell for cell in members if cell_label(cell) in outcomes]
         found = [outcomes[cell_label(cell)] for cell in measured]
@@ -285,9 +287,9 @@ def _share(counts: Counts) -> float | None:
 
 
 def _leaderboard(
-    cells: Sequence[CellResult], counts: _Seeds, seen: Mapping[_Place, _Seen], environments: Sequence[str]
+    cells: Sequence[CellResult], counts: Measured, seen: Mapping[Place, _Seen], environments: Sequence[str]
 ) -> list[Standing]:
-    all_seeds: dict[_Place, int] = {}
+    all_seeds: dict[Place, int] = {}
     for cell in cells:
         place = cell.run, cell.iteration, cell.temperature, cell.environment
         all_seeds[place] = all_seeds.get(place, 0) + 1
@@ -318,28 +320,9 @@ def _leaderboard(
                 success=means.get(who),
                 low=low,
                 high=high,
-                difference=_difference(counts, who, order[0], environments) if is_ranked and who != order[0] else None,
+                difference=difference(counts, who, order[0], environments) if is_ranked and who != order[0] else None,
                 by_environment={score.environment: score.success for score in scores},
                 missing=[name for name in environments if name not in {score.environment for score in scores}],
             )
         )
     return standings
-
-
-def _difference(
-    counts: _Seeds, who: tuple[str, int, float], first: tuple[str, int, float], environments: Sequence[str]
-) -> Difference | None:
-    """Over the prompts of all environments; None: they have no prompt in common."""
-    ours, firsts = (
-        {
-            (environment, prompt): rate
-            for environment in environments
-            for prompt, rate in rates(counts[(*entrant, environment)][1]).items()
-        }
-        for entrant in (who, first)
-    )
-    common = [prompt for prompt in ours if prompt in firsts]
-    if not common:
-        return None
-    found = paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (ours, firsts)))
-    return Difference(mean=found.mean, low=found.low, high=found.high)

@@ -1,7 +1,7 @@
 """`Sweep`: what an evaluation sweep asks for, as a TOML file.
 
 runs = ["sokoban-s0-1a2b3c4d"]     # none: the runs at work, or the newest
-iterations = "every:10"            # or "last", "all", [10, 20]
+iterations = "every:10"            # or "last", "all", "ends", [10, 20]
 environments = ["sokoban"]         # none: the runs' own panels
 temperatures = [0.0, 0.5, 1.0]     # none: the runs' own
 seeds = [0, 1, 2]
@@ -29,7 +29,11 @@ class Sweep(StudySpec):
     """Runs whose checkpoints are evaluated. None: those at work, or, where none is, the newest."""
     iterations: str | list[Annotated[int, Field(ge=0)]] = "last"
     """Which checkpoints; checkpoint n is the one after n iterations. 'last': the newest; 'all'; 'every:10': every
-    tenth, and the run's last; or their numbers. Those that a run has not reached yet are left to a later sweep."""
+    tenth, and the run's last; 'ends': the first and the newest; or their numbers. Those that a run has not reached yet
+    are left to a later sweep."""
+    is_matrix: bool = False
+    """Generalisation: without `environments`, every run plays the panels of all runs, each with as many turns and
+    actions as the run has that it is a panel of."""
     environments: list[str] = Field(default_factory=list)
     """Panels of the runs (the training environment by its type, and the variants) or environments of `ragen envs`.
     None: all panels that the runs have in common."""
@@ -45,13 +49,13 @@ class Sweep(StudySpec):
     @field_validator("iterations")
     @classmethod
     def _iterations_are_known(cls, value: str | list[int]) -> str | list[int]:
-        if value in ("last", "all") or (isinstance(value, str) and _EVERY.fullmatch(value)):
+        if value in ("last", "all", "ends") or (isinstance(value, str) and _EVERY.fullmatch(value)):
             return value
         if isinstance(value, list) and value and len(set(value)) == len(value):
             return sorted(value)
         raise ValueError(
-            "expected 'last', 'all', 'every:10' or different numbers of checkpoints such as [10, 20]; checkpoint n is "
-            "the one after n iterations"
+            "expected 'last', 'all', 'ends', 'every:10' or different numbers of checkpoints such as [10, 20]; "
+            "checkpoint n is the one after n iterations"
         )
 
     @field_validator("runs", "environments", "temperatures", "seeds")
@@ -76,6 +80,8 @@ class Sweep(StudySpec):
             return present
         if self.iterations == "last":
             return present[-1:]
+        if self.iterations == "ends":
+            return sorted({*present[:1], *present[-1:]})
         if isinstance(self.iterations, list):
             return [number for number in present if number in self.iterations]
         step = int(self.iterations.removeprefix("every:"))

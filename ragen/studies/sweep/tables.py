@@ -1,6 +1,7 @@
 """A sweep's result in words: the leaderboard, and success by panel."""
 
 from starpo.ragen.studies.result import Table, share
+from starpo.ragen.studies.sweep.matrix import matrix_conclusion, matrix_rows
 from starpo.ragen.studies.sweep.result import SweepResult
 
 _TEXTS = ("run",)
@@ -8,8 +9,11 @@ _TEXTS = ("run",)
 
 def sweep_tables(result: SweepResult) -> list[Table]:
     """The leaderboard, a row a checkpoint and temperature, the best first; where there are several panels, the same
-    with a column a panel."""
+    with a column a panel; of a matrix, a row a run and panel."""
     leaderboard = Table(f"leaderboard; {_heading(result)}", _leaderboard(result), _TEXTS)
+    if result.sweep.is_matrix:
+        title = "generalisation: success on every panel, first checkpoint and last"
+        return [leaderboard, Table(title, matrix_rows(result), ("run", "trains on", "panel"))]
     if len(result.environments) < 2:
         return [leaderboard]
     return [leaderboard, Table("success by panel, over seeds", _by_panel(result), _TEXTS)]
@@ -22,6 +26,11 @@ def sweep_method(result: SweepResult) -> str:
         f"{mean}{result.confidence:.0%} interval (Wilson's where a prompt has one episode, else from resampling "
         "prompts); to the first: paired over prompts, bootstrap."
     )
+
+
+def sweep_conclusion(result: SweepResult) -> str:
+    """Of a matrix, whether training on one environment helps on others; else empty."""
+    return matrix_conclusion(result) if result.sweep.is_matrix else ""
 
 
 def _heading(result: SweepResult) -> str:

@@ -2,9 +2,10 @@ import pyarrow as pa
 import pytest
 
 from starpo.ragen.core.errors import ArtifactMissingError
+from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.outcomes import read_evaluations
+from starpo.ragen.studies.outcomes import read_evaluations, read_series
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 
@@ -59,3 +60,23 @@ def test_a_missing_evaluation_is_an_error(store):
     store.runs.record_stage("mine", 0, "evaluate:sokoban", {"episodes": "0" * 32})
     with pytest.raises(ArtifactMissingError):
         read_evaluations(store, "mine")
+
+
+def put_metrics(store, iteration, stage, **values):
+    made_by = Stage(name=stage, version=1)
+    key = stage_key(made_by, {"iteration": iteration}, {}, 0)
+    named = {name.replace("__", "/"): value for name, value in values.items()}
+    store.put_table(
+        "metrics", metrics_table(iteration, stage, named), key=key, stage=made_by, settings={}, inputs={}, seed=0
+    )
+    store.runs.record_stage("mine", iteration, stage, {"metrics": key})
+
+
+def test_series_are_of_the_stages_and_names_that_are_asked_for(store):
+    for iteration in (0, 1):
+        put_metrics(store, iteration, "diagnose", rollout__success_rate=0.5, rollout__entropy=1.0)
+        put_metrics(store, iteration, "gradient_probe", gradients__bucket_1__task_norm=2.0 + iteration)
+    found = read_series(store, "mine", {"diagnose", "gradient_probe"}, ("rollout/success_rate", "gradients/"))
+    assert found == {"rollout/success_rate": {0: 0.5, 1: 0.5}, "gradients/bucket_1/task_norm": {0: 2.0, 1: 3.0}}
+    assert read_series(store, "mine", {"diagnose"}, ("rollout/success",)) == {}  # no whole name
+    assert read_series(store, "mine", {"update"}, ("gradients/",)) == {}

@@ -98,3 +98,33 @@ def test_another_releases_settings_are_refused(store: Store) -> None:
     store.runs.create("old", flow="starpo", preset=None, config={"iterations": 3, "no_longer": 1})
     with pytest.raises(ConfigError, match="the settings of run 'old' are not those of this release"):
         expand(Sweep(name="s", runs=["old"]), store, [])
+
+
+def test_of_a_matrix_every_run_plays_the_panels_of_all(store: Store, begin: Callable[..., str]) -> None:
+    """A bandit's agent has one turn; on the other run's lake it has as many as are usual there."""
+    bandit = {"type": "bandit"}
+    limits = {"agent__max_turns": 1, "agent__max_actions": 1, "agent__max_actions_per_turn": 1}
+    runs = [begin("lake", environment={"type": "frozen_lake"}), begin("arms", environment=bandit, **limits)]
+    cells = expand(Sweep(name="s", runs=runs, iterations="ends", is_matrix=True), store, []).cells
+    assert [(cell.run, cell.environment, cell.iteration) for cell in cells] == [
+        (run, panel, iteration) for run in runs for iteration in (0, 2) for panel in ("frozen_lake", "bandit")
+    ]
+    assert {(cell.run, cell.trained_on) for cell in cells} == {("lake", "frozen_lake"), ("arms", "bandit")}
+    turns = {(cell.run, cell.environment): cell.agent.max_turns for cell in cells}
+    assert (turns["arms", "bandit"], turns["lake", "bandit"]) == (1, 1)
+    assert turns["arms", "frozen_lake"] == turns["lake", "frozen_lake"] == 5
+    assert {cell.agent.prompt for cell in cells} == {"state"}  # all else is the run's own
+
+
+def test_of_a_matrix_environments_can_be_named(store: Store, begin: Callable[..., str]) -> None:
+    runs = [begin("lake", environment={"type": "frozen_lake"}), begin("rooms")]
+    sweep = Sweep(name="s", runs=runs, environments=["sokoban", "BanditRev"], is_matrix=True)
+    assert {(cell.run, cell.environment) for cell in expand(sweep, store, []).cells} == {
+        (run, panel) for run in runs for panel in ("sokoban", "BanditRev")
+    }
+
+
+def test_of_a_matrix_too_one_name_is_one_environment(store: Store, begin: Callable[..., str]) -> None:
+    runs = [begin("one"), begin("two", environment__max_solution=4)]
+    with pytest.raises(ConfigError, match="'sokoban' means one environment in run one and another"):
+        expand(Sweep(name="s", runs=runs, is_matrix=True), store, [])

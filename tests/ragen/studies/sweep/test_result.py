@@ -21,6 +21,7 @@ def cell(
     evaluation = EvaluationConfig(temperature=temperature, num_prompts=10)
     return SweepCell(
         run,
+        "bandit",
         iteration,
         f"{iteration:032x}",
         environment,

@@ -16,6 +16,7 @@ from starpo.ragen.studies.sweep.sweep import Sweep
         ("last", [12]),
         ("all", list(range(13))),
         ("every:5", [0, 5, 10]),
+        ("ends", [0, 12]),
         ([3, 30], [3]),
     ],
 )
@@ -27,7 +28,7 @@ def test_every_nth_takes_the_last_one_once_it_is_there() -> None:
     assert Sweep(name="s", iterations="every:5").chosen(range(13), last=12) == [0, 5, 10, 12]
 
 
-@given(st.sets(st.integers(0, 50)), st.integers(0, 50), st.sampled_from(["last", "all", "every:3", "every:7"]))
+@given(st.sets(st.integers(0, 50)), st.integers(0, 50), st.sampled_from(["last", "all", "ends", "every:3", "every:7"]))
 def test_what_is_chosen_is_there_and_ascending(numbers: set[int], last: int, iterations: str) -> None:
     chosen = Sweep(name="s", iterations=iterations).chosen(numbers, last)
     assert set(chosen) <= numbers
@@ -42,7 +43,9 @@ def test_late_checkpoints_are_added_and_none_is_lost() -> None:
 
 @pytest.mark.parametrize("iterations", ["first", "every:0", "every:", [], [3, 3]])
 def test_unknown_iterations_are_refused(iterations: object) -> None:
-    with pytest.raises(ConfigError, match=r"mine: iterations.*expected 'last', 'all', 'every:10' or different numbers"):
+    with pytest.raises(
+        ConfigError, match=r"mine: iterations.*expected 'last', 'all', 'ends', 'every:10' or different numbers"
+    ):
         Sweep.make({"name": "s", "iterations": iterations}, "mine")
 
 

@@ -1,0 +1,79 @@
+"""Grids made of other grids: several figures of a paper are cuts of one experiment, so their files share its settings.
+
+extends = "fig-9-bandit"           # a grid beside this file; all of it but its name, its figure and its finding
+only = ["vanilla", "mine"]         # cells to take, in this order; the first is the base. None: all
+
+[cells.mine]                       # beside those that are there
+
+[overrides]                        # over those that are there
+iterations = 20
+
+Runs are named after their grid, and cells of equal settings share every stage, so a cut costs no training.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from starpo.ragen.config.explanation import near
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
+
+_ITS_OWN = ("name", "finding", "figure")
+"""What a grid does not take from the one that it extends."""
+
+
+def extended(path: Path, read: Callable[[Path], dict[str, Any]], extending: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """What a grid's file says, with what it extends.
+
+    Args:
+        path: The file.
+        read: Reads one file.
+        extending: Files that have led here.
+
+    Raises:
+        ConfigError: If a file cannot be read, if they extend each other, or `only` names a cell that is not there.
+    """
+    values = read(path)
+    name = values.pop("extends", None)
+    if name is not None:
+        base = path.parent / f"{name}.toml"
+        if base in (*extending, path):
+            raise ConfigError(f"{path}: extends = {quoted(name)}: these grids extend each other")
+        if not base.is_file():
+            names = sorted(file.stem for file in path.parent.glob("*.toml") if file != path)
+            raise ConfigError(
+                f"{path}: extends = {quoted(name)}: there is no such grid in {path.parent}{near(str(name), names)}"
+            )
+        inherited = extended(base, read, (*extending, path))
+        values = _merged({part: value for part, value in inherited.items() if part not in _ITS_OWN}, values)
+    only, cells = values.pop("only", None), values.get("cells")
+    if only is None:
+        return values
+    if not isinstance(only, list) or not isinstance(cells, dict):
+        raise ConfigError(
+            f"{path}: only = {quoted(only)}: expected a list of names of `cells`, in a grid that has them"
+        )
+    if unknown := [str(cell) for cell in only if cell not in cells]:
+        raise ConfigError(
+            f"{path}: only: there is no cell '{unknown[0]}'{near(unknown[0], cells)}; cells: {', '.join(cells)}"
+        )
+    return {**values, "cells": {cell: cells[cell] for cell in only}}
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """`own` over `base`: overrides setting by setting, cells by name, all else as a whole."""
+    merged = {**base, **own}
+    for part in ("cells", "overrides"):
+        if isinstance(base.get(part), dict) and isinstance(own.get(part), dict):
+            merged[part] = (_over if part == "overrides" else dict.__or__)(base[part], own[part])
+    return merged
+
+
+def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, setting by setting."""
+    merged = dict(base)
+    for name, value in own.items():
+        nested = merged.get(name)
+        merged[name] = _over(nested, value) if isinstance(nested, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,29 @@
+"""The figures by the names that a grid gives them."""
+
+from starpo.ragen.studies.ablation.figures.bars import BARS
+from starpo.ragen.studies.ablation.figures.dependence import DEPENDENCE
+from starpo.ragen.studies.ablation.figures.figure import Figure
+from starpo.ragen.studies.ablation.figures.gradients import GRADIENTS
+from starpo.ragen.studies.ablation.figures.length import LENGTH
+from starpo.ragen.studies.ablation.figures.signals import SIGNALS
+from starpo.ragen.studies.ablation.figures.transcripts import TRANSCRIPTS
+from starpo.ragen.studies.ablation.grid import FigureName
+from starpo.ragen.studies.ablation.plot import draw_ablation
+from starpo.ragen.studies.ablation.result import AblationResult
+
+FIGURES: dict[FigureName, Figure] = {
+    "success": Figure("success.svg", draw_ablation),
+    "bars": BARS,
+    "signals": SIGNALS,
+    "length": LENGTH,
+    "transcripts": TRANSCRIPTS,
+    "dependence": DEPENDENCE,
+    "gradients": GRADIENTS,
+}
+"""Of an ablation that asks for another than 'success', both are drawn."""
+
+
+def draw_figures(result: AblationResult) -> dict[str, str]:
+    """File -> drawing: the curves of success, and the figure that the grid asks for."""
+    figures = (FIGURES["success"], FIGURES[result.grid.figure])
+    return {figure.file: figure.draw(result) for figure in figures}

@@ -1,0 +1,66 @@
+"""Length of the reasoning over training (RAGEN, Fig. 11).
+
+AblationResult -> draw_length -> SVG
+"""
+
+from statistics import fmean
+
+from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg, updates_axis
+from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
+from starpo.ragen.studies.ablation.figures.figure import Figure, Verdicts
+from starpo.ragen.studies.ablation.figures.trends import judge_shrinking, mean_trend, trends
+from starpo.ragen.studies.ablation.result import AblationResult
+from starpo.ragen.studies.result import Table
+
+_LENGTH = "rollout/reasoning_characters_mean"
+
+
+def draw_length(result: AblationResult) -> str:
+    """Draw a result: a colour a cell, the mean over seeds smoothed, thin lines the runs."""
+    note = "characters of reasoning a response in training; thick: mean over seeds, EMA of 0.9; thin: the runs"
+    with style():
+        figure = new_figure(7.6, 4.2, result.name, note)
+        axes = figure.subplots()
+        updates_axis(axes)
+        lines = []
+        for number, cell in enumerate(result.cells):
+            colour = COLOURS[number % len(COLOURS)]
+            runs = [points for of_run in cell.series.values() if (points := of_run.get(_LENGTH))]
+            for points in runs:
+                axes.plot(list(points), list(points.values()), color=colour, linewidth=0.6, alpha=0.35, gid="run")
+            common = sorted(set.intersection(*map(set, runs))) if runs else []
+            means = exponential_moving_average([fmean(points[at] for points in runs) for at in common])
+            lines += axes.plot(common, means, color=colour, linewidth=2, gid="mean")
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("characters")
+        legend = figure.legend(lines, [""] * len(lines), loc="outside lower left", ncols=4)
+        for entry, cell in zip(legend.get_texts(), result.cells, strict=True):
+            entry.set_text(label(cell.label))
+        return svg(figure)
+
+
+def length_tables(result: AblationResult) -> list[Table]:
+    """A row a cell: length in the first and the last tenth of training, and the change in every seed."""
+    rows = []
+    for cell in result.cells:
+        found = trends(cell, _LENGTH)
+        row = {"cell": cell.label, "first tenth": "", "last tenth": "", "change by seed": "not measured"}
+        if found:
+            mean = mean_trend(list(found.values()))
+            row |= {"first tenth": f"{mean.first:.1f}", "last tenth": f"{mean.last:.1f}"}
+            row["change by seed"] = " ".join(f"{trend.change:+.0%}" for trend in found.values())
+        rows.append(row)
+    return [Table("characters of reasoning a response, in training", rows, ("cell", "change by seed"))]
+
+
+def length_verdicts(result: AblationResult) -> Verdicts:
+    """Does reasoning become shorter, cell by cell?"""
+    return {
+        f"shorter reasoning in {cell.label}": judge_shrinking(list(trends(cell, _LENGTH).values()))
+        for cell in result.cells
+    }
+
+
+LENGTH = Figure(
+    "length.svg", draw_length, ("diagnose",), (_LENGTH,), tables=length_tables, verdicts=length_verdicts
+)  # fmt: skip

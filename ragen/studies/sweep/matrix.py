@@ -1,0 +1,148 @@
+"""Generalisation as a matrix: a row a run by what it trains on, a column a panel, success before and after training.
+
+SweepResult of a matrix -> entries -> draw_matrix -> SVG, matrix_rows -> table
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from starpo.ragen.core.pictures import label, new_figure, style, svg
+from starpo.ragen.studies.result import Difference
+from starpo.ragen.studies.sweep.heat_map import DARK, draw_sweep
+from starpo.ragen.studies.sweep.result import Score, SweepResult
+
+_FRAME = "#c2570c"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run on a panel.
+
+    Attributes:
+        first: Score of its first checkpoint; None: not measured.
+        last: Of its last; None: not measured.
+        difference: Last minus first, prompt by prompt; None: one of them was not measured.
+        is_own: Does it train on this environment?
+        is_failed: Is there a cell that could not be evaluated?
+    """
+
+    first: Score | None
+    last: Score | None
+    difference: Difference | None
+    is_own: bool
+    is_failed: bool
+
+    @property
+    def words(self) -> str:
+        """Both successes in percent, and the interval of the last."""
+        if self.last is None:
+            return "failed" if self.is_failed else "not measured"
+        before = f"{100 * self.first.success:.0f} \u2192 " if self.first and self.first is not self.last else ""
+        return f"{before}{100 * self.last.success:.0f}%\n{100 * self.last.low:.0f} to {100 * self.last.high:.0f}"
+
+
+def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
+    """(run, panel) -> what was measured; of several temperatures the lowest."""
+    found = {}
+    for run in sorted(result.runs, key=_by_training(result)):
+        for panel in result.environments:
+            scores = [score for score in result.scores if (score.run, score.environment) == (run, panel)]
+            coolest = min((score.temperature for score in scores), default=0.0)
+            scores = sorted((s for s in scores if s.temperature == coolest), key=lambda score: score.iteration)
+            cells = [cell for cell in result.cells if (cell.run, cell.environment) == (run, panel)]
+            asked = sorted({cell.iteration for cell in cells})
+            by_iteration = {score.iteration: score for score in scores}
+            transfer = next(
+                (t for t in result.transfers if (t.run, t.environment, t.temperature) == (run, panel, coolest)), None
+            )
+            found[run, panel] = Entry(
+                first=by_iteration.get(asked[0]) if asked else None,
+                last=by_iteration.get(asked[-1]) if asked else None,
+                difference=transfer.difference if transfer else None,
+                is_own=panel == result.trained_on.get(run),
+                is_failed=any(cell.error for cell in cells),
+            )
+    return found
+
+
+def matrix_rows(result: SweepResult) -> list[dict[str, str]]:
+    """A row a run and panel: success of the first and the last checkpoint, and their difference with its interval."""
+    return [
+        {
+            "run": run,
+            "trains on": result.trained_on.get(run, ""),
+            "panel": panel,
+            "first": _interval(entry.first),
+            "last": _interval(entry.last) or ("failed" if entry.is_failed else "not measured"),
+            "last - first": str(entry.difference or ""),
+        }
+        for (run, panel), entry in entries(result).items()
+    ]
+
+
+def matrix_conclusion(result: SweepResult) -> str:
+    """In a sentence, on how many panels of other environments than its own a run rises and falls."""
+    away = [entry for entry in entries(result).values() if not entry.is_own and entry.difference]
+    if not away:
+        return ""
+    rises = sum(entry.difference.low > 0 for entry in away if entry.difference)
+    falls = sum(entry.difference.high < 0 for entry in away if entry.difference)
+    return (
+        f"From the first checkpoint to the last, success rises on {rises} and falls on {falls} of {len(away)} panels "
+        f"that a run does not train on (the whole {result.confidence:.0%} interval of the paired difference)."
+    )
+
+
+def draw_heat_maps(result: SweepResult) -> dict[str, str]:
+    """File -> drawing: all scores, and of a matrix the matrix."""
+    matrix = {"generalisation.svg": draw_matrix(result)} if result.sweep.is_matrix else {}
+    return {"success.svg": draw_sweep(result), **matrix}
+
+
+def draw_matrix(result: SweepResult) -> str:
+    """Draw a matrix; a frame around the environment that a run trains on."""
+    found = entries(result)
+    runs, panels = (list(dict.fromkeys(place[axis] for place in found)) for axis in (0, 1))
+    note = (
+        "success in percent, first checkpoint \u2192 last; below, the "
+        f"{result.confidence:.0%} interval of the last, which is the colour; framed: what the run trains on"
+    )
+    with style():
+        figure = new_figure(max(7.6, 3.4 + 1.25 * len(panels)), 1.9 + 0.55 * len(runs), f"Sweep {result.name}", note)
+        axes = figure.subplots()
+        axes.set_facecolor("#e4e7ec")
+        values = [[_success(found[run, panel].last) for panel in panels] for run in runs]
+        if values:
+            axes.pcolormesh(values, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=2)
+        for (run, panel), entry in found.items():
+            x, y = panels.index(panel), runs.index(run)
+            ink = "white" if entry.last and entry.last.success > DARK else "#1f2430"
+            axes.text(x + 0.5, y + 0.5, entry.words, ha="center", va="center", color=ink, fontsize=8)
+            if entry.is_own:
+                corners = [(x + 0.03, y + 0.05), (x + 0.97, y + 0.05), (x + 0.97, y + 0.95), (x + 0.03, y + 0.95)]
+                axes.plot(*zip(*corners, corners[0], strict=True), color=_FRAME, linewidth=1.6, gid="own")
+        axes.set_xticks([at + 0.5 for at in range(len(panels))], [label(panel, 18) for panel in panels])
+        axes.set_yticks(
+            [at + 0.5 for at in range(len(runs))],
+            [f"{label(result.trained_on.get(run, ''), 24)}\n{label(run, 32)}" for run in runs],
+        )
+        axes.set(xlabel="plays", ylabel="trains on")
+        axes.xaxis.set_label_position("top")
+        axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+        axes.spines[:].set_visible(False)
+        axes.invert_yaxis()
+        return svg(figure)
+
+
+def _by_training(result: SweepResult) -> Callable[[str], int]:
+    """Runs that train on the same environment stand together, in the order in which they were asked for."""
+    order = list(dict.fromkeys(result.trained_on.values()))
+    return lambda run: order.index(result.trained_on[run]) if run in result.trained_on else len(order)
+
+
+def _success(score: Score | None) -> float:
+    return float("nan") if score is None else score.success
+
+
+def _interval(score: Score | None) -> str:
+    return "" if score is None else f"{score.success:.3f} [{score.low:.3f}, {score.high:.3f}]"

@@ -1,0 +1,28 @@
+import pytest
+
+from starpo.ragen.studies.ablation.figures.trends import Trend, judge_shrinking, mean_trend, trends
+
+
+def test_a_tenth_of_the_points_at_each_end(study) -> None:
+    points = {at: float(at) for at in range(20)}
+    cell = study("length", {"a": {0: {"m": points}, 1: {"m": {0: 5.0}}}}).cells[0]
+    assert trends(cell, "m") == {0: Trend(0.5, 18.5)}  # (0 + 1) / 2, (18 + 19) / 2; one point is no trend
+
+
+def test_a_change_is_a_share_of_the_beginning() -> None:
+    assert Trend(4.0, 3.0).change == pytest.approx(-0.25)
+    assert Trend(0.0, 3.0).change == 0.0
+    assert mean_trend([Trend(4.0, 2.0), Trend(2.0, 1.0)]) == Trend(3.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([Trend(2, 1), Trend(3, 2)], "shows: smaller at the end in 2 of 2 seeds"),
+        ([Trend(2, 1), Trend(2, 3)], "does not show: smaller at the end in 1 of 2 seeds"),
+        ([Trend(1, 2), Trend(2, 2)], "the opposite shows: smaller at the end in 0 of 2 seeds"),
+        ([], "not measured"),
+    ],
+)
+def test_it_shrinks_if_it_does_in_every_seed(found, said) -> None:
+    assert judge_shrinking(found) == said

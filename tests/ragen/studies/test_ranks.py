@@ -1,0 +1,81 @@
+"""Rank correlations by hand, and what their intervals allow to be said."""
+
+import numpy as np
+import pytest
+
+from starpo.ragen.studies.ranks import correlation_over_runs, order_of_cells, spearman
+
+
+@pytest.mark.parametrize(
+    ("ys", "rho"),
+    [
+        ([1.0, 2.0, 30.0], 1.0),
+        ([3.0, 2.0, 1.0], -1.0),
+        ([1.0, 3.0, 2.0], 0.5),  # 1 - 6 * (0 + 1 + 1) / (3 * 8)
+        ([1.0, 1.0, 2.0], np.sqrt(3) / 2),  # ranks 0.5, 0.5, 2: covariance 1.5, norms sqrt(2) and sqrt(1.5)
+    ],
+)
+def test_rho_by_hand(ys: list[float], rho: float) -> None:
+    assert spearman(np.array([0.0, 1.0, 2.0]), np.array(ys)) == pytest.approx(rho)
+
+
+def test_without_an_order_there_is_no_rho() -> None:
+    assert spearman(np.array([0.0]), np.array([1.0])) is None
+    assert spearman(np.array([0.0, 1.0]), np.array([1.0, 1.0])) is None
+
+
+def rates(*shares: float) -> np.ndarray:
+    """A cell a share, three seeds, 40 prompts of which that share succeeds. [cells, seeds, prompts]"""
+    return np.array([[[float(prompt < share * 40) for prompt in range(40)]] * 3 for share in shares])
+
+
+def test_cells_far_apart_stand_in_their_order() -> None:
+    found = order_of_cells(rates(0.1, 0.4, 0.6, 0.9))
+    assert found is not None
+    assert (found.rho, found.num) == (pytest.approx(1.0), 4)
+    assert found.low > 0.5
+    reverse = order_of_cells(rates(0.9, 0.6, 0.4, 0.1))
+    assert reverse is not None
+    assert reverse.high < -0.5
+
+
+def test_cells_close_together_stand_in_none() -> None:
+    found = order_of_cells(rates(0.5, 0.525, 0.5))
+    assert found is not None
+    assert found.low <= 0 <= found.high
+
+
+def test_a_cell_that_was_not_measured_leaves_no_order() -> None:
+    assert order_of_cells(np.stack([*rates(0.1, 0.9), np.full((3, 40), np.nan)])) is None
+    assert order_of_cells(rates(0.5, 0.5)) is None
+
+
+def test_prompts_that_one_cell_lacks_do_not_count_for_it() -> None:
+    cells = rates(0.25, 0.5, 0.75)
+    cells[2, :, 35:] = np.nan  # failures: its share rises
+    found = order_of_cells(cells)
+    assert found is not None
+    assert found.rho == pytest.approx(1.0)
+
+
+def test_the_interval_is_over_whole_runs() -> None:
+    """Two runs that rise and one that falls: whole runs are drawn, so all that can be is in the interval."""
+    xs = np.arange(5.0)
+    found = correlation_over_runs([(xs, xs), (xs, xs), (xs, -xs)])
+    assert found is not None
+    assert found.low == pytest.approx(-1.0)
+    assert found.high == pytest.approx(1.0)
+    assert found.num == 15
+
+
+def test_one_run_says_nothing_of_others() -> None:
+    xs = np.arange(5.0)
+    found = correlation_over_runs([(xs, xs), (np.empty(0), np.empty(0))])
+    assert found is not None
+    assert (found.rho, found.low, found.high) == (pytest.approx(1.0), -1.0, 1.0)
+    assert correlation_over_runs([]) is None
+
+
+def test_the_same_points_give_the_same_interval() -> None:
+    runs = [(np.array([0.0, 2.0, 1.0]), np.array([0.1, 0.3, 0.5])), (np.array([3.0, 1.0]), np.array([0.2, 0.4]))]
+    assert correlation_over_runs(runs) == correlation_over_runs(runs)
