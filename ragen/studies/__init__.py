@@ -7,6 +7,7 @@ sweep      checkpoints x environments x temperatures x seeds: sweep, cells, resu
 spec       what a study asks for, from TOML
 outcomes   what stored evaluations say, prompt by prompt
 bootstrap  paired intervals of a difference of success
+rank_correlation  do two numbers order several things alike?
 result     what results have in common
 studies    the studies of one kind in one store
 """
