@@ -11,7 +11,7 @@ audit       named audits of the runs that are going on, hourly, as Prefect artif
 record      what a run leaves behind: its record, its state, wandb metrics; announcements: Prefect artifacts
 plan        what a run would do, by keys alone
 walk        a run's record beside what its settings ask for
-objectives  objectives beside each other on stored rollouts
+objectives  objectives beside each other on stored rollouts; objective_forks: and what forks gained
 verify      a run's stages computed again and compared
 *_summary   results as rows and markdown
 markdown    text of a store on Prefect's pages; logs: in logs

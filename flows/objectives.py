@@ -35,6 +35,7 @@ class Lab:
 
     Attributes:
         run: Its name.
+        settings: Iteration -> objective -> settings that it stands for.
         found: Iteration -> the objectives beside each other.
         left_out: Objective -> why it could not be measured, at the first iteration at which it could not.
         kept: Objective -> settings of it that are not what was stored, as `path = value`.
@@ -43,6 +44,7 @@ class Lab:
     """
 
     run: str
+    settings: dict[int, dict[str, StarPOConfig]] = field(default_factory=dict)
     found: dict[int, Compared] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     kept: dict[str, list[str]] = field(default_factory=dict)
@@ -80,8 +82,10 @@ def compare_objectives(
     for iteration in _iterations(run, recorded, iterations):
         now = config.at(iteration)
         has_critic = iteration > 0 and config.at(iteration - 1).update.needs_critic
-        configs = _measurable(now, named, overrides or {}, has_critic, lab)
-        if configs:
+        settings = _measurable(now, named, overrides or {}, has_critic, lab)
+        if settings:
+            lab.settings[iteration] = settings
+            configs = {name: own.update for name, own in settings.items()}
             data = recorded_data(recorded[iteration])
             work = objectives(now, configs, iteration, checkpoints[iteration], checkpoints[0], **data)
             works[iteration] = work, list(configs)
@@ -93,9 +97,9 @@ def compare_objectives(
 
 def _measurable(
     now: StarPOConfig, named: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any], has_critic: bool, lab: Lab
-) -> dict[str, UpdateConfig]:
+) -> dict[str, StarPOConfig]:
     """Settings of the objectives that what is stored suffices for; the lab is told of the others."""
-    found: dict[str, UpdateConfig] = {}
+    found: dict[str, StarPOConfig] = {}
     for name, settings in named.items():
         try:
             own = apply_overrides(now, {**settings, **overrides}, f"objective '{name}'")
@@ -103,7 +107,7 @@ def _measurable(
         except ConfigError as error:
             lab.left_out.setdefault(name, " ".join(str(error).split()))
             continue
-        found[name] = own.update
+        found[name] = own
         if differing := _differing(now, own):
             lab.kept[name] = differing
     return found

@@ -1,5 +1,7 @@
 """`ragen objectives`: where would other objectives have pulled a run's policy?"""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOp
 from starpo.flows.console.pages import write_page
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.objective_forks import MIN_PAIRS, Gain, fork_gains, predictions
 from starpo.flows.objectives import ALL, OWN, Lab, compare_objectives
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.objectives import Compared
@@ -26,6 +29,10 @@ def objectives(
         str, typer.Option("--with", help="Methods (`ragen presets --methods`) or TOML files, with commas between; all.")
     ] = ALL,
     set_: SetOption = None,
+    forks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Set beside what stored forks from there gained, so many updates later or more."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a page with heat maps of the cosines (.html).")
     ] = None,
@@ -47,10 +54,13 @@ def objectives(
             progress.update(bar, completed=done, total=total)
 
         lab = compare_objectives(opened, run, methods, wanted, parse_overrides(set_), show)
+    gains = {} if forks is None else {n: fork_gains(opened, lab, n, forks) for n in lab.found}
     if as_json:
-        print_json(_facts(lab))
+        print_json(_facts(lab, gains))
     else:
         _print(Console(), lab)
+        for iteration, found in gains.items():
+            _print_gains(Console(), lab, iteration, found)
     if output is not None:
         page = render_objectives(lab.run, opened.url, lab.found, lab.left_out, lab.kept, lab.not_measured)
         say(Console(stderr=True), f"written: {write_page(output, page)}")
@@ -79,6 +89,24 @@ def _print(console: Console, lab: Lab) -> None:
         say(console, f"not measured: iteration {iteration}: {reason}")
 
 
+def _print_gains(console: Console, lab: Lab, iteration: int, gains: list[Gain]) -> None:
+    if gains:
+        rows = [{**asdict(gain), "gain": f"{gain.gain:+.3f}"} for gain in gains]
+        print_table(console, rows, title=f"forks of {lab.run} from checkpoint {iteration}", numbers={"gain"})
+    for score, found in predictions(lab, iteration, gains).items():
+        say(
+            console,
+            f"rank correlation of {score} with the gain: {found.rho:.2f} [{found.low:.2f}, {found.high:.2f}] over "
+            f"{found.num} objectives",
+        )
+    if len(gains) < MIN_PAIRS:
+        say(
+            console,
+            f"{len(gains)} objectives with a stored fork from checkpoint {iteration}, and a rank correlation needs "
+            f"{MIN_PAIRS}: `ragen fork {lab.run} --from {iteration} --method NAME`",
+        )
+
+
 def _row(found: Compared, name: str) -> dict[str, Any]:
     values, cosines = found.values[name], found.cosines[name]
     others = {other: cosine for other, cosine in cosines.items() if other != name}
@@ -98,7 +126,7 @@ def _short(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _facts(lab: Lab) -> dict[str, Any]:
+def _facts(lab: Lab, gains: Mapping[int, list[Gain]]) -> dict[str, Any]:
     return {
         "run": lab.run,
         "iterations": {
@@ -108,4 +136,13 @@ def _facts(lab: Lab) -> dict[str, Any]:
         "kept": lab.kept,
         "not_measured": lab.not_measured,
         "num_computed": lab.num_computed,
+        "forks": {
+            iteration: {
+                "gains": [{**asdict(gain), "gain": gain.gain} for gain in found],
+                "rank_correlations": {
+                    score: one.model_dump(mode="json") for score, one in predictions(lab, iteration, found).items()
+                },
+            }
+            for iteration, found in gains.items()
+        },
     }

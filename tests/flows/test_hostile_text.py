@@ -99,6 +99,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "replay": [[RUN], [RUN, "--set", EVIL], [BROKEN]],
     "checkpoint": [[RUN], [BROKEN], [RUN, "--json"]],
     "online-k": [[RUN], [BROKEN], [EVIL + "*"]],
+    "objectives": [[RUN, "-o", "{out}/o.html"], [RUN, "--with", EVIL], [RUN, "--iterations", EVIL], [BROKEN]],
     "ablate": [
         ["--list"], ["evil", "--result"], [EVIL, "--dry-run"], ["--list", "--json"],
         ["told", "--result"], ["told", "--result", "--json"],
@@ -120,8 +121,8 @@ ARGUMENTS: dict[str, list[list[str]]] = {
         [f"{RUN}:0:rollout", "--mermaid"], [EVIL],
     ],
     "import": [["new", "{evil_file}"], ["new", EVIL]],
-    "validate": [[EVIL], ["smoke", "--set", f"iterations={EVIL}"], ["smoke", "--json"]],
-    "presets": [[], ["--json"]],
+    "validate": [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"], ["smoke", "--json"]],
+    "presets": [[], ["--json"], ["--methods"], ["--methods", "--json"]],
     "new environment": [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]],
     "envs": [[], ["--json"]],
     "play": [[EVIL]],

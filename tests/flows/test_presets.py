@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from starpo.flows.cli import app
 from starpo.flows.presets import FOLDER, FRAGMENTS, GRIDS, METHODS, method, names, preset
-from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.load import apply_overrides, read_fragment
 from starpo.ragen.config.objective import ObjectiveConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError
@@ -212,3 +212,14 @@ def test_methods_are_listed_and_validated_by_name() -> None:
     )
     update = json.loads(said.stdout)["update"]
     assert (update["ratio"], update["clip_low"], update["clip_high"]) == ("sequence", 0.1, 4e-4)
+
+
+def test_the_page_of_objectives_has_every_method_as_it_is() -> None:
+    """Its row: name, description, and what differs from the defaults."""
+    page = (Path(__file__).parents[2] / "docs/objectives.md").read_text(encoding="utf-8")
+    fragment = read_fragment(FOLDER / "objective.toml", FOLDER)["update"]
+    for name in METHODS.names():
+        settings = {path.removeprefix("update."): value for path, value in method(name).items()}
+        changed = [f"`{path} = {json.dumps(value)}`" for path, value in settings.items() if fragment.get(path) != value]
+        row = f"| `{name}` | {METHODS.description(name)} | {', '.join(changed) or 'the defaults'} |"
+        assert row in page.splitlines(), f"expected in docs/objectives.md: {row}"

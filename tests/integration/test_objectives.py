@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from starpo.flows.cli import app
+from starpo.flows.console.listing import evaluation_curve
+from starpo.flows.fork import plan_fork
+from starpo.flows.objective_forks import Gain, fork_gains, predictions
 from starpo.flows.objectives import compare_objectives
-from starpo.flows.presets import METHODS, preset
+from starpo.flows.presets import METHODS, method, preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.learning.learners.stored_update import stored_trajectories, update_context
@@ -89,6 +92,32 @@ def test_it_is_said_drawn_and_told_to_machines(folder: Path, tmp_path: Path) -> 
     assert (list(facts["iterations"]), facts["num_computed"]) == (["0", "1"], 0)
     assert set(facts["iterations"]["1"]["objectives"]) == {"run", "gspo", "mine"}
     assert facts["iterations"]["1"]["objectives"]["mine"]["think/num_tokens"] == 0
+
+
+def test_scores_stand_beside_what_forks_gained(folder: Path) -> None:
+    """Three objectives from checkpoint 1: the run's own, and two forks of it. One update later is evaluated."""
+    store, overrides = Store(str(folder)), {"arpo": method("arpo"), "brpo": method("brpo")}
+    for name, changes in overrides.items():
+        fork = plan_fork(store, "plain", 1, changes)
+        starpo(fork.config, preset="custom", store=str(folder), run=name)
+    lab = compare_objectives(store, "plain", ["arpo", "brpo", "opo"], [1])
+    gains = fork_gains(store, lab, 1, 1)
+    assert [(gain.objective, gain.fork, gain.updates) for gain in gains] == [
+        ("run", "plain", 1), ("arpo", "arpo", 1), ("brpo", "brpo", 1)
+    ]  # fmt: skip
+    curve = {point["iteration"]: point["success"] for point in evaluation_curve(store, store.runs.get("arpo"))}
+    assert gains[1].gain == curve[2] - curve[0]
+    assert fork_gains(store, lab, 1, 2) == []
+    with_gains = [Gain(name, name, 0.0, gain, 1) for name, gain in (("run", 0.1), ("arpo", 0.2), ("brpo", 0.3))]
+    found = predictions(lab, 1, with_gains)["cosine with the run's"]
+    assert (found.num, -1 <= found.low <= found.rho <= found.high <= 1) == (3, True)
+    arguments = ["objectives", "plain", "--store", str(folder), "--with", "arpo,brpo,opo", "--forks", "1"]
+    said = CliRunner().invoke(app, arguments)
+    assert "forks of plain from checkpoint 1" in said.stdout
+    facts = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert [gain["fork"] for gain in facts["forks"]["1"]["gains"]] == ["plain", "arpo", "brpo"]
+    few = CliRunner().invoke(app, [*arguments, "--iterations", "0"]).stdout
+    assert "a rank correlation needs 3" in " ".join(few.split())
 
 
 @pytest.mark.parametrize(
