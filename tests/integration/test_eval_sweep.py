@@ -1,6 +1,6 @@
 """The flow `eval-sweep` on a real Prefect server: cells that are shared, missing, late, dropped, and one that fails."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -33,9 +33,9 @@ class InterruptedRunError(RuntimeError):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
+def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Store:
     """A run that was interrupted after two of three iterations, and a sweep over what it had."""
-    store = Store(str(tmp_path_factory.mktemp("store")))
+    store = Store(begun(tmp_path_factory.mktemp("store")))
     update = training.update
 
     def interrupted(config, iteration, *keys, **data):

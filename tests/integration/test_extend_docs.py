@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extend.md"
 BLOCK = re.compile(r"^```(bash|python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
+KEPT = ("LANG", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TMPDIR")
 VERIFIED = re.compile(r": verified(, but for warm_start \(left out; --warm-start includes it\))?$")  # over a minute
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -47,8 +48,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shell(installed: Path, tmp_path: Path, free_tcp_port: int) -> Iterator[dict[str, str]]:
     """The environment variables of a user in an empty folder; the server that they start is stopped."""
-    kept = {name: os.environ[name] for name in ("LANG", "OMP_NUM_THREADS", "TMPDIR") if name in os.environ}
-    env = kept | {
+    env = {name: os.environ[name] for name in KEPT if name in os.environ} | {
         "PATH": f"{installed}/bin:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(tmp_path / "home"),
         "PREFECT_API_URL": f"http://127.0.0.1:{free_tcp_port}/api",
