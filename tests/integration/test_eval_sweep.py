@@ -158,7 +158,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
     assert [standing.rank for standing in result.leaderboard][-1] is None
     assert len(result.scores) == 2
     assert len(plan_sweep(swept, sweep).missing) == 1
-    eval_sweep(sweep, store=swept.url, concurrency=2)
+    eval_sweep(sweep, store=swept.url)
     assert not Sweeps(swept.url).get("failing").failures
 
 
