@@ -37,7 +37,7 @@ sokoban bandit frozen-lake: $(VENV)/.installed  ## Train on this environment: se
 test: $(VENV)/.installed-test  ## All tests that need no GPU and no long run
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-test-all: $(VENV)/.installed-test  ## Those, and the second tier: faults of Ray and of ranks, S3 with a critic
+test-all: $(VENV)/.installed-test  ## Those, and the second tier: faults of Ray, ranks and vLLM, S3 with a critic
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not slow and not benchmark"
 
 bench: $(VENV)/.installed-test  ## Speed and memory, printed with medians (minutes)

@@ -5,10 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from starpo.flows import cli
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
@@ -20,15 +24,34 @@ RAGEN = [sys.executable, "-m", "starpo.flows.cli"]
 STAGE = Stage(name="rollout", version=1)
 
 
-def ragen(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+Result = subprocess.CompletedProcess[str]
+
+
+def ragen(*arguments: str, cwd: Path, **env: str) -> Result:
+    """The command, in this process: to import everything anew takes longer than most answers."""
+    out, err, status = StringIO(), StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["ragen", *arguments])
+        patch.chdir(cwd)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        try:
+            cli.main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return Result(arguments, status, out.getvalue(), err.getvalue())
+
+
+def ragen_apart(*arguments: str, cwd: Path, **env: str) -> Result:
+    """The command as a user's shell starts it, with clients that nothing has set up before."""
     return subprocess.run(
         [*RAGEN, *arguments], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=120
     )
 
 
-def refused(*arguments: str, cwd: Path, **env: str) -> str:
+def refused(*arguments: str, cwd: Path, run: Callable[..., Result] = ragen, **env: str) -> str:
     """The message of a command that must be refused cleanly."""
-    result = ragen(*arguments, cwd=cwd, **env)
+    result = run(*arguments, cwd=cwd, **env)
     assert result.returncode == 1, result.stdout + result.stderr
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr
@@ -85,7 +108,7 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
 
 
 def test_unknown_preset(tmp_path: Path) -> None:
-    assert "did you mean 'sokoban'" in refused("train", "sokobann", cwd=tmp_path)
+    assert "did you mean 'sokoban'" in refused("train", "sokobann", cwd=tmp_path, run=ragen_apart)
 
 
 def test_unknown_run_suggests_near_ones(stored: Path) -> None:
@@ -140,7 +163,7 @@ def test_a_store_that_cannot_be_made() -> None:
 def test_an_s3_address_that_does_not_answer(tmp_path: Path) -> None:
     secret = "secret-that-must-not-show"
     message = refused(
-        "show", "mine", "--store", "s3://nowhere/prefix", cwd=tmp_path,
+        "show", "mine", "--store", "s3://nowhere/prefix", cwd=tmp_path, run=ragen_apart,
         AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY=secret,
     )  # fmt: skip
     assert "s3://nowhere" in message
@@ -148,7 +171,7 @@ def test_an_s3_address_that_does_not_answer(tmp_path: Path) -> None:
 
 
 def test_no_server_and_none_may_be_started(tmp_path: Path) -> None:
-    message = refused("up", cwd=tmp_path, PREFECT_API_URL="http://prefect.invalid:4200/api")
+    message = refused("up", cwd=tmp_path, run=ragen_apart, PREFECT_API_URL="http://prefect.invalid:4200/api")
     assert "prefect.invalid" in message
 
 

@@ -11,9 +11,10 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
+from filelock import FileLock
 
 _ROOT = Path(__file__).parents[2]
 ACCOUNT = {
@@ -99,6 +100,30 @@ def prefect_server() -> Iterator[None]:
         patch.setenv("PREFECT_SERVER_TASKS_TAG_CONCURRENCY_SLOT_WAIT_SECONDS", "1")
         with prefect_test_harness(server_startup_timeout=120):
             yield
+
+
+@pytest.fixture(scope="session")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """`begun(folder, settings={})`: makes it a store that holds the first checkpoint of such a smoke run; its address.
+
+    One process computes that checkpoint, and the others copy it. For tests of what comes after it.
+    """
+    from starpo.flows.presets import preset
+    from starpo.ragen.store import Store
+    from starpo.tasks.warm_start import warm_start
+
+    own = tmp_path_factory.getbasetemp()
+    of_all_workers = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def begin(folder: Path, settings: dict[str, Any] | None = None) -> str:
+        made = of_all_workers / "begun"
+        with FileLock(f"{made}.lock"):
+            keys = warm_start(preset("smoke", settings or {})).carry_out(Store(str(made)))
+        for kind, key in keys.items():
+            shutil.copytree(made / kind / key, folder / kind / key)
+        return str(folder)
+
+    return begin
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,9 @@ def kept(store: Store, name: str = "sparse") -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
     folder = tmp_path_factory.mktemp("store")
+    begun(folder)
     run(folder, "sparse")
     return folder
 

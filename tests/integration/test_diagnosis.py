@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,14 @@ ROWS = "reasoning/first_turn"
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
     """A store with 'plain', probed while it trained, and 'mute', which does not reason, from one prompt."""
     folder = tmp_path_factory.mktemp("diagnosis") / "store"
     settings = {
         "checkpoint_every": 2, "diagnostics.probe_every": 2, "diagnostics.gradients_every": 2, "iterations": 3,
         "update.kl_coefficient": 0.01, "update.entropy_coefficient": 0.01,
     }  # fmt: skip
-    starpo(preset("smoke", settings), preset="smoke", store=str(folder), run="plain")
+    starpo(preset("smoke", settings), preset="smoke", store=begun(folder), run="plain")
     mute = {"agent.should_think": False, "iterations": 1}
     starpo(preset("smoke", mute), preset="smoke", store=str(folder), run="mute")
     return folder

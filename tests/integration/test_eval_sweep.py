@@ -1,6 +1,6 @@
 """The flow `eval-sweep` on a real Prefect server: cells that are shared, missing, late, dropped, and one that fails."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -33,9 +33,9 @@ class InterruptedRunError(RuntimeError):
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
+def swept(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Store:
     """A run that was interrupted after two of three iterations, and a sweep over what it had."""
-    store = Store(str(tmp_path_factory.mktemp("store")))
+    store = Store(begun(tmp_path_factory.mktemp("store")))
     update = training.update
 
     def interrupted(config, iteration, *keys, **data):
@@ -158,7 +158,7 @@ def test_a_cell_that_fails_is_named_and_the_others_are_evaluated(swept: Store, m
     assert [standing.rank for standing in result.leaderboard][-1] is None
     assert len(result.scores) == 2
     assert len(plan_sweep(swept, sweep).missing) == 1
-    eval_sweep(sweep, store=swept.url, concurrency=2)
+    eval_sweep(sweep, store=swept.url)
     assert not Sweeps(swept.url).get("failing").failures
 
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,9 @@ SETTINGS = {"evaluation.num_prompts": 4}
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
     folder = tmp_path_factory.mktemp("forgeries") / "store"
-    starpo(preset("smoke", SETTINGS), preset="smoke", store=str(folder), run=RUN)
+    starpo(preset("smoke", SETTINGS), preset="smoke", store=begun(folder, SETTINGS), run=RUN)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,11 @@ CHANGE = {"update.entropy_coefficient": 0.3, "filter.keep": 1.0}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
     """A store with 'base', of four updates, of which every other checkpoint was dropped, and a fork from its third."""
     folder = tmp_path_factory.mktemp("forks") / "store"
     settings = {"iterations": 4, "checkpoint_every": 2, "evaluation.every": 2}
-    starpo(preset("smoke", settings), preset="smoke", store=str(folder), run="base")
+    starpo(preset("smoke", settings), preset="smoke", store=begun(folder), run="base")
     train(Store(str(folder)), "base", 3, CHANGE, name="fork")
     return folder
 

@@ -134,8 +134,8 @@ def test_of_an_iteration(store: Store) -> None:
     assert published(f"run-{RUN}-files").data == f"[{address}]({address})"
 
 
-def test_a_run_has_its_name_its_progress_a_summary_and_a_link(tmp_path: Path) -> None:
-    run = starpo(preset("smoke", {"iterations": 1}), preset="smoke", store=str(tmp_path), run="a.Named_run")
+def test_a_run_has_its_name_its_progress_a_summary_and_a_link(tmp_path: Path, begun: Callable[..., str]) -> None:
+    run = starpo(preset("smoke", {"iterations": 1}), preset="smoke", store=begun(tmp_path), run="a.Named_run")
     with get_client(sync_client=True) as client:
         named = FlowRunFilter(name=FlowRunFilterName(any_=[run]))
         (flow_run,) = client.read_flow_runs(flow_run_filter=named)

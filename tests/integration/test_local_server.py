@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,8 +49,9 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(tmp_path_factory: pytest.TempPathFactory, begun: Callable[..., str]) -> Iterator[Shell]:
     shell = Shell(tmp_path_factory.mktemp("user"))
+    begun(shell.folder / "store")
     started = shell("ragen", "up")
     try:
         assert started.returncode == 0, started.stderr
@@ -158,15 +159,6 @@ def test_a_name_taken_by_other_settings_is_refused(shell: Shell, run: str) -> No
     result = shell("ragen", "train", "smoke", "--iterations", "2", "--run", run)
     assert result.returncode == 1
     assert "iterations" in result.stderr
-
-
-def test_no_server_is_one_clear_message(shell: Shell, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [str(BIN / "prefect"), "deployment", "run", "starpo/smoke"],
-        cwd=tmp_path, env={**shell.env, "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert result.returncode != 0
 
 
 def ask(shell: Shell, what: str, **body: object) -> list[dict[str, object]]:

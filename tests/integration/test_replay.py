@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ COPY = shutil.ignore_patterns("tmp", "episodes")
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Store:
+def base(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Store:
     """A store with the run 'base': three iterations; the second uses the rollout of the first again (Online-k)."""
     folder = tmp_path_factory.mktemp("store")
-    starpo(preset("smoke", {"iterations": 3, "online_k": 2}), preset="smoke", store=str(folder), run="base")
+    starpo(preset("smoke", {"iterations": 3, "online_k": 2}), preset="smoke", store=begun(folder), run="base")
     return Store(str(folder))
 
 
@@ -151,8 +152,10 @@ def test_iterations_in_which_nothing_is_kept_pass_the_checkpoint_on(tmp_path: Pa
     print_comparison(store, kept, as_json=False)
 
 
-def test_a_start_that_was_dropped_is_derived_and_cosines_without_weights_are_left_out(tmp_path: Path) -> None:
-    store, config = Store(str(tmp_path)), preset("smoke", {"iterations": 3, "checkpoint_every": 2})
+def test_a_start_that_was_dropped_is_derived_and_cosines_without_weights_are_left_out(
+    tmp_path: Path, begun: Callable[..., str]
+) -> None:
+    store, config = Store(begun(tmp_path)), preset("smoke", {"iterations": 3, "checkpoint_every": 2})
     starpo(config, preset="smoke", store=store.url, run="base")
     dropped = store.runs.iteration("base", 0)["update"]["checkpoint"]
     assert not store.has("checkpoint", dropped)

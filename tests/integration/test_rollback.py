@@ -1,6 +1,7 @@
 """A real run whose policy is destroyed by a learning rate: it collapses, is rolled back, and ends as a fork."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,9 @@ def test_a_back_test_does_not_take_a_run_that_its_alarm_ended_for_a_sound_one(
     assert {outcome.run for score in tested.scores for outcome in score.outcomes} == {run}
 
 
-def test_without_a_remedy_it_ends(tmp_path: Path) -> None:
+def test_without_a_remedy_it_ends(ended: tuple[Store, str, list[Any]], tmp_path: Path) -> None:
+    """What an alarm leads to is in no key, so all until then is found stored."""
     settings = {**SETTINGS, "diagnostics.on_collapse": "stop", "diagnostics.remedies": []}
+    shutil.copytree(ended[0].url, tmp_path / "store")
     with pytest.raises(CollapsedError, match="It ends here"):
-        starpo(preset("smoke", settings), preset="smoke", store=str(tmp_path), run="mine")
+        starpo(preset("smoke", settings), preset="smoke", store=str(tmp_path / "store"), run="alone")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,10 +51,10 @@ def _obey_permissions() -> None:
             ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
-def test_one_runs_and_the_others_are_told(tmp_path: Path) -> None:
-    alone = Store(str(tmp_path / "alone"))
+def test_one_runs_and_the_others_are_told(tmp_path: Path, begun: Callable[..., str]) -> None:
+    alone = Store(begun(tmp_path / "alone"))
     starpo(preset="smoke", store=alone.url, run="mine", iterations=1)
-    store = Store(str(tmp_path / "store"))
+    store = Store(begun(tmp_path / "store"))
     first = start(tmp_path / "store")
     try:
         deadline = time.monotonic() + 200

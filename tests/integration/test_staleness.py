@@ -3,6 +3,7 @@
 import shutil
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,12 @@ def train(folder: Path, **overrides: object) -> tuple[Store, str]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, str]:
-    return train(tmp_path_factory.mktemp("store"))
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]
+) -> tuple[Store, str]:
+    folder = tmp_path_factory.mktemp("store")
+    begun(folder)
+    return train(folder)
 
 
 def test_every_rollout_but_the_first_is_played_by_the_checkpoint_before(finished: tuple[Store, str]) -> None:
@@ -100,9 +105,10 @@ def test_its_first_rollout_is_shared_with_a_run_that_does_not_look_ahead(finishe
 
 
 def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
-    finished: tuple[Store, str], tmp_path: Path
+    finished: tuple[Store, str], tmp_path: Path, begun: Callable[..., str]
 ) -> None:
     """Only the first and the newest checkpoint stay; the rollout ahead has had its player all the same."""
+    begun(tmp_path)
     store, run = train(tmp_path, checkpoint_every=100)
     ours = digests(*finished)
     assert store.dropped("checkpoint", store.runs.iteration(run, 0)["update"]["checkpoint"]) is not None
@@ -135,7 +141,9 @@ def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
     assert digests(store, run) == digests(original, run)
 
 
-def test_an_update_that_fails_stops_the_rollout_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_that_fails_stops_the_rollout_beside_it(
+    tmp_path: Path, begun: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The run ends with the update's error, without waiting for the other: here a rollout that would never end."""
     from starpo.ragen.agents.rollout import worker_pool
     from starpo.tasks import update as update_stage
@@ -165,6 +173,7 @@ def test_an_update_that_fails_stops_the_rollout_beside_it(tmp_path: Path, monkey
     monkeypatch.setattr(RunRecorder, "beside", begin)
     monkeypatch.setattr(worker_pool._Worker, "play", hang)
     monkeypatch.setattr(update_stage, "_train", fail)
+    begun(tmp_path)
     with pytest.raises(EngineError, match="the update failed"):
         train(tmp_path)
     assert stopped.wait(30)

@@ -26,9 +26,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Path, str]:
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]
+) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("store")
-    return folder, starpo(preset("smoke"), preset="smoke", store=str(folder))
+    return folder, starpo(preset("smoke"), preset="smoke", store=begun(folder))
 
 
 def test_every_stage_is_stored_and_recorded(finished: tuple[Path, str]) -> None:
@@ -80,8 +82,8 @@ def test_a_second_store_gets_the_same_digests(finished: tuple[Path, str], tmp_pa
     assert digests(Store(str(tmp_path)), again) == digests(Store(str(folder)), run)
 
 
-def test_shards_played_by_worker_processes_give_the_same_digests(tmp_path: Path) -> None:
-    stores = [Store(str(tmp_path / name)) for name in ("one", "two")]
+def test_shards_played_by_worker_processes_give_the_same_digests(tmp_path: Path, begun: Callable[..., str]) -> None:
+    stores = [Store(begun(tmp_path / name)) for name in ("one", "two")]
     two_shards = {"rollout.shard_groups": 2, "iterations": 1}
     runs = [starpo(preset("smoke", two_shards), preset="smoke", store=store.url) for store in stores]
     first, second = (digests(store, run) for store, run in zip(stores, runs, strict=True))
@@ -98,8 +100,8 @@ def test_runs_that_differ_in_the_filter_share_the_first_rollout(finished: tuple[
     assert first["variance_filter"] != second["variance_filter"]
 
 
-def test_online_k_reuses_one_rollout_for_k_updates(tmp_path: Path) -> None:
-    run = starpo(preset("smoke", {"online_k": 2}), preset="smoke", store=str(tmp_path))
+def test_online_k_reuses_one_rollout_for_k_updates(tmp_path: Path, begun: Callable[..., str]) -> None:
+    run = starpo(preset("smoke", {"online_k": 2}), preset="smoke", store=begun(tmp_path))
     records = Store(str(tmp_path)).runs.iterations(run)
     for stage in ("rollout", "reward", "variance_filter"):
         assert records[0][stage] == records[1][stage]
@@ -178,6 +180,7 @@ def leave_rewards_out(turns: pa.Table) -> pa.Table:
 def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_it(
     finished: tuple[Path, str],
     tmp_path: Path,
+    begun: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     break_contract: Callable[[pa.Table], pa.Table],
     column: str,
@@ -196,7 +199,7 @@ def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_i
 
     monkeypatch.setattr(shards, "play_shards", play_wrongly)
     with pytest.raises(DataError, match=rf"dataset 'turns'.*\n- column '{column}' {rule}"):
-        starpo(config, preset="smoke", store=str(tmp_path), run="broken")
+        starpo(config, preset="smoke", store=begun(tmp_path), run="broken")
     store = Store(str(tmp_path))
     state = store.runs.state("broken")
     assert state.status == "failed"

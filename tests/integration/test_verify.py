@@ -1,9 +1,11 @@
 """`ragen verify` on a real run: all the same; every way to be different, damaged or not repeatable is told apart."""
 
 import json
+import math
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +40,16 @@ CHECKS = {
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]) -> Path:
     folder = tmp_path_factory.mktemp("verify") / "store"
-    starpo(preset("smoke"), preset="smoke", store=str(folder), run=RUN)
+    starpo(preset("smoke"), preset="smoke", store=begun(folder), run=RUN)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_warm_start_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine was that made it."""
+    monkeypatch.setattr(verifier, "LONG_WARM_START_S", math.inf)
 
 
 def faults(verification: Verification) -> dict[tuple[int, str, str], CheckResult]:

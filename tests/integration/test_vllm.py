@@ -1,6 +1,7 @@
 """Engine 'vllm' and engine 'openai' with a real vLLM on the CPU, in the environment that `make vllm` makes.
 
-Most of it runs in that environment's interpreter, which is where the engine lives; skipped where there is none.
+Most of it runs in that environment's interpreter, which is where the engine lives; skipped where there is none. In the
+first tier vLLM starts once: a whole run, in which the learner says whether its log-probs are those of the rollouts.
 """
 
 import json
@@ -10,12 +11,15 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
@@ -33,6 +37,7 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import EngineError, MissingPackageError
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.store import Store
 from starpo.schemas.validate import validate
 
 pytestmark = [pytest.mark.vllm, pytest.mark.integration]
@@ -100,6 +105,20 @@ def worst_gap(turns, folder, temperature=1.0):
     return worst
 
 
+@pytest.mark.usefixtures("vllm_interpreter", "prefect_server")
+def test_a_run_trains_on_what_it_played_with_the_learners_logprobs(tmp_path: Path, begun: Callable[..., str]) -> None:
+    """The second rollout is played by the weights of the first update."""
+    store = Store(begun(tmp_path))
+    run = starpo(preset("smoke", {"rollout.engine": "vllm"}), preset="smoke", store=store.url)
+    records = store.runs.iterations(run)
+    for stages in (records[0], records[1]):
+        table = store.read_table("metrics", stages["update"]["metrics"])
+        values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+        assert values["update/old_behaviour_gap_max"] < 1e-4
+    assert store.runs.state(run).status == "completed"
+
+
+@pytest.mark.thorough
 def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
     turns, usage = take_usage(play_shards(pool, job, SHARDS))
     validate(turns, "turns")
@@ -114,6 +133,7 @@ def test_turns_are_valid_and_their_logprobs_the_policys(job, pool, folders):
     assert usage["cached_prompt_tokens"] > 0
 
 
+@pytest.mark.thorough
 def test_next_checkpoint_is_played_without_a_new_process(job, pool, folders, vllm_interpreter):
     play_shards(pool, job, SHARDS)
     before = {worker.pid for worker in workers(vllm_interpreter)}
@@ -129,6 +149,7 @@ def workers(interpreter):
     return [child for child in alive if child.cmdline()[:1] == [interpreter]]
 
 
+@pytest.mark.thorough
 def test_worker_that_died_is_replaced(job, pool, vllm_interpreter):
     play_shards(pool, job, SHARDS)
     (victim,) = workers(vllm_interpreter)
@@ -150,34 +171,41 @@ def test_interpreter_without_vllm_is_said(job, monkeypatch):
         play_shards(WorkerPool(EngineSpec.of(ROLLOUT), 1), job, SHARDS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["temperature 1", "temperature 0.7", "temperature 0", "top_p 0.6"])
 def test_logprobs_are_of_the_distribution_that_was_drawn_from(facts, name):
     assert facts["gaps"][name] < 1e-4
 
 
+@pytest.mark.thorough
 def test_update_reaches_the_tied_output_layer(facts):
     assert facts["probe_gap"] < 1e-4
     assert facts["probe_gap_after_update"] < 1e-4
 
 
+@pytest.mark.thorough
 def test_update_without_the_output_layer_stops_the_run(facts):
     assert "differ from the checkpoint's own by up to" in facts["untied"]
     assert facts["gap_after_repair"] < 1e-4
 
 
+@pytest.mark.thorough
 def test_damaged_weights_stop_the_run(facts):
     assert "differ from the checkpoint's own by up to" in facts["damaged"]
 
 
+@pytest.mark.thorough
 def test_long_prompts_with_seeds_do_not_crash(facts):
     assert facts["num_long_prompts_answered"] == 12
 
 
+@pytest.mark.thorough
 def test_seeds_decide_the_tokens(facts):
     assert facts["same_seeds_same_tokens"]
     assert facts["other_seeds_other_tokens"]
 
 
+@pytest.mark.thorough
 def test_no_episode_waits_for_the_slowest(facts):
     """Second turns were asked for before all first turns had ended."""
     first_ends = [step for step, turn, what in facts["trace"] if what == "end" and turn == 0]
@@ -185,11 +213,13 @@ def test_no_episode_waits_for_the_slowest(facts):
     assert min(second_begins) < max(first_ends)
 
 
+@pytest.mark.thorough
 def test_policy_that_vllm_cannot_hold_is_an_error_of_ours(facts):
     assert "vLLM" in facts["unsupported"]
     assert facts["gap_after_unsupported"] < 1e-4
 
 
+@pytest.mark.thorough
 def test_adapter_is_served_and_exchanged(facts):
     assert facts["adapter"]["effect"] > 0.05
     assert facts["adapter"]["merged_gap"] < 1e-4
