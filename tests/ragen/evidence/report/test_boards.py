@@ -18,6 +18,7 @@ def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed:
             {
                 "env_seed": seed,
                 "dynamics_seed": dynamics_seed,
+                "origin": "policy",
                 "initial_state_digest": first,
                 "executed_actions": executed,
                 "state_digest": environment.state_digest(),
