@@ -259,11 +259,21 @@ TURN_TABLE = (
     ),
 )
 
+_taken = [col("executed_actions").list.first(), col("executed_actions").list.last()]
+_is_taken_in_ascii = pl.all_horizontal(t.str.len_bytes() == t.str.len_chars() for t in (col("response"), *_taken))
+_lowered = col("response").str.to_lowercase()
+
 SIBLING_ROWS = (
     *not_empty("trajectory_id"),
     *(at_least(name, 0) for name in ("turn", "candidate")),
     *_SAMPLED,
     Rule(("response_ids",), "is not empty", _has_response),
+    Rule(
+        ("executed_actions", "response"),
+        "begins and ends with what stands in the response",
+        ~_is_taken_in_ascii  # other letters have several forms
+        | pl.all_horizontal(_lowered.str.contains(t.str.to_lowercase(), literal=True) for t in _taken),
+    ),
     Rule(("score",), "is finite where the environment did not fail", col("score").is_finite()),
     Rule(
         ("parent", "turn"),
@@ -282,6 +292,18 @@ SIBLING_TABLE = (
         "is true for one candidate of a turn",
         col("chosen").sum() == 1,
         ("trajectory_id", "turn"),
+    ),
+    Rule(
+        ("score", "chosen", "trajectory_id", "turn"),
+        "is null for the chosen candidate only where it is for all of a turn",
+        col("score").filter("chosen").is_not_null().any() | col("score").is_null().all(),
+        ("trajectory_id", "turn"),
+    ),
+    Rule(
+        ("parent", "candidate", "trajectory_id"),
+        "is no larger than the largest candidate of a trajectory_id",
+        col("parent").max() <= col("candidate").max(),
+        ("trajectory_id",),
     ),
     Rule(
         ("turn", "trajectory_id"),

@@ -138,7 +138,7 @@ def test_missing_artifact(store: Store) -> None:
     assert not store.has("turns", KEY)
     with pytest.raises(ArtifactMissingError, match=rf"no artifact turns/{KEY} in the store .*\nRun the flow"):
         store.read_table("turns", KEY)
-    with pytest.raises(ConfigError, match="'trajectories' is no dataset; there are: turns, rewards"):
+    with pytest.raises(ConfigError, match="'trajectories' is no dataset; there are: turns, siblings, rewards"):
         store.read_table("trajectories", KEY)
 
 

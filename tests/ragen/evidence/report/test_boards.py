@@ -18,6 +18,7 @@ def played(config: dict, actions: list[list[str]], seed: int = 3, dynamics_seed:
             {
                 "env_seed": seed,
                 "dynamics_seed": dynamics_seed,
+                "origin": "policy",
                 "initial_state_digest": first,
                 "executed_actions": executed,
                 "state_digest": environment.state_digest(),
@@ -45,6 +46,26 @@ def test_slips_are_those_of_the_trajectorys_own_seed() -> None:
     assert replay_frames(read_settings(lake), turns) is not None
     others = [replay_frames(read_settings(lake), [turns[0] | {"dynamics_seed": seed}]) for seed in range(2, 30)]
     assert None in others  # another slip leads elsewhere, and is never shown in its place
+
+
+def test_a_turn_that_search_chose_slips_by_its_own_seed() -> None:
+    lake = {"type": "frozen_lake", "observation": "compact", "slip": 2 / 3}
+    settings = read_settings(lake)
+    by_seed = [played(lake, [["Right"]], dynamics_seed=seed)[0] for seed in range(30)]
+    chosen = [row | {"origin": "search", "dynamics_seed": 29 - seed} for seed, row in enumerate(by_seed)]
+    assert all(replay_frames(settings, [row]) is not None for row in by_seed)
+    assert None in [replay_frames(settings, [row]) for row in chosen]
+    environment = make(settings)
+    environment.reset(seed=3, dynamics_seed=1)
+    first = environment.state_digest()
+    rows = []
+    for seed in (2, 3):
+        environment.reseed(seed)
+        over = environment.step("Right")[2]
+        turn = {"env_seed": 3, "dynamics_seed": seed, "origin": "search", "initial_state_digest": first}
+        rows.append(turn | {"executed_actions": ["Right"], "state_digest": environment.state_digest()})
+        assert not over
+    assert replay_frames(settings, rows) is not None
 
 
 def test_a_bandit_shows_its_arms_and_what_was_paid() -> None:
