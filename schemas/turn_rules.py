@@ -6,7 +6,7 @@ rule -> turn_rules -> rules -> models -> validate
 import polars as pl
 from polars import col
 
-from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, STATUSES
+from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, STATUSES, UNKNOWN_FINISH
 from starpo.schemas.rule import (
     Rule,
     aligned,
@@ -28,7 +28,9 @@ MIN_LOGPROB = -104.0
 """Nats; the smallest positive float32 is exp(-103.3), and nothing samples a token whose probability is 0."""
 
 _is_error = col("status").is_in(ERROR_STATUSES)
-_has_response = col("response_ids").list.len() > 0
+_has_tokens = col("response_ids").list.len() > 0
+_is_unknown = col("finish_reason") == UNKNOWN_FINISH
+_has_response = _has_tokens | _is_unknown
 _num_executed = col("executed_actions").list.len()
 _is_end = col("terminated") | col("truncated")
 
@@ -56,7 +58,12 @@ TURN_ROWS = (
         Rule((name,), f"holds token ids from 0 to {MAX_VOCABULARY - 1}", _each_id_is_known(name))
         for name in ("prompt_ids", "response_ids")
     ),
-    *aligned("response_ids", "behaviour_logprobs"),
+    Rule(
+        ("behaviour_logprobs", "response_ids", "finish_reason"),
+        "has as many items as response_ids, or none where finish_reason is 'unknown'",
+        (col("behaviour_logprobs").list.len() == col("response_ids").list.len())
+        | (_is_unknown & (col("behaviour_logprobs").list.len() == 0)),
+    ),
     Rule(
         ("behaviour_logprobs",),
         f"holds numbers from {MIN_LOGPROB:g} to 0",
@@ -79,21 +86,21 @@ TURN_ROWS = (
     Rule(("is_context_start", "turn"), "is true on the first turn", col("is_context_start") | (col("turn") != 0)),
     Rule(
         ("prompt_ids", "response_ids"),
-        "is not empty where there is a response",
-        (col("prompt_ids").list.len() > 0) | ~_has_response,
+        "is not empty where there is a response of which tokens are known",
+        (col("prompt_ids").list.len() > 0) | ~_has_tokens,
     ),
     Rule(
         ("finish_reason", "response_ids"),
-        "is 'none' exactly where response_ids is empty",
+        "is 'none' exactly where response_ids is empty, unless it is 'unknown'",
         (col("finish_reason") == "none") == ~_has_response,
     ),
     Rule(
-        ("format_ok", "response_ids", "parsed_actions"),
+        ("format_ok", "response_ids", "finish_reason", "parsed_actions"),
         "is true only where there is a response that names an action",
         ~col("format_ok") | (_has_response & (col("parsed_actions").list.len() > 0)),
     ),
     Rule(
-        ("executed_actions", "response_ids"),
+        ("executed_actions", "response_ids", "finish_reason"),
         "is empty where there is no response",
         (_num_executed == 0) | _has_response,
     ),
@@ -118,7 +125,7 @@ TURN_ROWS = (
         (col("forfeited_actions") == 0) | ((col("status") != "ok") & (_num_executed == 0)),
     ),
     Rule(
-        ("response", "response_ids"),
+        ("response", "response_ids", "finish_reason"),
         "is empty where there is no response",
         (col("response").str.len_bytes() == 0) | _has_response,
     ),
