@@ -118,20 +118,21 @@ class Work:
         return self.keys
 
     def _put(self, store: Store, made: Made, seconds: float) -> None:
-        put = store.take_folder if isinstance(made.content, Path) else store.put_table
-        put(
-            made.kind,
-            made.content,
-            key=self.key,
-            stage=self.stage,
-            settings=self.settings,
-            inputs=self.inputs,
-            seed=self.seed,
-            code=self.identities,
-            headline=made.headline,
-            provenance={"seconds": round(seconds, 3), **made.provenance},
-            is_deterministic=made.is_deterministic,
-        )
+        facts: dict[str, Any] = {
+            "key": self.key,
+            "stage": self.stage,
+            "settings": self.settings,
+            "inputs": self.inputs,
+            "seed": self.seed,
+            "code": self.identities,
+            "headline": made.headline,
+            "provenance": {"seconds": round(seconds, 3), **made.provenance},
+            "is_deterministic": made.is_deterministic,
+        }
+        if isinstance(made.content, Path):
+            store.take_folder(made.kind, made.content, **facts)
+        else:
+            store.put_table(made.kind, made.content, **facts)
 
 
 @cache

@@ -98,11 +98,10 @@ def read_atif(value: Any) -> Iterator[Trace]:
     for number, step in enumerate(steps, 1):
         if not isinstance(step, Mapping) or step.get("step_id") != number:
             raise TraceFault(f"step {number} is not numbered so; steps count 1, 2, 3, ...")
-    extra = value.get("extra") if isinstance(value.get("extra"), Mapping) else {}
-    ours = extra.get("ragen") if isinstance(extra.get("ragen"), Mapping) else None
-    facts = ours if ours is not None else extra
-    agent = value.get("agent") if isinstance(value.get("agent"), Mapping) else {}
-    columns = {name: ours[name] for name in _SAME if name in ours} if ours is not None else {}
+    extra, agent = _object(value.get("extra")), _object(value.get("agent"))
+    ours = _object(extra.get("ragen"))
+    facts = ours or extra
+    columns = {name: ours[name] for name in _SAME if name in ours}
     member = facts.get("member")
     yield Trace(
         name_of(value.get("trajectory_id") or value.get("session_id")),
@@ -113,7 +112,7 @@ def read_atif(value: Any) -> Iterator[Trace]:
         flag_of(facts.get("success")),
         member=member if type(member) is int else None,
         columns=columns,
-        digest=ours.get("digest") if ours is not None and isinstance(ours.get("digest"), str) else None,
+        digest=name_of(ours.get("digest")),
     )
 
 
@@ -193,21 +192,23 @@ def _replaced(turn: TraceTurn, **changes: Any) -> TraceTurn:
 
 
 def _own(step: Mapping[str, Any]) -> dict[str, Any]:
-    extra = step.get("extra")
-    ours = extra.get("ragen") if isinstance(extra, Mapping) else None
-    return {name: ours[name] for name in (*_OF_TURN, "prompt_ids") if name in ours} if isinstance(ours, Mapping) else {}
+    ours = _object(_object(step.get("extra")).get("ragen"))
+    return {name: ours[name] for name in (*_OF_TURN, "prompt_ids") if name in ours}
 
 
 def _tokens(step: Mapping[str, Any], name: str) -> list[Any]:
-    metrics = step.get("metrics")
-    value = metrics.get(name) if isinstance(metrics, Mapping) else None
+    value = _object(step.get("metrics")).get(name)
     if value is not None and not isinstance(value, list):
         raise TraceFault(f"step {step['step_id']}: {name} is no list")
     return value or []
 
 
 def _observed(step: Mapping[str, Any]) -> list[str]:
-    observation = step.get("observation")
-    results = observation.get("results") if isinstance(observation, Mapping) else None
+    results = _object(step.get("observation")).get("results")
     found = [result for result in results if isinstance(result, Mapping)] if isinstance(results, list) else []
     return [text_of(result.get("content")) for result in found]
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """An object of JSON; an empty one where it is something else."""
+    return value if isinstance(value, Mapping) else {}

@@ -28,11 +28,8 @@ Line = dict[str, Any]
 def message_lines(played: Played) -> Iterator[Line]:
     """One line a context of a trajectory."""
     for context in played.contexts():
-        yield {
-            "messages": [_message(part) for part in context.parts],
-            **played.facts(),
-            "turns": [context.first_turn, context.last_turn],
-        }
+        messages = [_message(part) for part in context.parts]
+        yield {"messages": messages, **played.facts(), "turns": [context.first_turn, context.last_turn]}
 
 
 def read_messages(value: Any) -> Iterator[Trace]:

@@ -28,6 +28,11 @@ MAX_TOKENS = 2**24
 """Of all prompts and responses of one trace."""
 
 _ACTION_CHARACTERS = 60
+_NEVER_TOLD = ("env_seed", "dynamics_seed", "sampling_seed", "action_cost", "initial_state_digest", "state_digest")
+"""Columns that no other system knows; what stands in them tells groups and states apart, and means nothing else."""
+
+IMPORTED_MARK = '{"imported": '
+"""How `info` begins in rows that were made of another system's trace."""
 
 
 class TraceFault(ValueError):  # noqa: N818 (it is data that has the fault)
@@ -113,13 +118,13 @@ def rows_of(trace: Trace, name: str, source: str) -> list[Row]:
     same = _same_columns(trace, trajectory_id, group_id)
     rewards = _rewards(trace)
     rows: list[Row] = []
-    told = hashlib.sha256()
+    told, state = hashlib.sha256(), same["initial_state_digest"]
     num_taken = 0
     for number, turn in enumerate(trace.turns):
         told.update(json.dumps([list(turn.messages), turn.response]).encode())
         row = {**same, **_turn_columns(turn, rewards[number]), "turn": number, "actions_left": -1 - num_taken}
         row["is_context_start"] = number == 0 or turn.is_context_start
-        row["state_digest"] = told.hexdigest()[:16]
+        row["state_digest"] = state = told.hexdigest()[:16] if row["executed_actions"] else state
         is_last = number == len(trace.turns) - 1
         row["terminated"] = is_last and not trace.is_truncated and not trace.has_failed
         row["truncated"] = is_last and trace.is_truncated
@@ -191,7 +196,7 @@ def _rewards(trace: Trace) -> list[float | None]:
 
 
 def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
-    absent = ["env_seed", "dynamics_seed", "sampling_seed", "action_cost"]
+    absent = [name for name in _NEVER_TOLD if name not in trace.columns]
     absent += ["prompt_ids", "response_ids"] if turn.response_ids is None else []
     absent += ["behaviour_logprobs"] if turn.response_ids is None or turn.logprobs is None else []
     absent += ["reward"] if trace.reward is None else []

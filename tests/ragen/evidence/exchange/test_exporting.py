@@ -49,13 +49,10 @@ def test_messages_rendered_by_the_template_are_the_tokens_that_the_model_saw(sto
 def test_a_window_marks_the_responses_that_it_repeats(store, put_run, tmp_path):
     put_run(agent=WINDOW)
     exported(store, tmp_path / "out", "messages")
-    first, second, third = lines(tmp_path / "out" / "iteration-00000.jsonl")[:3]
-    weights = [
-        [part.get("weight") for part in line["messages"] if part["role"] == "assistant"]
-        for line in (first, second, third)
-    ]
-    assert weights == [[None], [0, None], [0, None]]
-    assert [line["turns"] for line in (first, second, third)] == [[0, 0], [1, 1], [2, 2]]
+    found = lines(tmp_path / "out" / "iteration-00000.jsonl")[:3]
+    said = [[part for part in line["messages"] if part["role"] == "assistant"] for line in found]
+    assert [[part.get("weight") for part in parts] for parts in said] == [[None], [0, None], [0, None]]
+    assert [line["turns"] for line in found] == [[0, 0], [1, 1], [2, 2]]
 
 
 def test_a_choice_is_of_success_filter_and_return(store, put_run, tmp_path):
@@ -86,10 +83,8 @@ def test_pairs_are_of_a_group_by_return(store, put_run, tmp_path):
     exported(store, tmp_path / "out", "preferences")
     found = lines(tmp_path / "out" / "iteration-00000.jsonl")
     # by return: 0 (1), 3 (0.25), 1 and 2 (-0.5); the other group's returns are equal
-    assert [(line["chosen_id"], line["rejected_id"]) for line in found] == [
-        ("g0/0000", "g0/0002"),
-        ("g0/0003", "g0/0001"),
-    ]
+    assert [line["chosen_id"] for line in found] == ["g0/0000", "g0/0003"]
+    assert [line["rejected_id"] for line in found] == ["g0/0002", "g0/0001"]
     assert [part["role"] for part in found[0]["chosen"]] == ["assistant", "user"] * 2 + ["assistant"]
     exported(store, tmp_path / "first", "preferences", extent="first")
     (first, _) = lines(tmp_path / "first" / "iteration-00000.jsonl")

@@ -144,3 +144,20 @@ def test_a_selection_that_does_not_know_a_group_is_refused(make_turns):
     turns = make_turns([turn(0, 0, [1], [2], starts=True)])
     with pytest.raises(LearnerError, match="nothing about group 'g0'"):
         assemble(turns, rewards_of(turns, [1.0]), selection_of({"g9": True}))
+
+
+@pytest.mark.parametrize(
+    ("absent", "what"),
+    [
+        ({"prompt_ids": [], "response_ids": [], "behaviour_logprobs": []}, "tokens"),
+        ({"behaviour_logprobs": []}, "log-probs"),
+    ],
+)
+def test_nobody_learns_from_what_was_not_recorded(make_turns, absent, what):
+    unrecorded = turn(1, 0, [1], [2], starts=True, group="g1") | absent | {"finish_reason": "unknown"}
+    turns = make_turns([turn(0, 0, [1], [2], starts=True), unrecorded])
+    rewards = rewards_of(turns, [1.0, 2.0])
+    message = f"trajectory 'g1-1' cannot be learned from: imported from a source without the {what} of its responses"
+    with pytest.raises(LearnerError, match=message):
+        assemble(turns, rewards, selection_of({"g0": True, "g1": True}))
+    assert len(assemble(turns, rewards, selection_of({"g0": True, "g1": False}))) == 1
