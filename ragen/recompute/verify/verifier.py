@@ -289,6 +289,7 @@ class Verifier:
 
     def _action_differences(self, turns: Stored) -> Iterator[str]:
         assert turns.manifest is not None
+        assert turns.table is not None
         is_foreign = pc.any(pc.starts_with(turns.table["info"], IMPORTED_MARK)).as_py()
         if turns.manifest.stage.name == "import" and is_foreign:
             reason = "the trajectories were imported from traces that name no actions of an environment known here"
