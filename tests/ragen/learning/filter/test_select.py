@@ -265,3 +265,12 @@ def test_how_many_are_kept(make_turns, groups, keep):
     num_asked = max(1, int(keep * len(groups) + 0.5 + 1e-9))
     selection = _select(_turns(make_turns, _named(groups)), keep=keep)
     assert len(_kept(selection)) == min(num_asked, num_candidates)
+
+
+@pytest.mark.parametrize("metric", ["entropy", "length"])
+def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
+    turns = make_turns([{"finish_reason": "unknown", "behaviour_logprobs": []}])
+    rewards = compute_rewards(turns, RewardConfig())
+    with pytest.raises(DataError, match=f"filter.metric = '{metric}' needs the sampler's log-probs, and 1 responses"):
+        select_groups(turns, rewards, FilterConfig(metric=metric))
+    assert select_groups(turns, rewards, FilterConfig(metric="std")).num_rows == 1
