@@ -9,7 +9,7 @@ replays work on the same values as the training loop.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -34,14 +34,14 @@ class Made:
 
     Attributes:
         kind: Of the artifact.
-        content: A dataset, or a folder from `Store.new_folder`.
+        content: A dataset as a table or in batches, or a folder from `Store.new_folder`.
         headline: Its most important numbers.
         provenance: What is to be known of how it was made, beside what is always noted.
         is_deterministic: Does the same work give the same content?
     """
 
     kind: str
-    content: pa.Table | Path
+    content: pa.Table | Iterable[pa.RecordBatch] | Path
     headline: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     is_deterministic: bool = True
@@ -118,20 +118,21 @@ class Work:
         return self.keys
 
     def _put(self, store: Store, made: Made, seconds: float) -> None:
-        put = store.take_folder if isinstance(made.content, Path) else store.put_table
-        put(
-            made.kind,
-            made.content,
-            key=self.key,
-            stage=self.stage,
-            settings=self.settings,
-            inputs=self.inputs,
-            seed=self.seed,
-            code=self.identities,
-            headline=made.headline,
-            provenance={"seconds": round(seconds, 3), **made.provenance},
-            is_deterministic=made.is_deterministic,
-        )
+        facts: dict[str, Any] = {
+            "key": self.key,
+            "stage": self.stage,
+            "settings": self.settings,
+            "inputs": self.inputs,
+            "seed": self.seed,
+            "code": self.identities,
+            "headline": made.headline,
+            "provenance": {"seconds": round(seconds, 3), **made.provenance},
+            "is_deterministic": made.is_deterministic,
+        }
+        if isinstance(made.content, Path):
+            store.take_folder(made.kind, made.content, **facts)
+        else:
+            store.put_table(made.kind, made.content, **facts)
 
 
 @cache

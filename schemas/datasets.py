@@ -49,9 +49,12 @@ NO_RESPONSE: dict[str, Any] = {
     "num_as_good": 1,
 }
 """Columns of a turn without a response."""
-FINISH_REASONS = ("stop", "length", "none")
+UNKNOWN_FINISH = "unknown"
+FINISH_REASONS = ("stop", "length", "none", UNKNOWN_FINISH)
 """Why a response ended: at its end token, at `max_response_tokens`, or there was none (status truncated, timeout, and
-env_error where the environment failed before the response)."""
+env_error where the environment failed before the response). 'unknown': it was imported, and its source does not say;
+only then may what a source does not have be absent, as an empty list: `behaviour_logprobs`, or with it `response_ids`
+and `prompt_ids`. Whoever counts tokens leaves such responses out, and nothing learns from them."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,16 @@ TURNS = Dataset(
         Column("observation", pa.string(), "what the environment showed before the response"),
         Column("is_context_start", pa.bool_(), "does the model's context begin anew with this turn's prompt_ids?"),
         Column("prompt_ids", TOKENS, "tokens put before this response, after everything since the last context start"),
-        Column("response_ids", TOKENS, "sampled tokens, the end token included where there is one"),
-        Column("behaviour_logprobs", REALS, "nats, of the distribution sampled from; aligned with response_ids"),
+        Column(
+            "response_ids",
+            TOKENS,
+            "sampled tokens, with the end token where there is one; of imports maybe absent: empty",
+        ),
+        Column(
+            "behaviour_logprobs",
+            REALS,
+            "nats, of the distribution sampled from; as response_ids; of imports maybe absent: empty",
+        ),
         Column("origin", pa.string(), "how the response was come by: " + ", ".join(ORIGINS)),
         Column(
             "num_candidates", pa.int32(), "responses sampled in its context, among which it was chosen; 1: it alone"

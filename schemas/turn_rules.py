@@ -6,7 +6,7 @@ rule -> turn_rules -> rules -> models -> validate
 import polars as pl
 from polars import col
 
-from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, ORIGINS, STATUSES
+from starpo.schemas.datasets import ERROR_STATUSES, FINISH_REASONS, ORIGINS, STATUSES, UNKNOWN_FINISH
 from starpo.schemas.rule import (
     Rule,
     aligned,
@@ -28,7 +28,9 @@ MIN_LOGPROB = -104.0
 """Nats; the smallest positive float32 is exp(-103.3), and nothing samples a token whose probability is 0."""
 
 _is_error = col("status").is_in(ERROR_STATUSES)
-_has_response = col("response_ids").list.len() > 0
+_has_tokens = col("response_ids").list.len() > 0
+_is_unknown = col("finish_reason") == UNKNOWN_FINISH
+_has_response = _has_tokens | _is_unknown
 _num_executed = col("executed_actions").list.len()
 _is_end = col("terminated") | col("truncated")
 
@@ -41,18 +43,13 @@ def _known_ids(name: str) -> Rule:
     return Rule((name,), f"holds token ids from 0 to {MAX_VOCABULARY - 1}", is_known)
 
 
-_SAMPLED = (
-    _known_ids("response_ids"),
-    *aligned("response_ids", "behaviour_logprobs"),
-    Rule(
-        ("behaviour_logprobs",),
-        f"holds numbers from {MIN_LOGPROB:g} to 0",
-        (col("behaviour_logprobs").list.min() >= MIN_LOGPROB)
-        & (col("behaviour_logprobs").list.max() <= 0)
-        & ~col("behaviour_logprobs").list.sum().is_nan(),
-    ),
+_possible_logprobs = Rule(
+    ("behaviour_logprobs",),
+    f"holds numbers from {MIN_LOGPROB:g} to 0",
+    (col("behaviour_logprobs").list.min() >= MIN_LOGPROB)
+    & (col("behaviour_logprobs").list.max() <= 0)
+    & ~col("behaviour_logprobs").list.sum().is_nan(),
 )
-"""Of tokens and their log-probs."""
 
 
 _last_named = col("parsed_actions").list.last()
@@ -69,7 +66,14 @@ TURN_ROWS = (
     one_of("origin", ORIGINS),
     digest("state_digest"),
     _known_ids("prompt_ids"),
-    *_SAMPLED,
+    _known_ids("response_ids"),
+    Rule(
+        ("behaviour_logprobs", "response_ids", "finish_reason"),
+        "has as many items as response_ids, or none where finish_reason is 'unknown'",
+        (col("behaviour_logprobs").list.len() == col("response_ids").list.len())
+        | (_is_unknown & (col("behaviour_logprobs").list.len() == 0)),
+    ),
+    _possible_logprobs,
     *aligned("executed_actions", "action_rewards", "action_effective"),
     Rule(("action_rewards",), "holds finite numbers", each_item("action_rewards", pl.element().is_finite())),
     Rule(
@@ -85,12 +89,12 @@ TURN_ROWS = (
     Rule(("is_context_start", "turn"), "is true on the first turn", col("is_context_start") | (col("turn") != 0)),
     Rule(
         ("prompt_ids", "response_ids"),
-        "is not empty where there is a response",
-        (col("prompt_ids").list.len() > 0) | ~_has_response,
+        "is not empty where there is a response of which tokens are known",
+        (col("prompt_ids").list.len() > 0) | ~_has_tokens,
     ),
     Rule(
         ("finish_reason", "response_ids"),
-        "is 'none' exactly where response_ids is empty",
+        "is 'none' exactly where response_ids is empty, unless it is 'unknown'",
         (col("finish_reason") == "none") == ~_has_response,
     ),
     Rule(
@@ -109,12 +113,12 @@ TURN_ROWS = (
         (col("num_as_good") >= 1) & (col("num_as_good") <= col("num_candidates")),
     ),
     Rule(
-        ("format_ok", "response_ids", "parsed_actions"),
+        ("format_ok", "response_ids", "finish_reason", "parsed_actions"),
         "is true only where there is a response that names an action",
         ~col("format_ok") | (_has_response & (col("parsed_actions").list.len() > 0)),
     ),
     Rule(
-        ("executed_actions", "response_ids"),
+        ("executed_actions", "response_ids", "finish_reason"),
         "is empty where there is no response",
         (_num_executed == 0) | _has_response,
     ),
@@ -139,7 +143,7 @@ TURN_ROWS = (
         (col("forfeited_actions") == 0) | ((col("status") != "ok") & (_num_executed == 0)),
     ),
     Rule(
-        ("response", "response_ids"),
+        ("response", "response_ids", "finish_reason"),
         "is empty where there is no response",
         (col("response").str.len_bytes() == 0) | _has_response,
     ),
@@ -266,8 +270,10 @@ _lowered = col("response").str.to_lowercase()
 SIBLING_ROWS = (
     *not_empty("trajectory_id"),
     *(at_least(name, 0) for name in ("turn", "candidate")),
-    *_SAMPLED,
-    Rule(("response_ids",), "is not empty", _has_response),
+    _known_ids("response_ids"),
+    *aligned("response_ids", "behaviour_logprobs"),
+    _possible_logprobs,
+    Rule(("response_ids",), "is not empty", _has_tokens),
     Rule(
         ("executed_actions", "response"),
         "begins and ends with what stands in the response",

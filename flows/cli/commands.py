@@ -32,7 +32,7 @@ COMMANDS = {
     ),
     "Do it again": ("verify", "replay", "checkpoint"),
     "Studies": ("evaluate", "eval-sweep", "ablate"),
-    "Stores and files": ("import", "store"),
+    "Stores and files": ("import", "export", "pack", "unpack", "store"),
     "Server": ("up", "down", "serve"),
 }
 """Panel of `ragen --help` -> its commands, in this order."""

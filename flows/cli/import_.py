@@ -1,20 +1,27 @@
 """`ragen import`: trajectories from elsewhere become a run that can be asked, audited and shown."""
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pyarrow as pa
 import typer
 from rich.progress import track
 
 from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_store, parse_overrides
-from starpo.flows.console.terminal import Console, print_json, write
+from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.flows.presets import preset as load_preset
 from starpo.flows.training import Runner, reward_and_filter
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.exchange.intake import READERS, take_in
+from starpo.ragen.evidence.exchange.setting_aside import SetAside
+from starpo.ragen.evidence.exchange.spool import Spool
 from starpo.ragen.evidence.imports import read_turns
 from starpo.ragen.store import Store
+from starpo.ragen.store.remote.location import Location
 from starpo.ragen.work import Keys, Made, Work
+from starpo.schemas.datasets import TURNS
 from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Stage
 
@@ -23,59 +30,120 @@ STAGE = Stage(name="import", version=1)
 
 def import_(
     run: Annotated[str, typer.Argument(help="What the run will be called.")],
-    files: Annotated[
-        list[Path], typer.Argument(help="Files of dataset 'turns' (Parquet, Arrow, JSON lines), one an iteration.")
-    ],
+    files: Annotated[list[Path], typer.Argument(help="Files, one an iteration; of ATIF also folders of documents.")],
+    form: Annotated[
+        str,
+        typer.Option("--format", help=f"turns (Parquet, Arrow, JSON lines of dataset 'turns'), {', '.join(READERS)}."),
+    ] = "turns",
+    groups: Annotated[
+        Literal["whole", "alone"],
+        typer.Option("--groups", help="whole: set groups of odd sizes aside. alone: each trajectory by itself."),
+    ] = "whole",
     preset: Annotated[str, typer.Option("--preset", help="Settings of reward, filter and environment.")] = "sokoban",
     set_: SetOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Store trajectories made elsewhere as a run, to query, audit and show; invalid rows go to quarantine."""
+    if form not in ("turns", *READERS):
+        raise ConfigError(f"'{form}' is no format to import; there are: turns, {', '.join(READERS)}")
     config = load_preset(preset, parse_overrides(set_))
-    opened = open_store(store)
-    tables = [read_turns(file) for file in files]
-    importer = _Importer(opened, run)
-    console = Console(stderr=True)
-    for iteration, (file, table) in enumerate(
-        track(list(zip(files, tables, strict=True)), "importing", console=console)
-    ):
-        turns = _turns(table, file.name).carry_out(opened)
-        importer.reuse(iteration, "rollout", turns)
-        reward_and_filter(importer, config, iteration, turns)
-    parameters = {"files": [file.name for file in files]}
-    opened.runs.create(run, flow="import", preset=preset, config=config.model_dump(mode="json"), parameters=parameters)
-    for iteration, name, keys in importer.made:
-        opened.runs.record_stage(run, iteration, name, keys)
-    opened.runs.set_state(run, "completed", "imported")
-    num_turns = sum(table.num_rows for table in tables)
-    if as_json:
-        print_json({"run": run, "iterations": len(tables), "turns": num_turns})
+    importer = Importer(open_store(store), run)
+    if form == "turns":
+        for file, table in [(file, read_turns(file)) for file in files]:
+            importer.take_table(table, file.name)
     else:
-        write(f"run {run}: {len(tables)} iterations, {num_turns} turns. Look it through: ragen audit {run}")
+        console = Console(stderr=True)
+        for file in track(files, "importing", console=console, disable=not console.is_terminal):
+            importer.take_traces(file, form, should_keep_groups=groups == "whole")
+    for iteration, turns in enumerate(importer.rollouts):
+        importer.reuse(iteration, "rollout", turns)
+        if importer.are_paid[iteration]:
+            reward_and_filter(importer, config, iteration, turns)
+    importer.record(preset, config.model_dump(mode="json"), [file.name for file in files], form)
+    if as_json:
+        facts = {"traces": importer.num_traces, "set_aside": importer.num_set_aside} if form != "turns" else {}
+        print_json({"run": run, "iterations": len(files), "turns": importer.num_turns, **facts})
+        return
+    for line in importer.notes:
+        say(Console(), line)
+    write(f"run {run}: {len(files)} iterations, {importer.num_turns} turns. Look it through: ragen audit {run}")
 
 
-class _Importer(Runner):
-    """Does stages here, and writes nothing down yet."""
+class Importer(Runner):
+    """Stores what was read and does stages here; writes nothing of it down before all of it is there.
+
+    Attributes:
+        rollouts: Key of the turns of each iteration, by their kind.
+        are_paid: Do they have rewards?
+        num_turns: Rows stored.
+        num_traces: Traces stored.
+        num_set_aside: Traces that were not.
+        notes: What is to be said of them.
+    """
 
     def __init__(self, store: Store, name: str) -> None:
         self.name, self.store_url, self._store = name, store.url, store
         self.metrics = {}
-        self.made: list[tuple[int, str, Keys]] = []
+        self._made: list[tuple[int, str, Keys]] = []
+        self.rollouts: list[Keys] = []
+        self.are_paid: list[bool] = []
+        self.num_turns = self.num_traces = self.num_set_aside = 0
+        self.notes: list[str] = []
+
+    def take_table(self, table: pa.Table, file: str) -> None:
+        """Store an iteration's turns as they are."""
+        self._take(table.to_batches(), content_digest(table), file, is_paid=True)
+        self.num_turns += table.num_rows
+
+    def take_traces(self, file: Path, form: str, *, should_keep_groups: bool) -> None:
+        """Store an iteration's traces, and set aside what cannot be imported.
+
+        Raises:
+            DataError: If nothing is left; what was set aside is in quarantine, with the reasons.
+        """
+        with tempfile.TemporaryDirectory(prefix="ragen-import-") as folder:
+            aside = SetAside(Path(folder))
+            with Spool(Path(folder, "turns.arrow")) as spool:
+                taken = take_in(file, form, spool, aside, should_keep_groups=should_keep_groups)
+                digest = content_digest(spool.batches(), TURNS.schema)
+                if aside.num_traces:
+                    refusal = aside.keep(Location(self._store.url), digest[:32])
+                    if not taken.num_traces:
+                        raise refusal
+                    self.notes += [*aside.lines(), str(refusal).splitlines()[-1]]
+                self._take(spool.batches(), digest, file.name, is_paid=taken.is_paid)
+        self.num_traces += taken.num_traces
+        self.num_set_aside += aside.num_traces
+        self.num_turns += self._store.manifest("turns", self.rollouts[-1]["turns"]).num_rows or 0
+
+    def record(self, preset: str, config: dict[str, object], files: list[str], form: str) -> None:
+        """Make it a run."""
+        parameters: dict[str, object] = {"files": files}
+        if form != "turns":
+            parameters |= {"format": form, "set_aside": self.num_set_aside}
+        runs = self._store.runs
+        runs.create(self.name, flow="import", preset=preset, config=config, parameters=parameters)
+        for iteration, name, keys in self._made:
+            runs.record_stage(self.name, iteration, name, keys)
+        runs.set_state(self.name, "completed", "imported")
 
     def stage(self, iteration: int, work: Work) -> Keys:
+        """Do it here."""
         self.reuse(iteration, work.name, self.unrecorded(iteration, work))
         return work.keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
+        """Do it here."""
         return work.carry_out(self._store)
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        self.made.append((iteration, name, keys))
+        """Note what the run will name."""
+        self._made.append((iteration, name, keys))
 
+    def _take(self, batches: Iterable[pa.RecordBatch], digest: str, file: str, *, is_paid: bool) -> None:
+        def do(work: Work, store: Store) -> Iterator[Made]:
+            yield Made("turns", batches, provenance={"file": file}, is_deterministic=False)
 
-def _turns(table: pa.Table, file: str) -> Work:
-    def do(work: Work, store: Store) -> Iterator[Made]:
-        yield Made("turns", table, provenance={"file": file}, is_deterministic=False)
-
-    return Work(STAGE, ("turns",), do, {"content": content_digest(table)})
+        self.rollouts.append(Work(STAGE, ("turns",), do, {"content": digest}).carry_out(self._store))
+        self.are_paid.append(is_paid)

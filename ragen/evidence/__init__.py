@@ -4,5 +4,6 @@ report       the page of a run, comparisons, wandb
 audit        SQL and named questions over stored turns; lineage
 diagnostics  metrics from stored tables, and the collapse verdict
 sizing       what a run will need, before it is started
-imports      trajectories of other systems, taken in
+imports      files of dataset `turns`, taken in
+exchange     trajectories in the formats of others, in and out
 """

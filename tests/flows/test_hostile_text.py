@@ -120,7 +120,17 @@ ARGUMENTS: dict[str, list[list[str]]] = {
         [f"{RUN}:0:rollout"], [f"{RUN}:0:rollout", "--json"], [f"{RUN}:0:rollout", "--dot"],
         [f"{RUN}:0:rollout", "--mermaid"], [EVIL],
     ],
-    "import": [["new", "{evil_file}"], ["new", EVIL]],
+    "import": [
+        ["new", "{evil_file}"], ["new", EVIL], ["other", "{evil_file}", "--format", "messages"],
+        ["more", "{evil_file}", "--format", EVIL],
+    ],
+    "export": [
+        [RUN, "--format", "messages", "-o", "{out}/messages"], [RUN, "--format", "atif", "-o", "{out}/atif", "--json"],
+        [RUN, "--format", "preferences", "-o", "{out}/pairs"], [RUN, "--format", EVIL, "-o", "{out}/x"],
+        [RUN, "--format", "verl", "-o", "{out}/x", "--where", EVIL], [BROKEN, "--format", "datasets", "-o", "{out}/y"],
+    ],
+    "pack": [[RUN, "-o", "{out}/run.tar"], [BROKEN, "-o", "{out}/broken.tar"], [EVIL, "-o", "{out}/evil.tar"]],
+    "unpack": [["{evil_file}"], [EVIL]],
     "validate": [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"], ["smoke", "--json"]],
     "presets": [[], ["--json"], ["--methods"], ["--methods", "--json"]],
     "new environment": [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]],

@@ -119,3 +119,65 @@ def test_a_name_that_is_taken_is_refused(store: Store, parquet: Path) -> None:
     again = run_import(store, "mine", parquet, "--set", "filter.keep=0.75")
     assert isinstance(again.exception, StoreError)
     assert run_import(store, "mine", parquet).exit_code == 0, "the same again is the same run"
+
+
+CHAT = [
+    {"role": "user", "content": "which way?"}, {"role": "assistant", "content": "up"},
+    {"role": "user", "content": "and now?"}, {"role": "assistant", "content": "down"},
+]  # fmt: skip
+
+
+def write_lines(file: Path, values: list[Any]) -> Path:
+    file.write_text("".join(f"{json.dumps(value)}\n" for value in values))
+    return file
+
+
+def asked(store: Store, query: str) -> list[dict[str, Any]]:
+    return json.loads(CliRunner().invoke(app, ["sql", "mine", query, "--json", "--store", store.url]).stdout)
+
+
+def test_text_alone_can_be_asked_and_what_it_lacks_is_absent(store: Store, tmp_path: Path) -> None:
+    told = [{"messages": CHAT, "group_id": "g", "reward": reward, "success": reward > 0} for reward in (1.0, 0.0)]
+    file = write_lines(tmp_path / "chat.jsonl", [*told, {"messages": [{"role": "user"}]}, "?"])
+    result = run_import(store, "mine", file, "--format", "messages", *KEEP_ALL)
+    assert result.exit_code == 0, result.output
+    assert "1 set aside, such as 'chat.jsonl:3' has no message of the role 'assistant'" in result.stdout
+    (kept,) = (Path(store.url) / "quarantine").glob("traces-*/data.parquet")
+    assert pq.read_table(kept)["place"].to_pylist() == ["chat.jsonl:3", "chat.jsonl:4"]
+    rows = asked(store, "select num_response_tokens, trajectory_return, success from trajectories order by member")
+    assert rows == [
+        {"num_response_tokens": None, "trajectory_return": 1.0, "success": True},
+        {"num_response_tokens": None, "trajectory_return": 0.0, "success": False},
+    ]
+    names = [row["name"] for row in asked(store, "select name from metrics")]
+    assert not {"rollout/entropy", "rollout/response_length_mean", "rollout/length_share"} & set(names)
+    for command in (["audit", "mine"], ["report", "mine", "-o", str(tmp_path / "report.html")], ["diagnose", "mine"]):
+        done = CliRunner().invoke(app, [*command, "--store", store.url])
+        assert done.exit_code == 0, (command, done.output, done.exception)
+    found = {(finding.stage, finding.check): finding.verdict for finding in verify_run(store, "mine").findings}
+    assert Verdict.DIFFERENT not in found.values()
+
+
+def test_a_source_without_rewards_has_none(store: Store, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT}])
+    assert run_import(store, "mine", file, "--format", "messages").exit_code == 0
+    assert list(store.runs.iteration("mine", 0)) == ["rollout"]
+    assert asked(store, "select trajectory_return from trajectories") == [{"trajectory_return": None}]
+    assert CliRunner().invoke(app, ["audit", "mine", "--store", store.url]).exit_code == 0
+
+
+def test_where_nothing_is_sound_nothing_is_imported(store: Store, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "chat.jsonl", [1, 2])
+    message = refusal(store, "mine", file, "--format", "messages")
+    assert "2 traces could not be imported:\n2 set aside, such as 'chat.jsonl:1' is no JSON object" in message
+    assert "are kept in " in message
+
+
+def test_what_was_exported_is_imported_again(store: Store, parquet: Path, tmp_path: Path) -> None:
+    run_import(store, "mine", parquet)
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["export", "mine", "--format", "atif", "-o", str(out), "--store", store.url])
+    assert done.stdout == f"12 documents of 12 trajectories (of 12, 1 iterations) in {out}\n"
+    assert run_import(store, "again", out / "iteration-00000", "--format", "atif").exit_code == 0
+    keys = [store.runs.iteration(run, 0)["rollout"]["turns"] for run in ("mine", "again")]
+    assert keys[0] == keys[1], "the same rows are the same artifact"

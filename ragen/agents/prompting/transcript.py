@@ -23,6 +23,9 @@ Role = Literal["system", "user", "assistant", "prompt"]
 """Who speaks: `system` is what the template puts before the first user message, `user` holds the words that open and
 close its message, the opening of the response included. `prompt`: a prompt that is not of this template's form."""
 
+Content = tuple[Role, str, bool]
+"""Role and text of a message, and is it new: no response that the prompt repeats."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -54,12 +57,14 @@ class Transcriber:
         self._generation_ids: list[int] = []
         self._system_length = 0
         self._window_turns = 1
+        self._opening_tag = ""
         try:
             config, pieces = AgentConfig.model_validate(dict(agent)), derive_pieces(tokenizer)
         except (TemplateError, ValidationError):  # of another release
             return
         self._pieces, self._window_turns = pieces, config.window_turns
-        tag_ids = tokenizer.encode(prefilled_tag(config), add_special_tokens=False)
+        self._opening_tag = prefilled_tag(config)
+        tag_ids = tokenizer.encode(self._opening_tag, add_special_tokens=False)
         self._generation_ids = [*pieces.generation_ids, *tag_ids]
         system_ids = pieces.opening_ids[: -_common_end(pieces.opening_ids, pieces.continuation_ids[1:]) or None]
         if str(tokenizer.decode(list(system_ids), skip_special_tokens=True)).strip():
@@ -80,6 +85,59 @@ class Transcriber:
             since the last one.
         """
         return [self._messages(turns, turn) for turn in range(len(turns))]
+
+    @property
+    def opening_tag(self) -> str:
+        """The tag that every prompt ends with, and that is no part of a response; '' if there is none."""
+        return self._opening_tag
+
+    def contents(self, turns: Sequence[Mapping[str, Any]]) -> list[list[Content]] | None:
+        """The same messages without what the template puts around them: rendered by it, they are the prompt again.
+
+        The template's own system message is left out, since it writes that itself.
+
+        Args:
+            turns: Rows of dataset `turns` of one trajectory, in order.
+
+        Returns:
+            For each turn its messages; responses that a prompt repeats are `assistant` and not new, and have the tag
+            that the prompt puts before them. None: a prompt is not of this template's form.
+        """
+        found: list[list[Content]] = []
+        for turn, row in enumerate(turns):
+            ids = list(row["prompt_ids"])
+            if not ids:
+                found.append([])
+                continue
+            starts = bool(row["is_context_start"])
+            responses = [list(seen["response_ids"]) for seen in turns[max(0, turn + 1 - self._window_turns) : turn]]
+            parts = self._parts(ids, responses) if starts else [("user", ids)]
+            if self._pieces is None or parts is None:
+                return None
+            previous = None if starts else list(turns[turn - 1]["response_ids"])
+            contents: list[Content] = []
+            for role, part in parts:
+                if role == "assistant":
+                    spoken = part[:-1] if part and part[-1] in self._pieces.stop_token_ids else part
+                    contents.append(("assistant", self._opening_tag + self.decode(spoken), False))
+                    previous = part
+                elif role == "user":
+                    text = self._user_text(part, previous)
+                    if text is None:
+                        return None
+                    contents.append(("user", text, True))
+            found.append(contents)
+        return found
+
+    def _user_text(self, ids: list[int], previous: list[int] | None) -> str | None:
+        """What stands between the template's pieces; None: they are not there."""
+        assert self._pieces is not None
+        opening = list(self._pieces.opening_ids[self._system_length :])
+        before = opening if previous is None else self._pieces.after_response(previous)
+        end = len(ids) - len(self._generation_ids)
+        if ids[: len(before)] != before or ids[end:] != self._generation_ids or end < len(before):
+            return None
+        return self.decode(ids[len(before) : end])
 
     def _messages(self, turns: Sequence[Mapping[str, Any]], turn: int) -> list[Message]:
         ids = list(turns[turn]["prompt_ids"])

@@ -10,8 +10,8 @@ _CASES = f"""
 with played as (
     select
         run, iteration, trajectory_id, group_id,
-        sum(len(response_ids)) as tokens,
-        max(len(response_ids)) as longest_response,
+        nullif(sum(len(response_ids)), 0) as tokens,
+        nullif(max(len(response_ids)), 0) as longest_response,
         -sum(list_sum(behaviour_logprobs)) / nullif(sum(len(behaviour_logprobs)), 0) as surprise,
         max(length(response) - length(regexp_replace(response, '[^ -~\\n]', '', 'g'))) as strange_characters,
         sum(len(list_filter(action_effective, lambda is_effective: not is_effective))) as idle_actions

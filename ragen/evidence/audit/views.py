@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from starpo.schemas.datasets import DATASETS, STATUSES
+from starpo.schemas.datasets import DATASETS, STATUSES, UNKNOWN_FINISH
 
 _FRONT = [pa.field("run", pa.string()), pa.field("iteration", pa.int32())]
 _BACK = [pa.field("artifact", pa.string()), pa.field("is_reused", pa.bool_())]
@@ -89,6 +89,9 @@ dropped artifact only the manifest is left."""
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"
 
+WITHOUT_TOKENS = f"finish_reason = '{UNKNOWN_FINISH}' and len(response_ids) = 0"
+"""In SQL: a response that was imported from a source without tokens. What counts tokens is null for it."""
+
 TRAJECTORIES = f"""
 with played as (
     select
@@ -101,7 +104,7 @@ with played as (
         count(*)::integer as num_turns,
         sum(len(executed_actions))::integer as num_actions,
         sum(len(list_filter(action_effective, lambda is_effective: is_effective)))::integer as num_effective_actions,
-        sum(len(response_ids))::integer as num_response_tokens,
+        if(bool_or({WITHOUT_TOKENS}), null, sum(len(response_ids))::integer) as num_response_tokens,
         sum((not format_ok and finish_reason <> 'none')::integer)::integer as num_format_errors,
         bool_or(success) as success,
         bool_or(terminated) as terminated,
@@ -135,7 +138,8 @@ left join (from samples select * exclude (group_id)) as samples using ({_TURNS_O
 """
 """One row a trajectory: its turns folded, its return, what the filter decided on its group, what the update did with
 it. The last three are null where the stage did not run, or did not train on it; `status` is the worst of its turns, and
-`origin` is 'search' where one of them was chosen."""
+`origin` is 'search' where one of them was chosen. `num_response_tokens` is null where the source of an import
+has no tokens."""
 
 DECODED = "decoded"
 """SQL function of (run, tokens): the text of tokens by the run's tokenizer; null where no checkpoint has one."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.learning.filter.select import OUTRANKED, SURPLUS
 from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
-from starpo.schemas.datasets import ERROR_STATUSES, METRICS
+from starpo.schemas.datasets import ERROR_STATUSES, METRICS, UNKNOWN_FINISH
 
 
 def rollout_metrics(turns: pa.Table) -> dict[str, float]:
@@ -35,6 +35,9 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
     falls in the Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a reasoning),
     `compression_ratio` (bytes of all responses over those that bzip2 makes of them; it rises as they repeat), and
     `repeated_ngram_share` (of runs of four words, those that stand earlier in the same response too).
+
+    Of imported responses whose source has no tokens, or does not say why they ended, the measures of tokens, or
+    `length_share`, are over the others.
 
     `entropy`: mean negative behaviour log-probability, nats; denominator: response tokens. It estimates the entropy of
     the distribution sampled from. `effective_action_share`: denominator: executed actions.
@@ -75,13 +78,14 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
     }
 
     responses = valid.filter(pl.col("finish_reason") != "none")
+    measured = responses.filter(pl.col("num_tokens") > 0)["num_tokens"]
     reasonings = responses["think"].drop_nulls()
     values |= {
         "format_ok": _mean(responses["format_ok"]),
-        "length_share": _mean(responses["finish_reason"] == "length"),
-        "entropy": _ratio(-responses["logprob_sum"].sum(), responses["num_tokens"].sum()),
-        "response_length_mean": _mean(responses["num_tokens"]),
-        "response_length_max": _number(responses["num_tokens"].max()),
+        "length_share": _mean(responses.filter(pl.col("finish_reason") != UNKNOWN_FINISH)["finish_reason"] == "length"),
+        "entropy": _ratio(-responses["logprob_sum"].sum(), measured.sum()),
+        "response_length_mean": _mean(measured),
+        "response_length_max": _number(measured.max()),
         "distinct_response_share": _ratio(responses["response"].n_unique(), responses.height),
         "reasoning_characters_mean": _mean(reasonings.str.len_chars()),
         "distinct_reasoning_share": _ratio(reasonings.n_unique(), len(reasonings)),

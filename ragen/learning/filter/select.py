@@ -14,8 +14,9 @@ import pyarrow as pa
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.core.errors import DataError
 from starpo.ragen.core.registry import FILTERS, load
+from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
-from starpo.schemas.datasets import SELECTION
+from starpo.schemas.datasets import SELECTION, UNKNOWN_FINISH
 
 SURPLUS = "dropped: surplus"
 """How the reason begins of a group that the strategy would keep, and that is not wanted any more."""
@@ -43,8 +44,10 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
         for empty turns.
 
     Raises:
-        DataError: If `rewards` lacks a trajectory of `turns`.
+        DataError: If `rewards` lacks a trajectory of `turns`, or groups are scored by log-probs that were not recorded.
     """
+    if config.metric in ("entropy", "length"):
+        _check_recorded(turns, config.metric)
     groups = _group_statistics(_trajectories(turns, rewards), config)
     scores = groups["score"].to_numpy()
     may_keep = groups["num_valid"].to_numpy() > 0
@@ -103,6 +106,16 @@ def _trajectories(turns: pa.Table, rewards: pa.Table) -> pl.DataFrame:
             f"(first: '{unpaid[0]}'); compute the rewards from the same turns"
         )
     return trajectories
+
+
+def _check_recorded(turns: pa.Table, metric: str) -> None:
+    is_absent = (pl.col("finish_reason") == UNKNOWN_FINISH) & (pl.col("behaviour_logprobs").list.len() == 0)
+    frame = pl.DataFrame(turns.select(["trajectory_id", "finish_reason", "behaviour_logprobs"])).filter(is_absent)
+    if frame.height:
+        raise DataError(
+            f"filter.metric = '{metric}' needs the sampler's log-probs, and {frame.height} responses were imported "
+            f"without (first: of trajectory {quoted(frame['trajectory_id'][0])}): score groups by std or mean"
+        )
 
 
 def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.DataFrame:

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.core.errors import LearnerError
+from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.learners.spans import UNKNOWN, Spans
 from starpo.ragen.learning.objectives.chosen import selection_weight
-from starpo.schemas.datasets import ERROR_STATUSES
+from starpo.schemas.datasets import ERROR_STATUSES, UNKNOWN_FINISH
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
         In the order in which trajectories first appear in `turns`; empty if nothing is kept.
 
     Raises:
-        LearnerError: If the three do not speak of the same turns and groups, or tokens do not spell their response.
+        LearnerError: If the three do not speak of the same turns and groups, tokens do not spell their response, or
+            a kept trajectory was imported without its tokens or log-probs.
     """
     trajectory_ids = pc.unique(turns["trajectory_id"])
     turns, row_trajectory = _in_order(turns, trajectory_ids)
@@ -103,6 +105,7 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
     turns, rewards, row_trajectory = turns.filter(is_kept), rewards.filter(is_kept), row_trajectory[is_kept]
     if not turns.num_rows:
         return []
+    _check_recorded(turns)
     first_rows = np.flatnonzero(np.diff(row_trajectory, prepend=-1))
     segments, rows_of_segments = _segments(turns, row_trajectory, spans)
     bounds = np.searchsorted(rows_of_segments, np.append(first_rows, turns.num_rows))
@@ -224,6 +227,21 @@ def _check_same_turns(turns: pa.Table, rewards: pa.Table, *row_trajectory: np.nd
         f"rewards do not belong to these turns: {rewards.num_rows} rows of rewards for {turns.num_rows} turns"
         f"{example}. Compute the rewards from the same rollout"
     )
+
+
+def _check_recorded(turns: pa.Table) -> None:
+    """Nobody learns from what was not recorded: zeros in its place would be trained on as if they had been sampled."""
+    is_unknown = pc.equal(turns["finish_reason"], UNKNOWN_FINISH)
+    num_ids, num_logprobs = (pc.list_value_length(turns[name]) for name in ("response_ids", "behaviour_logprobs"))
+    for what, is_absent in (("tokens", pc.equal(num_ids, 0)), ("log-probs", pc.less(num_logprobs, num_ids))):
+        ids = pc.unique(turns.filter(pc.and_(is_unknown, is_absent))["trajectory_id"]).to_pylist()
+        if ids:
+            more = f" and {len(ids) - 1} more of those kept" if len(ids) > 1 else ""
+            raise LearnerError(
+                f"trajectory {quoted(ids[0])}{more} cannot be learned from: imported from a source without the "
+                f"{what} of its responses. Audits, SQL, reports and `ragen export` work on it; to learn, import "
+                "traces that hold prompt ids, response ids and log-probs (docs/exchange.md)"
+            )
 
 
 def _is_kept(turns: pa.Table, selection: pa.Table) -> np.ndarray:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
 from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
 from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.differences import folder_difference, is_close, is_rounding, table_difference
@@ -263,7 +265,7 @@ class Verifier:
         sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
         if visit.stage == "rollout" and "turns" in sound:
             turns = sound["turns"].table
-            yield "actions", "turns", turn_differences(turns, self.config.environment, self.config.agent)
+            yield "actions", "turns", self._action_differences(sound["turns"])
             yield "texts", "turns", self._text_differences(visit, sound["turns"])
             yield "numbers", "turns", rollout_differences(turns, _headline(sound["turns"]))
             search = self.config.at(visit.iteration).rollout.search
@@ -289,6 +291,15 @@ class Verifier:
             yield f"the run's settings know no cell {quoted(visit.cell)}; cells: {', '.join(cells)}"
             return
         yield from episode_differences(episodes, cells[visit.cell])
+
+    def _action_differences(self, turns: Stored) -> Iterator[str]:
+        assert turns.manifest is not None
+        assert turns.table is not None
+        is_foreign = pc.any(pc.starts_with(turns.table["info"], IMPORTED_MARK)).as_py()
+        if turns.manifest.stage.name == "import" and is_foreign:
+            reason = "the trajectories were imported from traces that name no actions of an environment known here"
+            raise _NotComputedError(Verdict.NOT_SHOWN, reason)
+        yield from turn_differences(turns.table, self.config.environment, self.config.agent)
 
     def _text_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:
         from starpo.ragen.agents.policy.load import load_tokenizer

@@ -8,4 +8,5 @@ checkpoints   those of a run: kept, dropped, derivable; recipe: by which updates
 usage         numbers and bytes by kind and by run
 integrity     everything hashed again where it lies
 copying       a run with everything it needs, to another store
+packing       the same as one file, and back
 """

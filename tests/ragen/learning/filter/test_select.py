@@ -356,3 +356,12 @@ def test_a_greedy_trajectory_is_not_counted(make_turns, metric):
     alone, beside = (_select(make_turns(some), metric=metric) for some in (rows, [*rows, greedy]))
     assert alone.equals(beside)
     assert beside["num_trajectories"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("metric", ["entropy", "length"])
+def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
+    turns = make_turns([{"finish_reason": "unknown", "behaviour_logprobs": []}])
+    rewards = compute_rewards(turns, RewardConfig())
+    with pytest.raises(DataError, match=f"filter.metric = '{metric}' needs the sampler's log-probs, and 1 responses"):
+        select_groups(turns, rewards, FilterConfig(metric=metric))
+    assert select_groups(turns, rewards, FilterConfig(metric="std")).num_rows == 1

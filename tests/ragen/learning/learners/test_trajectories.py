@@ -171,3 +171,20 @@ def test_turns_that_search_chose_are_weighed(make_turns):
     assert second.turn_weights.tolist() == [1.0]
     weights = ResponseTokens([second, first]).weight_N.tolist()
     assert weights == pytest.approx([1.0, 0.365714, 0.365714, 1.0, 1.0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("absent", "what"),
+    [
+        ({"prompt_ids": [], "response_ids": [], "behaviour_logprobs": []}, "tokens"),
+        ({"behaviour_logprobs": []}, "log-probs"),
+    ],
+)
+def test_nobody_learns_from_what_was_not_recorded(make_turns, absent, what):
+    unrecorded = turn(1, 0, [1], [2], starts=True, group="g1") | absent | {"finish_reason": "unknown"}
+    turns = make_turns([turn(0, 0, [1], [2], starts=True), unrecorded])
+    rewards = rewards_of(turns, [1.0, 2.0])
+    message = f"trajectory 'g1-1' cannot be learned from: imported from a source without the {what} of its responses"
+    with pytest.raises(LearnerError, match=message):
+        assemble(turns, rewards, selection_of({"g0": True, "g1": True}))
+    assert len(assemble(turns, rewards, selection_of({"g0": True, "g1": False}))) == 1

@@ -1,0 +1,53 @@
+"""`ragen export`: a run's trajectories in the formats of others."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.terminal import Console, print_json, say, write
+from starpo.ragen.evidence.exchange.choosing import parse_choice, parse_iterations
+from starpo.ragen.evidence.exchange.exporting import FORMATS, export_run
+from starpo.ragen.evidence.exchange.played import Recorded
+
+_UNITS = {
+    "messages": "conversations",
+    "atif": "documents",
+    "verl": "lines",
+    "preferences": "pairs",
+    "datasets": "trajectories",
+}
+"""What is counted of a format."""
+
+
+def export(
+    run: RunArgument,
+    form: Annotated[str, typer.Option("--format", help=f"{', '.join(FORMATS)}.")],
+    folder: Annotated[Path, typer.Option("-o", "--output", help="A new folder; one that is there is not touched.")],
+    iterations: Annotated[str | None, typer.Option(help="Such as 0-3,7. Default: all.")] = None,
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="success, kept, valid, return>=X; may be repeated.")
+    ] = None,
+    pair: Annotated[
+        Literal["first", "all"], typer.Option("--pair", help="Preferences: compare the first response, or all.")
+    ] = "all",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run's trajectories for others: chat messages, ATIF, verl's lines, preference pairs, a datasets folder."""
+    choice = parse_choice(where or [])
+    recorded = Recorded(open_store(store), run, parse_iterations(iterations) if iterations is not None else None)
+    with Console(stderr=True).status("exporting"):
+        done = export_run(recorded, form, folder, choice, pair)
+    if as_json:
+        facts = {**asdict(done), "iterations": sorted(done.iterations)}
+        print_json({"run": run, "format": form, "folder": str(folder), **facts})
+        return
+    if done.reused:
+        say(Console(), f"{len(done.reused)} iterations have the rollout of an earlier one, which was written once")
+    write(
+        f"{done.num_written} {_UNITS[form]} of {done.num_chosen} trajectories (of {done.num_trajectories}, "
+        f"{len(done.iterations)} iterations) in {folder}"
+    )

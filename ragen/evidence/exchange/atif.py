@@ -1,0 +1,214 @@
+"""ATIF, the Agent Trajectory Interchange Format (Harbor RFC 0001), versions 1.0 to 1.8: one JSON document a trajectory.
+
+    Played -> document -> Trace
+
+What of ours ATIF has no place for stands in `extra.ragen`, of the root and of each agent step, so that an export read
+back is the same rows to the last bit; `digest` tells whether they are. Documents of others are learned from where
+their steps hold prompt ids, completion ids and log-probs, and are text where they do not.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of, response_of, text_of
+from starpo.ragen.evidence.exchange.played import Played, Row
+from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
+from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.schemas.datasets import TURNS, UNKNOWN_FINISH
+
+VERSION = "ATIF-v1.8"
+_KNOWN = re.compile(r"ATIF-v1\.[0-8]")
+_SAME = (
+    "group_id",
+    "member",
+    "env",
+    "env_seed",
+    "dynamics_seed",
+    "sampling_seed",
+    "initial_state_digest",
+    "action_cost",
+)
+_ELSEWHERE = ("trajectory_id", "turn", "prompt_ids", "response_ids", "behaviour_logprobs", "response")
+_OF_TURN = tuple(name for name in TURNS.schema.names if name not in (*_SAME, *_ELSEWHERE))
+
+Document = dict[str, Any]
+
+
+def atif_document(played: Played, run: str, policy: str) -> Document:
+    """A trajectory as ATIF.
+
+    Args:
+        played: The trajectory.
+        run: Name of its run.
+        policy: What the run's settings name as the policy's model.
+    """
+    rows = played.rows
+    steps: list[Document] = []
+    seen: list[int] = []
+    num_prompt = num_response = 0
+    for turn, row in enumerate(rows):
+        for part in (part for part in played.told[turn] if part.role != "assistant"):
+            steps.append({"step_id": len(steps) + 1, "source": part.role, "message": part.text})
+        seen = [] if row["is_context_start"] else seen
+        seen = [*seen, *row["prompt_ids"]]
+        steps.append(_agent_step(row, seen, len(steps) + 1))
+        num_prompt, num_response = num_prompt + len(seen), num_response + len(row["response_ids"])
+        seen = [*seen, *row["response_ids"]]
+    about = {name: rows[0][name] for name in _SAME}
+    about |= {"run": run, "iteration": played.iteration, "return": played.trajectory_return, "kept": played.is_kept}
+    return {
+        "schema_version": VERSION,
+        "session_id": f"{run}/{played.iteration}/{rows[0]['group_id']}",
+        "trajectory_id": rows[0]["trajectory_id"],
+        "agent": {"name": "ragen", "version": version("starpo"), "model_name": policy},
+        "steps": steps,
+        "final_metrics": {
+            "total_prompt_tokens": num_prompt,
+            "total_completion_tokens": num_response,
+            "total_steps": len(steps),
+        },
+        "extra": {"ragen": {**about, "success": played.success, "digest": rows_digest(rows)}},
+    }
+
+
+def rows_digest(rows: Sequence[Row]) -> str:
+    """Of all columns of a trajectory's rows; 64 hexadecimal digits."""
+    content = [{name: row[name] for name in TURNS.schema.names} for row in rows]
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+
+
+def read_atif(value: Any) -> Iterator[Trace]:
+    """The trajectory of a document.
+
+    Raises:
+        TraceFault: If it is no document of a known version, steps are out of order, or lengths cannot be right.
+    """
+    if not isinstance(value, Mapping):
+        raise TraceFault("is no JSON object")
+    if not isinstance(value.get("schema_version"), str) or not _KNOWN.fullmatch(value["schema_version"]):
+        raise TraceFault(
+            f"has the schema_version {str(value.get('schema_version'))[:40]!r}, expected ATIF-v1.0 to {VERSION}"
+        )
+    steps = value.get("steps")
+    if not isinstance(steps, list) or not steps:
+        raise TraceFault("has no steps")
+    for number, step in enumerate(steps, 1):
+        if not isinstance(step, Mapping) or step.get("step_id") != number:
+            raise TraceFault(f"step {number} is not numbered so; steps count 1, 2, 3, ...")
+    extra, agent = _object(value.get("extra")), _object(value.get("agent"))
+    ours = _object(extra.get("ragen"))
+    facts = ours or extra
+    columns = {name: ours[name] for name in _SAME if name in ours}
+    member = facts.get("member")
+    yield Trace(
+        name_of(value.get("trajectory_id") or value.get("session_id")),
+        name_of(facts.get("group_id")),
+        str(facts.get("env") or agent.get("name") or "atif"),
+        _turns(steps),
+        number_of(facts.get("return", facts.get("reward")), "reward"),
+        flag_of(facts.get("success")),
+        member=member if type(member) is int else None,
+        columns=columns,
+        digest=name_of(ours.get("digest")),
+    )
+
+
+def _agent_step(row: Row, seen: Sequence[int], step_id: int) -> Document:
+    metrics: Document = {}
+    if row["response_ids"]:
+        metrics = {
+            "prompt_tokens": len(seen),
+            "completion_tokens": len(row["response_ids"]),
+            "prompt_token_ids": list(seen),
+            "completion_token_ids": row["response_ids"],
+        }
+    if row["behaviour_logprobs"]:
+        metrics["logprobs"] = row["behaviour_logprobs"]
+    own = {name: row[name] for name in _OF_TURN}
+    if not row["response_ids"]:
+        own["prompt_ids"] = row["prompt_ids"]
+    step = {"step_id": step_id, "source": "agent", "message": row["response"], "extra": {"ragen": own}}
+    return {**step, "metrics": metrics} if metrics else step
+
+
+def _turns(steps: Sequence[Mapping[str, Any]]) -> list[TraceTurn]:
+    answering = [step for step in steps if step.get("source") == "agent" and not step.get("is_copied_context")]
+    are_recorded = all(_tokens(step, "completion_token_ids") or _own(step) for step in answering)
+    turns: list[TraceTurn] = []
+    told: list[Message] = []
+    context: list[int] = []
+    for step in steps:
+        source, number = step.get("source"), step["step_id"]
+        if source not in ("system", "user", "agent"):
+            raise TraceFault(f"step {number} has the source {str(source)[:40]!r}, expected system, user or agent")
+        if source != "agent":
+            told.append((source, text_of(step.get("message"))))
+            continue
+        response, think = response_of(step.get("message"), step.get("reasoning_content"), step.get("tool_calls"))
+        if step.get("is_copied_context"):
+            told.append(("assistant", response))
+            continue
+        own = _own(step)
+        turn = TraceTurn(told, response, think)
+        if are_recorded:
+            turn, context = _recorded(step, turn, context, own)
+        if own:
+            turn = _replaced(turn, columns=own)
+        turns.append(turn)
+        told = [("tool", text) for text in _observed(step)]
+    if not turns:
+        raise TraceFault("has no step of the agent")
+    return turns
+
+
+def _recorded(
+    step: Mapping[str, Any], turn: TraceTurn, context: list[int], own: Mapping[str, Any]
+) -> tuple[TraceTurn, list[int]]:
+    """The turn with its tokens, and the context after it."""
+    number = step["step_id"]
+    prompt, response = _tokens(step, "prompt_token_ids"), _tokens(step, "completion_token_ids")
+    if not response:
+        return turn, context
+    if not prompt:
+        raise TraceFault(f"step {number} has completion_token_ids, and no prompt_token_ids")
+    logprobs = _tokens(step, "logprobs")
+    starts = bool(own.get("is_context_start", False)) or not context or prompt[: len(context)] != context
+    found = _replaced(
+        turn,
+        prompt_ids=prompt if starts else prompt[len(context) :],
+        response_ids=response,
+        logprobs=logprobs or None,
+        is_context_start=starts,
+        finish_reason=UNKNOWN_FINISH,
+    )
+    return found, [*prompt, *response]
+
+
+def _replaced(turn: TraceTurn, **changes: Any) -> TraceTurn:
+    return TraceTurn(**{**vars(turn), **changes})
+
+
+def _own(step: Mapping[str, Any]) -> dict[str, Any]:
+    ours = _object(_object(step.get("extra")).get("ragen"))
+    return {name: ours[name] for name in (*_OF_TURN, "prompt_ids") if name in ours}
+
+
+def _tokens(step: Mapping[str, Any], name: str) -> list[Any]:
+    value = _object(step.get("metrics")).get(name)
+    if value is not None and not isinstance(value, list):
+        raise TraceFault(f"step {step['step_id']}: {name} is no list")
+    return value or []
+
+
+def _observed(step: Mapping[str, Any]) -> list[str]:
+    results = _object(step.get("observation")).get("results")
+    found = [result for result in results if isinstance(result, Mapping)] if isinstance(results, list) else []
+    return [text_of(result.get("content")) for result in found]
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """An object of JSON; an empty one where it is something else."""
+    return value if isinstance(value, Mapping) else {}

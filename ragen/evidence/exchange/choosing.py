@@ -1,0 +1,58 @@
+"""Which trajectories are wanted: `success`, `kept`, `return>=0.5`.
+
+text -> parse_choice -> a function of a trajectory
+"""
+
+import operator
+import re
+from collections.abc import Callable
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.exchange.played import Played
+
+Choice = Callable[[Played], bool]
+
+_RETURN = re.compile(r"return\s*(>=|<=|>|<)\s*(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
+_SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+
+
+def parse_choice(texts: list[str]) -> Choice:
+    """All of these must hold; none wants all. What is not known of a trajectory (no reward, no filter) holds never.
+
+    Raises:
+        ConfigError: If a text is no condition.
+    """
+    choices = [_condition(text) for text in texts]
+    return lambda played: all(choice(played) for choice in choices)
+
+
+def _condition(text: str) -> Choice:
+    if text == "success":
+        return lambda played: played.success is True
+    if text == "kept":
+        return lambda played: played.is_kept is True
+    if text == "valid":
+        return lambda played: played.is_valid
+    found = _RETURN.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(
+            f"{quoted(text)} says nothing about trajectories; expected success, kept, valid, or such as return>=0.5"
+        )
+    compare, bound = _SIGNS[found[1]], float(found[2])
+    return lambda played: played.trajectory_return is not None and compare(played.trajectory_return, bound)
+
+
+def parse_iterations(text: str) -> set[int]:
+    """Such as `0-3,7`: numbers and ranges, both ends included.
+
+    Raises:
+        ConfigError: If it is no such list.
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(\d{1,6})(?:\s*-\s*(\d{1,6}))?\s*", part)
+        if found is None or (found[2] and int(found[2]) < int(found[1])):
+            raise ConfigError(f"{quoted(text)} names no iterations; expected numbers and ranges such as 0-3,7")
+        numbers |= set(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return numbers

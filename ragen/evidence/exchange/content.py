@@ -1,0 +1,94 @@
+"""Messages of chat formats as text: parts joined, reasoning in its tags, calls of tools written down.
+
+{"role", "content", "reasoning_content", "tool_calls"} -> text
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starpo.ragen.evidence.exchange.trace import Message, TraceFault
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+
+
+def text_of(content: Any) -> str:
+    """A message's content: a text, or parts that are texts.
+
+    Raises:
+        TraceFault: If it is something else, such as a picture.
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise TraceFault(f"a message's content is of type {type(content).__name__}, expected text or a list of parts")
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if not isinstance(text, str):
+            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+            raise TraceFault(f"a message has a part of type {str(kind)[:40]!r}; texts alone can be imported")
+        texts.append(text)
+    return "".join(texts)
+
+
+def response_of(content: Any, reasoning: Any = None, tool_calls: Any = None) -> tuple[str, str | None]:
+    """A response's text, and the reasoning inside: `<think>reasoning</think>content`, then a line a call of a tool.
+
+    Raises:
+        TraceFault: If a part is not text, or the calls are no list.
+    """
+    text = text_of(content)
+    if tool_calls:
+        if not isinstance(tool_calls, list):
+            raise TraceFault("tool_calls is no list")
+        calls = [json.dumps(call, sort_keys=True, ensure_ascii=False) for call in tool_calls]
+        text = "\n".join([*([text] if text else []), *calls])
+    think = text_of(reasoning)
+    return (f"<think>{think}</think>{text}", think) if think else (text, None)
+
+
+def message_of(value: Any) -> Message:
+    """Role and text of a message that is no response.
+
+    Raises:
+        TraceFault: If it is none.
+    """
+    if not isinstance(value, Mapping) or not isinstance(value.get("role"), str):
+        raise TraceFault("a message has no role")
+    if value["role"] not in ROLES:
+        raise TraceFault(f"a message is of the role {value['role'][:40]!r}; known are {', '.join(ROLES)}")
+    if value["role"] == "assistant":
+        return "assistant", response_of(*assistant_parts(value))[0]
+    return value["role"], text_of(value.get("content"))
+
+
+def assistant_parts(value: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Content, reasoning and calls of an assistant's message."""
+    reasoning = value.get("reasoning_content") or value.get("reasoning")
+    return value.get("content"), reasoning, value.get("tool_calls")
+
+
+def number_of(value: Any, what: str) -> float | None:
+    """A number, or None where it is not there.
+
+    Raises:
+        TraceFault: If it is something else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e300:
+        raise TraceFault(f"{what} is {str(value)[:40]!r}, expected a number")
+    return float(value)
+
+
+def name_of(value: Any) -> str | None:
+    """An id as text; None where it is not there."""
+    return None if value is None or value == "" else str(value)
+
+
+def flag_of(value: Any) -> bool | None:
+    """A truth value; None where it is not there, or is none."""
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,113 @@
+"""Traces of another system, read into a spool: what is sound is taken, what is not is set aside with its reason.
+
+file or folder --format--> pieces -> traces -> rows -> Spool          faults -> SetAside
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from starpo.ragen.core.errors import ConfigError, DataError
+from starpo.ragen.evidence.exchange.atif import read_atif, rows_digest
+from starpo.ragen.evidence.exchange.lines import Piece, documents, json_lines
+from starpo.ragen.evidence.exchange.messages import read_messages
+from starpo.ragen.evidence.exchange.setting_aside import SetAside
+from starpo.ragen.evidence.exchange.spool import Spool
+from starpo.ragen.evidence.exchange.trace import Row, Trace, TraceFault, rows_of
+from starpo.ragen.evidence.exchange.trl import parquet_rows, read_trl
+from starpo.ragen.evidence.exchange.verifiers import read_episode
+from starpo.ragen.evidence.exchange.verl import read_verl
+
+READERS: dict[str, Callable[[Any], Iterator[Trace]]] = {
+    "atif": read_atif,
+    "verifiers": read_episode,
+    "messages": read_messages,
+    "verl": read_verl,
+    "trl": read_trl,
+}
+"""Format -> traces of a piece of a file."""
+
+_OF_GROUPS = ("group_id", "member", "env_seed", "initial_state_digest")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was taken of a file.
+
+    Attributes:
+        num_traces: How many.
+        is_paid: Do they have rewards?
+    """
+
+    num_traces: int
+    is_paid: bool
+
+
+def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep_groups: bool = True) -> Taken:
+    """Read one iteration's traces. Memory does not grow with their number, but for ids (about 300 bytes a trace).
+
+    Args:
+        path: A file; for ATIF also a folder, with a document a file.
+        form: One of `READERS`.
+        spool: Takes the rows; it is finished then.
+        aside: Takes what is broken, what has no reward where others have one, and what is not of a whole group.
+        should_keep_groups: Else every trajectory is a group of its own, and none is set aside for its group.
+
+    Raises:
+        ConfigError: If there is no such format.
+        DataError: If the file cannot be read at all.
+    """
+    if form not in READERS:
+        raise ConfigError(f"'{form}' is no format to import; there are: turns, {', '.join(READERS)}")
+    paid: dict[str, bool] = {}
+    for piece in _pieces(path, form):
+        if piece.fault:
+            aside.add(piece.place, piece.fault, piece.beginning)
+            continue
+        try:
+            for number, trace in enumerate(READERS[form](piece.value)):
+                place = piece.place if number == 0 else f"{piece.place}/{number}"
+                rows = _rows(trace if should_keep_groups else _alone(trace), place, form)
+                spool.add(rows)
+                paid[rows[0]["trajectory_id"]] = trace.reward is not None
+        except TraceFault as fault:
+            aside.add(piece.place, str(fault), piece.beginning)
+    spool.finish()
+    is_paid = any(paid.values())
+    unpaid = [name for name, has_reward in paid.items() if not has_reward] if is_paid else []
+    _leave_out(spool, aside, unpaid, "has no reward, and others have")
+    usual, ragged = spool.ragged()
+    reason = f"is of a group of another size than {usual}; groups='alone' takes each trajectory by itself"
+    _leave_out(spool, aside, ragged, reason)
+    return Taken(spool.num_traces, is_paid)
+
+
+def _rows(trace: Trace, place: str, form: str) -> list[Row]:
+    rows = rows_of(trace, place, form)
+    if trace.digest is not None and rows_digest(rows) != trace.digest:
+        raise TraceFault("was changed since it was exported; take extra.ragen.digest out where that is meant")
+    return rows
+
+
+def _leave_out(spool: Spool, aside: SetAside, names: list[str], reason: str) -> None:
+    spool.leave_out(names)
+    for name in names:
+        aside.add(name, reason, "")
+
+
+def _alone(trace: Trace) -> Trace:
+    columns = {name: value for name, value in trace.columns.items() if name not in _OF_GROUPS}
+    return replace(trace, group=None, member=None, columns=columns, digest=None)
+
+
+def _pieces(path: Path, form: str) -> Iterator[Piece]:
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file")
+    if path.is_dir():
+        if form != "atif":
+            raise DataError(f"{path}: is a folder; traces of format '{form}' are read from a file")
+        return documents(path)
+    if form == "trl":
+        return parquet_rows(path)
+    return documents(path) if path.suffix == ".json" else json_lines(path)

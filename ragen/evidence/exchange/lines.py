@@ -1,0 +1,85 @@
+"""Files of others, read piece by piece: lines of JSON, or whole documents, each bounded, each fault its own.
+
+FILE.jsonl | FOLDER/*.json -> pieces -> (where, value) or (where, what is wrong)
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starpo.ragen.core.errors import DataError
+
+MAX_PIECE_BYTES = 64 * 2**20
+"""Of a line, or of a file that is one document; a longer one is set aside and not read into memory."""
+
+_SHOWN_BYTES = 2_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A line or a document.
+
+    Attributes:
+        place: File and line.
+        value: What it says as JSON; None: it cannot be read.
+        fault: Why it cannot; '' where it can.
+        beginning: Its first characters, to be kept with a fault.
+    """
+
+    place: str
+    value: Any
+    fault: str
+    beginning: str
+
+
+def json_lines(file: Path) -> Iterator[Piece]:
+    """Each line of a file; blank ones are passed over.
+
+    Raises:
+        DataError: If the file cannot be opened.
+    """
+    try:
+        with file.open("rb") as stream:
+            number = 0
+            while line := stream.readline(MAX_PIECE_BYTES + 1):
+                number += 1
+                place = f"{file.name}:{number}"
+                if len(line) > MAX_PIECE_BYTES:
+                    while line and not line.endswith(b"\n"):
+                        line = stream.readline(MAX_PIECE_BYTES)
+                    yield Piece(place, None, f"is longer than {MAX_PIECE_BYTES // 2**20} MiB", "")
+                elif line.strip():
+                    yield parsed(place, line)
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from error
+
+
+def documents(path: Path) -> Iterator[Piece]:
+    """A file that is one document, or each `*.json` of a folder and of those in it, by name; no link is followed."""
+    for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
+        if file.is_symlink() or not file.is_file():
+            continue
+        place = str(file.relative_to(path.parent))
+        if file.stat().st_size > MAX_PIECE_BYTES:
+            yield Piece(place, None, f"is longer than {MAX_PIECE_BYTES // 2**20} MiB", "")
+        else:
+            yield parsed(place, file.read_bytes())
+
+
+def parsed(place: str, data: bytes) -> Piece:
+    """One piece of JSON in UTF-8. Numbers that JSON does not have (NaN, Infinity) are faults."""
+    beginning = data[:_SHOWN_BYTES].decode("utf-8", "replace")
+    try:
+        return Piece(place, json.loads(data, parse_constant=_refused), "", beginning)
+    except RecursionError:
+        return Piece(place, None, "is nested too deeply", beginning)
+    except UnicodeDecodeError:
+        return Piece(place, None, "is not UTF-8", beginning)
+    except ValueError as error:
+        return Piece(place, None, f"is not JSON ({str(error).partition(':')[0]})", beginning)
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")

@@ -1,0 +1,99 @@
+"""Chat messages as JSON lines, for supervised fine-tuning here and elsewhere: text alone, both ways.
+
+    played context -> {"messages": [{role, content}], trajectory_id, ...}          line -> Trace
+
+A line is one context that the model saw: with context = 'full' a whole trajectory, with 'window' one a turn. The
+contents are what stands between the pieces of the chat template, so that the same template makes the same tokens of
+them; an opening tag that the prompt holds stands in the response. Assistant messages that a window merely repeats have
+`"weight": 0`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from starpo.ragen.evidence.exchange.content import (
+    assistant_parts,
+    flag_of,
+    message_of,
+    name_of,
+    number_of,
+    response_of,
+)
+from starpo.ragen.evidence.exchange.played import Part, Played
+from starpo.ragen.evidence.exchange.trace import Message, Trace, TraceFault, TraceTurn
+
+Line = dict[str, Any]
+
+
+def message_lines(played: Played) -> Iterator[Line]:
+    """One line a context of a trajectory."""
+    for context in played.contexts():
+        messages = [_message(part) for part in context.parts]
+        yield {"messages": messages, **played.facts(), "turns": [context.first_turn, context.last_turn]}
+
+
+def read_messages(value: Any) -> Iterator[Trace]:
+    """The trajectory of one line: `messages`, or `prompt` and `completion`; its id, group and reward where it has them.
+
+    Raises:
+        TraceFault: If there are no messages, one is not text, or the line is a part of a trajectory.
+    """
+    if not isinstance(value, Mapping):
+        raise TraceFault("is no JSON object")
+    turns = value.get("turns")
+    if isinstance(turns, list) and turns[:1] != [0]:
+        raise TraceFault("is a later context of a trajectory of several; such are exchanged as ATIF")
+    columns = {name: value[name] for name in ("env_seed", "initial_state_digest") if value.get(name) is not None}
+    member = value.get("member")
+    yield Trace(
+        name_of(value.get("trajectory_id", value.get("id"))),
+        name_of(value.get("group_id")),
+        str(value.get("env") or "messages"),
+        turns_of(_messages(value)),
+        number_of(value.get("return", value.get("reward")), "reward"),
+        flag_of(value.get("success")),
+        is_truncated=value.get("truncated") is True,
+        has_failed=value.get("status") in ("env_error", "timeout"),
+        member=member if type(member) is int else None,
+        columns=columns,
+    )
+
+
+def turns_of(messages: list[Any]) -> list[TraceTurn]:
+    """The responses of a conversation, each with what was told before it.
+
+    Raises:
+        TraceFault: If one is no message, or there is no response.
+    """
+    turns: list[TraceTurn] = []
+    told: list[Message] = []
+    for message in messages:
+        role, text = message_of(message)
+        if role != "assistant":
+            told.append((role, text))
+            continue
+        response, think = response_of(*assistant_parts(message))
+        turns.append(TraceTurn(told, response, think))
+        told = []
+    if not turns:
+        raise TraceFault("has no message of the role 'assistant'")
+    return turns
+
+
+def _message(part: Part) -> Line:
+    message: Line = {"role": part.role, "content": part.text}
+    return message if part.is_new or part.role != "assistant" else {**message, "weight": 0}
+
+
+def _messages(value: Mapping[str, Any]) -> list[Any]:
+    found = value.get("messages", value.get("conversations"))
+    if found is None and "completion" in value:
+        found = [*as_messages(value.get("prompt"), "user"), *as_messages(value["completion"], "assistant")]
+    if not isinstance(found, list):
+        raise TraceFault("has no list 'messages', and no 'prompt' and 'completion'")
+    return found
+
+
+def as_messages(value: Any, role: str) -> list[Any]:
+    """Messages, whether they are given as such or as a text."""
+    return [{"role": role, "content": value}] if isinstance(value, str) else list(value or ())

@@ -1,0 +1,231 @@
+"""What a run stored, as exports read it: trajectory by trajectory, with what it was paid and what the model was told.
+
+    turns, rewards, selection of an iteration -> Played -> an export's lines
+
+An iteration is read at a time; its trajectories become Python's objects a few at a time. Contents of prompts are
+decoded from the stored tokens; where there are none, or no tokenizer, they are what the row says was observed.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
+from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import StageKeys
+from starpo.schemas.datasets import ERROR_STATUSES
+
+Row = Mapping[str, Any]
+
+_ROWS_AT_ONCE = 2_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """A message of a context.
+
+    Attributes:
+        role: system, user or assistant.
+        text: Its content.
+        is_new: Was it not in an earlier context of the trajectory?
+    """
+
+    role: str
+    text: str
+    is_new: bool = True
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the model saw as one context, its responses included."""
+
+    first_turn: int
+    last_turn: int
+    parts: list[Part]
+
+
+@dataclass(frozen=True)
+class Played:
+    """A stored trajectory.
+
+    Attributes:
+        iteration: That its rollout was first recorded in.
+        rows: Of `turns`, in order.
+        rewards: Of `rewards`, aligned with `rows`; None: nothing was paid.
+        is_kept: Did the filter keep its group? None: there was no filter.
+        told: Of each turn the messages that its prompt added; those of a context start are the whole context.
+        opening: What the prompt puts before each response, such as `<think>`.
+    """
+
+    iteration: int
+    rows: Sequence[Row]
+    rewards: Sequence[Row] | None
+    is_kept: bool | None
+    told: Sequence[Sequence[Part]]
+    opening: str = ""
+
+    @property
+    def trajectory_return(self) -> float | None:
+        """What it was paid in all; None: nothing was."""
+        return self.rewards[0]["trajectory_return"] if self.rewards else None
+
+    @property
+    def success(self) -> bool | None:
+        """Was the goal reached? None: it was imported from a source that does not say."""
+        return None if "success" in imported_facts(self.rows[-1]).get("absent", ()) else self.rows[-1]["success"]
+
+    @property
+    def is_valid(self) -> bool:
+        """Did no error end it?"""
+        return all(row["status"] not in ERROR_STATUSES for row in self.rows)
+
+    def facts(self) -> dict[str, Any]:
+        """What is known of a trajectory beside its text."""
+        row, last = self.rows[0], self.rows[-1]
+        return {
+            "trajectory_id": row["trajectory_id"],
+            "group_id": row["group_id"],
+            "member": row["member"],
+            "env": row["env"],
+            "env_seed": row["env_seed"],
+            "initial_state_digest": row["initial_state_digest"],
+            "iteration": self.iteration,
+            "return": self.trajectory_return,
+            "success": self.success,
+            "kept": self.is_kept,
+            "truncated": last["truncated"],
+            "status": last["status"],
+        }
+
+    def contexts(self) -> list[Context]:
+        """The contexts that the model saw, in order; a turn without a response adds nothing."""
+        found: list[Context] = []
+        for turn, row in enumerate(self.rows):
+            if row["finish_reason"] == "none":
+                continue
+            said = Part("assistant", self.opening + row["response"])
+            if row["is_context_start"] or not found:
+                found.append(Context(turn, turn, [*self.told[turn], said]))
+            else:
+                context = found.pop()
+                found.append(Context(context.first_turn, turn, [*context.parts, *self.told[turn], said]))
+        return found
+
+
+@dataclass
+class Recorded:
+    """A run's trajectories, to be read once.
+
+    Attributes:
+        store: Where it is.
+        run: Its name.
+        iterations: Those to read; None: all.
+        reused: Iterations that name a rollout which an earlier one named already: it is read once.
+    """
+
+    store: Store
+    run: str
+    iterations: set[int] | None = None
+    reused: list[int] = field(default_factory=list)
+
+    def read(self) -> Iterator[Played]:
+        """Every trajectory: iteration by iteration, in the order in which they first appear, turns in theirs.
+
+        Raises:
+            StoreError: If there is no such run, or an artifact cannot be read.
+        """
+        record = self.store.runs.get(self.run)
+        stored = self.store.runs.iterations(self.run)
+        tokenizer = find_tokenizer(self.store, checkpoints_of(self.store, stored))
+        agent = record.config.get("agent", {})
+        transcriber = Transcriber(tokenizer, agent) if tokenizer is not None else None
+        seen: set[str] = set()
+        for iteration, stages in stored.items():
+            if "rollout" not in stages or (self.iterations is not None and iteration not in self.iterations):
+                continue
+            if stages["rollout"]["turns"] in seen:
+                self.reused.append(iteration)
+                continue
+            seen.add(stages["rollout"]["turns"])
+            yield from _iteration(self.store, iteration, stages, transcriber)
+
+
+def imported_facts(row: Row) -> dict[str, Any]:
+    """What an import noted of a row's source; nothing for a row that was played here."""
+    if row["prompt_ids"] or row["finish_reason"] != "unknown":
+        return {}
+    facts = json.loads(row["info"]).get("imported")
+    return facts if isinstance(facts, dict) else {}
+
+
+def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Transcriber | None) -> Iterator[Played]:
+    turns = _in_order(store.read_table("turns", stages["rollout"]["turns"]))
+    rewards, is_kept = None, {}
+    if "reward" in stages:
+        rewards = _in_order(store.read_table("rewards", stages["reward"]["rewards"]))
+    if "variance_filter" in stages:
+        selection = store.read_table("selection", stages["variance_filter"]["selection"], ["group_id", "kept"])
+        is_kept = dict(zip(selection["group_id"].to_pylist(), selection["kept"].to_pylist(), strict=True))
+    for start, stop in _pieces(turns["turn"].to_pylist()):
+        rows = turns.slice(start, stop - start).to_pylist()
+        paid = rewards.slice(start, stop - start).to_pylist() if rewards is not None else None
+        for first, last in _trajectories(rows):
+            own = rows[first:last]
+            told, opening = _told(own, transcriber)
+            yield Played(
+                iteration,
+                own,
+                paid[first:last] if paid is not None else None,
+                is_kept.get(own[0]["group_id"]),
+                told,
+                opening,
+            )
+
+
+def _told(rows: Sequence[Row], transcriber: Transcriber | None) -> tuple[list[list[Part]], str]:
+    """What each prompt added; rows without tokens say it themselves."""
+    if transcriber is None or not all(row["prompt_ids"] or row["finish_reason"] == "none" for row in rows):
+        return [_said_by_row(row) for row in rows], ""
+    found = transcriber.contents(rows)
+    if found is None:
+        return [_said_by_row(row) for row in rows], ""
+    return [[Part(*message) for message in messages] for messages in found], transcriber.opening_tag
+
+
+def _said_by_row(row: Row) -> list[Part]:
+    messages = imported_facts(row).get("messages")
+    if messages is None:
+        return [Part("user", row["observation"])]
+    return [Part(message["role"], message["content"]) for message in messages]
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    """Rows by trajectory, in the order in which these first appear, and turn."""
+    place = pc.index_in(table["trajectory_id"], value_set=pc.unique(table["trajectory_id"]))
+    order = pc.sort_indices(
+        pa.table({"place": place, "turn": table["turn"]}), sort_keys=[("place", "ascending"), ("turn", "ascending")]
+    )
+    return table.take(order)
+
+
+def _pieces(turn: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of rows that are whole trajectories, each of about as many rows as are made Python's objects at once."""
+    start = 0
+    for row in range(1, len(turn) + 1):
+        if row == len(turn) or (turn[row] == 0 and row - start >= _ROWS_AT_ONCE):
+            yield start, row
+            start = row
+
+
+def _trajectories(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+    starts = [number for number, row in enumerate(rows) if row["turn"] == 0]
+    return zip(starts, [*starts[1:], len(rows)], strict=True)
+
+
+Choice = Callable[[Played], bool]
+"""Is a trajectory wanted?"""

@@ -1,0 +1,79 @@
+"""Preference pairs for DPO: of a group, whose members answered the same prompt, better against worse.
+
+    a group --by return--> best with worst, second best with second worst, ... -> {prompt, chosen, rejected}
+
+Pairs are what TRL calls conversational: three lists of messages. The first response alone is compared, or all that
+follows the first prompt, which needs one context for the whole trajectory.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.exchange.played import Part, Played
+
+Extent = Literal["first", "all"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A member of a group: what it was told first, what followed, and what it was paid."""
+
+    trajectory_id: str
+    member: int
+    prompt: list[Part]
+    answer: list[Part]
+    trajectory_return: float
+    facts: Mapping[str, Any]
+
+
+def candidate(played: Played, extent: Extent) -> Candidate | None:
+    """A trajectory as one of a pair; None: it has no return, no response, or an error ended it.
+
+    Raises:
+        ConfigError: If all of it is wanted and the model saw it in several contexts.
+    """
+    contexts = played.contexts()
+    if played.trajectory_return is None or not played.is_valid or not contexts:
+        return None
+    if extent == "all" and len(contexts) > 1:
+        raise ConfigError(
+            f"trajectory {quoted(played.rows[0]['trajectory_id'])} was seen in {len(contexts)} contexts, so it is no "
+            "one conversation: compare first turns (--pair first)"
+        )
+    parts = contexts[0].parts
+    end = len(played.told[contexts[0].first_turn])
+    row = played.rows[0]
+    return Candidate(
+        row["trajectory_id"],
+        row["member"],
+        parts[:end],
+        parts[end : end + 1] if extent == "first" else parts[end:],
+        played.trajectory_return,
+        {name: row[name] for name in ("group_id", "env", "env_seed")} | {"iteration": played.iteration},
+    )
+
+
+def pairs(group: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
+    """Pairs of a group, in order; members of equal returns, of equal answers or of other prompts make none."""
+    ordered = sorted(group, key=lambda one: (-one.trajectory_return, one.member))
+    for better, worse in zip(ordered[: len(ordered) // 2], reversed(ordered), strict=False):
+        is_same = better.answer == worse.answer or better.prompt != worse.prompt
+        if better.trajectory_return <= worse.trajectory_return or is_same:
+            continue
+        yield {
+            "prompt": _messages(better.prompt),
+            "chosen": _messages(better.answer),
+            "rejected": _messages(worse.answer),
+            "chosen_return": better.trajectory_return,
+            "rejected_return": worse.trajectory_return,
+            "chosen_id": better.trajectory_id,
+            "rejected_id": worse.trajectory_id,
+            **better.facts,
+        }
+
+
+def _messages(parts: Sequence[Part]) -> list[dict[str, str]]:
+    return [{"role": part.role, "content": part.text} for part in parts]

@@ -1,0 +1,157 @@
+"""Rows of many traces on their way into a dataset: kept on disk, so that memory does not grow with their number.
+
+    rows of a trace -> Spool.add -> an Arrow file -> Spool.batches -> store
+
+What can only be said when all traces are known waits for the second reading: which groups are whole, how many actions
+the longest of a group took, and whether all traces have a reward.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from starpo.ragen.core.errors import first_line
+from starpo.ragen.evidence.exchange.trace import Row, TraceFault
+from starpo.schemas.datasets import TURNS
+from starpo.schemas.models import has_nulls
+
+_ROWS_AT_ONCE = 4_096
+_SAME_IN_GROUP = ("env", "env_seed", "initial_state_digest", "action_cost")
+
+
+@dataclass
+class _Group:
+    same: dict[str, object]
+    members: list[int] = field(default_factory=list)
+    budget: int = 0
+
+
+class Spool:
+    """Rows of `turns`, added trace by trace and read batch by batch. Use it as a context manager."""
+
+    def __init__(self, file: Path) -> None:
+        """Write to this file, which is not there yet."""
+        self._file = file
+        self._sink = pa.OSFile(str(file), "wb")
+        self._writer = pa.ipc.new_file(self._sink, TURNS.schema)
+        self._waiting: list[pa.RecordBatch] = []
+        self._num_waiting = 0
+        self._groups: dict[str, _Group] = {}
+        self._group_of: dict[str, str] = {}
+        self._member_of: dict[str, int] = {}
+
+    def __enter__(self) -> "Spool":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._close()
+
+    @property
+    def num_traces(self) -> int:
+        """Those that were added."""
+        return len(self._group_of)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Take the rows of a trace.
+
+        Raises:
+            TraceFault: If they do not fit the columns, or another trace has the same id, or its group another task.
+        """
+        try:
+            batch = pa.RecordBatch.from_pylist(list(rows), schema=TURNS.schema)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise TraceFault(f"does not fit the columns of 'turns': {first_line(error)[:120]}") from error
+        if has_nulls(batch, "turns"):
+            raise TraceFault("lacks a value in a column of 'turns' that has no nulls")
+        first = {name: batch[name][0].as_py() for name in ("trajectory_id", "group_id", "member")}
+        same = {name: batch[name][0].as_py() for name in _SAME_IN_GROUP}
+        name, group_id = first["trajectory_id"], first["group_id"]
+        if name in self._group_of:
+            raise TraceFault("has the id of a trace before it")
+        group = self._groups.setdefault(group_id, _Group(same))
+        if group.same != same:
+            raise TraceFault(f"differs from the first of its group in {' or '.join(_SAME_IN_GROUP)}")
+        member = len(group.members) if first["member"] < 0 else first["member"]
+        group.members.append(member)
+        left = batch["actions_left"][-1].as_py()
+        if left < 0:
+            group.budget = max(group.budget, len(batch["executed_actions"][-1]) - 1 - left)
+        self._group_of[name], self._member_of[name] = group_id, member
+        self._waiting.append(batch)
+        self._num_waiting += len(rows)
+        if self._num_waiting >= _ROWS_AT_ONCE:
+            self._flush()
+
+    def finish(self) -> None:
+        """No more traces come."""
+        self._flush()
+        self._close()
+
+    def leave_out(self, names: Sequence[str]) -> None:
+        """Do not give the rows of these traces."""
+        for name in names:
+            group = self._groups[self._group_of.pop(name)]
+            group.members.remove(self._member_of.pop(name))
+
+    def ragged(self) -> tuple[int, list[str]]:
+        """The commonest size of a group, and the traces of groups of other sizes."""
+        sizes = Counter(len(group.members) for group in self._groups.values() if group.members)
+        usual = max(sizes, key=lambda size: (sizes[size] * size, size)) if sizes else 0
+        other = {group_id for group_id, group in self._groups.items() if len(group.members) != usual}
+        return usual, [name for name, group_id in self._group_of.items() if group_id in other]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of all traces that were not left out; may be read several times."""
+        members = self._members()
+        names = pa.array(list(members), pa.string())
+        numbers = pa.array(list(members.values()), pa.int32())
+        budgets = pa.array([self._groups[self._group_of[name]].budget for name in members], pa.int32())
+        with pa.OSFile(str(self._file)) as source:
+            reader = pa.ipc.open_file(source)
+            for number in range(reader.num_record_batches):
+                batch = reader.get_batch(number)
+                place = pc.index_in(batch["trajectory_id"], value_set=names)
+                is_wanted = pc.is_valid(place)
+                batch, place = batch.filter(is_wanted), place.filter(is_wanted)
+                left = batch["actions_left"].to_numpy()
+                counted = pa.array(np.where(left >= 0, left, left + 1 + budgets.take(place).to_numpy()), pa.int32())
+                batch = _with(_with(batch, "member", numbers.take(place)), "actions_left", counted)
+                if batch.num_rows:
+                    yield batch
+
+    def _members(self) -> dict[str, int]:
+        """Numbers of traces in their groups: those of the source where they count 0, 1, 2, ..., else by appearance."""
+        own = {
+            group_id
+            for group_id, group in self._groups.items()
+            if sorted(group.members) == list(range(len(group.members)))
+        }
+        seen: Counter[str] = Counter()
+        found = {}
+        for name, group_id in self._group_of.items():
+            found[name] = self._member_of[name] if group_id in own else seen[group_id]
+            seen[group_id] += 1
+        return found
+
+    def _close(self) -> None:
+        if not self._sink.closed:
+            self._writer.close()
+            self._sink.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_batch(pa.concat_batches(self._waiting))
+        self._waiting, self._num_waiting = [], 0
+
+
+def _with(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(name)
+    return pa.RecordBatch.from_arrays(
+        [values if number == place else column for number, column in enumerate(batch.columns)], schema=batch.schema
+    )

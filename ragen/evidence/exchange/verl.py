@@ -1,0 +1,57 @@
+"""verl's dumps of rollouts (`rollout_data_dir/STEP.jsonl`): a prompt, an output and a score a line, both ways.
+
+    Played -> {"input", "output", "gts", "score", "step", ...}          line -> Trace of one response
+
+A line has one prompt and one output: of a trajectory of several turns the output is everything behind the first
+prompt, so turns are told apart in text alone, and an import of it has one.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of
+from starpo.ragen.evidence.exchange.played import Played
+from starpo.ragen.evidence.exchange.trace import Trace, TraceFault, TraceTurn
+
+
+def verl_line(played: Played) -> dict[str, Any]:
+    """A trajectory as a line."""
+    told = ["\n".join(part.text for part in parts if part.role != "assistant") for parts in played.told]
+    said = [played.opening + row["response"] for row in played.rows]
+    behind = [text for turn in range(1, len(said)) for text in (told[turn], said[turn])]
+    return {
+        "input": told[0],
+        "output": "\n".join(text for text in [said[0], *behind] if text),
+        "gts": None,
+        "score": played.trajectory_return,
+        "step": played.iteration,
+        **played.facts(),
+    }
+
+
+def read_verl(value: Any) -> Iterator[Trace]:
+    """The trajectory of a line; lines of one `input` and `step` are a group, unless they name theirs.
+
+    Raises:
+        TraceFault: If input and output are not texts.
+    """
+    if not isinstance(value, Mapping):
+        raise TraceFault("is no JSON object")
+    told, said = value.get("input"), value.get("output")
+    if not isinstance(told, str) or not isinstance(said, str):
+        raise TraceFault("has no texts 'input' and 'output'")
+    yield Trace(
+        name_of(value.get("trajectory_id") or value.get("request_id")),
+        name_of(value.get("group_id")) or prompt_group(value.get("step"), told),
+        str(value.get("env") or value.get("data_source") or "verl"),
+        [TraceTurn([("user", told)], said)],
+        number_of(value.get("score"), "score"),
+        flag_of(value.get("success")),
+        columns={name: value[name] for name in ("env_seed", "initial_state_digest") if value.get(name) is not None},
+    )
+
+
+def prompt_group(step: Any, prompt: str) -> str:
+    """An id for those that answered the same prompt in the same step."""
+    return f"prompt-{hashlib.sha256(f'{step}/{prompt}'.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

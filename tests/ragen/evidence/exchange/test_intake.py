@@ -1,0 +1,303 @@
+"""What others write becomes turns: exact where they have tokens, absent where they do not, set aside where they err."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from starpo.ragen.core.errors import ConfigError, DataError
+from starpo.ragen.evidence.exchange import lines
+from starpo.ragen.evidence.exchange.choosing import parse_choice
+from starpo.ragen.evidence.exchange.exporting import export_run
+from starpo.ragen.evidence.exchange.intake import Taken, take_in
+from starpo.ragen.evidence.exchange.played import Recorded
+from starpo.ragen.evidence.exchange.setting_aside import SetAside
+from starpo.ragen.evidence.exchange.spool import Spool
+from starpo.schemas.datasets import TURNS
+from starpo.schemas.validate import validate
+from tests.ragen.evidence.exchange.conftest import SMOKE, played_turns
+
+FULL = SMOKE.agent.model_copy(update={"context": "full"})
+WINDOW = SMOKE.agent.model_copy(update={"context": "window", "window_turns": 2})
+
+TakeIn = Callable[..., tuple[pa.Table, SetAside, Taken]]
+
+
+@pytest.fixture
+def take(tmp_path: Path) -> TakeIn:
+    """`take(path_or_values, form)`: the rows, what was set aside, and what was taken."""
+
+    def run(source: Any, form: str, *, should_keep_groups: bool = True) -> tuple[pa.Table, SetAside, Taken]:
+        path = source
+        if not isinstance(source, Path):
+            path = tmp_path / "given.jsonl"
+            path.write_text("".join(f"{json.dumps(value)}\n" for value in source))
+        scratch = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}"
+        scratch.mkdir()
+        aside = SetAside(scratch)
+        with Spool(scratch / "turns.arrow") as spool:
+            taken = take_in(path, form, spool, aside, should_keep_groups=should_keep_groups)
+            table = pa.Table.from_batches(list(spool.batches()), schema=TURNS.schema)
+        validate(table, "turns")
+        return table, aside, taken
+
+    return run
+
+
+def node(parent: int | None, role: str, ids: list[int], mask: list[int] | None = None, **more: Any) -> dict[str, Any]:
+    """A message of a trace; one with a mask was sampled."""
+    message = {"role": role, "content": f"{role} says {ids}"}
+    sampled = {"sampled": True, "mask": mask, "logprobs": [-0.25] * sum(mask)} if mask else {}
+    return {"parent": parent, "message": message, "token_ids": ids, **sampled, **more}
+
+
+def episode(name: str = "e0", group: str = "g0", reward: float = 1.0, **trace: Any) -> dict[str, Any]:
+    nodes = [
+        node(None, "system", [1, 2]),
+        node(0, "user", [3]),
+        node(1, "assistant", [4, 5, 6, 7], [0, 1, 1, 0]),  # the template's opening, two tokens, its closing
+        node(2, "user", [8, 9]),
+        node(3, "assistant", [10, 11], [1, 1]),
+    ]
+    own = {"nodes": nodes, "rewards": {"solved": {"score": reward, "weight": 2.0}}, "is_completed": True, **trace}
+    return {"id": name, "env": "maze", "group": {"id": group}, "traces": [{"id": name, **own}]}
+
+
+def test_the_nodes_of_verifiers_are_the_exact_context(take: TakeIn) -> None:
+    calls = [{"node": 2, "finish_reason": "stop"}, {"node": 4, "finish_reason": "length"}]
+    table, aside, taken = take([episode(calls=calls)], "verifiers")
+    first, second = table.to_pylist()
+    assert (first["prompt_ids"], first["response_ids"]) == ([1, 2, 3, 4], [5, 6])
+    assert (second["prompt_ids"], second["response_ids"]) == ([7, 8, 9], [10, 11])  # what closed the response before
+    assert [row["behaviour_logprobs"] for row in (first, second)] == [[-0.25, -0.25]] * 2
+    assert [row["is_context_start"] for row in (first, second)] == [True, False]
+    assert [row["finish_reason"] for row in (first, second)] == ["stop", "length"]
+    assert [row["action_rewards"] for row in (first, second)] == [[0.0], [2.0]]  # 1.0 by its weight
+    assert (taken, aside.num_traces) == (Taken(1, is_paid=True), 0)
+
+
+def test_a_branch_begins_a_context_anew(take: TakeIn) -> None:
+    value = episode()
+    nodes = value["traces"][0]["nodes"]
+    nodes += [node(0, "user", [20]), node(5, "assistant", [21], [1])]
+    rows = take([value], "verifiers")[0].to_pylist()
+    assert [row["is_context_start"] for row in rows] == [True, False, True]
+    assert (rows[2]["prompt_ids"], rows[2]["response_ids"]) == ([1, 2, 20], [21])
+
+
+def test_without_log_probs_or_tokens_they_are_absent(take: TakeIn) -> None:
+    values = [episode("a"), episode("b")]
+    for place in (2, 4):
+        del values[0]["traces"][0]["nodes"][place]["logprobs"]
+    for part in values[1]["traces"][0]["nodes"]:
+        for name in ("token_ids", "mask", "logprobs"):
+            part.pop(name, None)
+    rows = take(values, "verifiers")[0].to_pylist()
+    assert [len(row["response_ids"]) for row in rows] == [2, 2, 0, 0]
+    assert [len(row["behaviour_logprobs"]) for row in rows] == [0] * 4
+    assert {row["finish_reason"] for row in rows} == {"unknown"}
+    assert json.loads(rows[2]["info"])["imported"]["absent"] == [
+        "env_seed", "dynamics_seed", "sampling_seed", "action_cost", "initial_state_digest", "state_digest",
+        "prompt_ids", "response_ids", "behaviour_logprobs", "success",
+    ]  # fmt: skip
+
+
+def broken(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, Any]:
+    value = episode("broken", "g1")
+    change(value["traces"][0]["nodes"])
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (broken(lambda nodes: nodes[1].update(parent=4)), "node 1 has the parent 4, expected one before it: a cycle"),
+        (broken(lambda nodes: nodes[1].update(parent=1)), "a cycle"),
+        (broken(lambda nodes: nodes[1].update(parent=True)), "has the parent True"),
+        (broken(lambda nodes: nodes[2].update(mask=[1])), "has 4 token ids and a mask of 1"),
+        (broken(lambda nodes: nodes[2].update(mask=[1, 0, 1, 0])), "a mask with gaps"),
+        (broken(lambda nodes: nodes[2].update(logprobs=[-1.0])), "has 1 log-probs for 2 sampled tokens"),
+        (broken(lambda nodes: nodes[2].update(logprobs=[-1.0, 0.5])), "log-probs are numbers from -104 to 0"),
+        (broken(lambda nodes: nodes[2].update(token_ids=[4, -5, 6, 7])), "token ids are whole numbers from 0"),
+        (broken(lambda nodes: nodes[2].update(token_ids="4567")), "token_ids is no list"),
+        (broken(lambda nodes: nodes[4].update(token_ids=[], mask=[], logprobs=[])), "some of its responses have token"),
+        (broken(lambda nodes: nodes[3].update(mask=[1, 1])), "was not sampled, and its mask says that it was"),
+        (broken(lambda nodes: nodes[0].update(message={"role": "root", "content": ""})), "is of the role 'root'"),
+        (broken(lambda nodes: nodes[3]["message"].update(content=[{"type": "image_url"}])), "part of type 'image_url'"),
+        (broken(lambda nodes: nodes.clear()), "nodes is no list of 1 to"),
+        (episode("e0", "g1"), "has the id of a trace before it"),
+        (episode("x", "g1", reward=1e301), "expected a number"),
+        ({"traces": []}, "has neither traces nor nodes"),
+        ([1], "is no JSON object"),
+        (episode("half\ud800", "g1"), "does not fit the columns of 'turns'"),
+    ],
+)  # fmt: skip
+def test_one_broken_trace_is_set_aside_and_the_others_taken(take: TakeIn, value: Any, reason: str) -> None:
+    table, aside, taken = take([episode(), value], "verifiers")
+    assert (taken.num_traces, aside.num_traces, table.num_rows) == (1, 1, 2)
+    (line,) = aside.lines()
+    assert reason in line
+
+
+def test_lines_that_cannot_be_read_are_set_aside(take: TakeIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_PIECE_BYTES", 100_000)
+    good = json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})
+    bad = [b"{", b"[" * 50_000, b"x" * 250_000, b'{"messages": NaN}', b"\xff\xfe", b"null", b'{"messages": 1}']
+    path = tmp_path / "odd.jsonl"
+    path.write_bytes(b"\n".join([good.encode(), *bad, b"  ", good.encode()]))
+    table, aside, taken = take(path, "messages")
+    assert (taken.num_traces, aside.num_traces, table.num_rows) == (2, len(bad), 2)
+    assert table["trajectory_id"].to_pylist() == ["odd.jsonl:1", "odd.jsonl:10"]
+
+
+def test_groups_of_odd_sizes_are_set_aside_or_taken_apart(take: TakeIn) -> None:
+    values = [episode(f"{group}{member}", group) for group in "abc" for member in range(1 if group == "c" else 2)]
+    table, aside, _ = take(values, "verifiers")
+    assert sorted(set(table["group_id"].to_pylist())) == ["a", "b"]
+    assert "is of a group of another size than 2" in next(aside.lines())
+    table, aside, taken = take(values, "verifiers", should_keep_groups=False)
+    assert (taken.num_traces, aside.num_traces) == (5, 0)
+    assert set(table["member"].to_pylist()) == {0}
+
+
+def test_rewards_are_of_all_traces_or_of_none(take: TakeIn) -> None:
+    unpaid = episode("b", "g1")
+    del unpaid["traces"][0]["rewards"]
+    _, aside, taken = take([episode("a"), unpaid], "verifiers")
+    assert (taken, aside.num_traces) == (Taken(1, is_paid=True), 1)
+    table, _, taken = take([unpaid], "verifiers")
+    assert not taken.is_paid
+    assert table["executed_actions"].to_pylist() == [[], []]
+
+
+@pytest.mark.parametrize("agent", [FULL, WINDOW], ids=["full", "window"])
+def test_atif_read_back_is_the_same_to_the_last_bit(store, put_run, take: TakeIn, tmp_path: Path, agent) -> None:
+    table = put_run(agent=agent)
+    export_run(Recorded(store, "mine"), "atif", tmp_path / "out", parse_choice([]))
+    found, aside, taken = take(tmp_path / "out" / "iteration-00000", "atif")
+    assert (aside.num_traces, taken.is_paid) == (0, True)
+    assert found.equals(table)
+
+
+def test_an_export_that_was_changed_is_told(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+    put_run(agent=FULL)
+    export_run(Recorded(store, "mine"), "atif", tmp_path / "out", parse_choice([]))
+    file = next((tmp_path / "out").rglob("*.json"))
+    document = json.loads(file.read_text())
+    document["steps"][1]["message"] = "another answer"
+    file.write_text(json.dumps(document))
+    _, aside, _ = take(tmp_path / "out" / "iteration-00000", "atif")
+    assert any("was changed since it was exported" in line for line in aside.lines())
+
+
+COLUMNS = ["trajectory_id", "group_id", "member", "env", "env_seed", "initial_state_digest", "turn", "response"]
+
+
+def test_messages_read_back_are_the_same_on_what_they_hold(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+    table = put_run(agent=FULL)
+    export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
+    found, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    assert aside.num_traces == 0
+    assert found.select(COLUMNS).equals(table.select(COLUMNS))
+    assert found.filter(found["success"])["trajectory_id"].to_pylist() == ["g0/0000", "g0/0003"]
+    # and once more, from what was imported: now the observation is what the model was told, and stays so
+    put_run("again", FULL, found)
+    export_run(Recorded(store, "again"), "messages", tmp_path / "twice", parse_choice([]))
+    assert (
+        take(tmp_path / "twice" / "iteration-00000.jsonl", "messages")[0]
+        .drop_columns("info")
+        .equals(found.drop_columns("info"))
+    )
+
+
+def test_a_part_of_a_trajectory_is_no_trajectory(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+    put_run(agent=WINDOW)
+    export_run(Recorded(store, "mine"), "messages", tmp_path / "out", parse_choice([]))
+    _, aside, _ = take(tmp_path / "out" / "iteration-00000.jsonl", "messages")
+    assert any("is a later context of a trajectory of several" in line for line in aside.lines())
+
+
+def test_verl_read_back_is_the_same_for_one_turn(store, put_run, take: TakeIn, tmp_path: Path) -> None:
+    table = put_run(agent=FULL, turns=played_turns(FULL, num_turns=1))
+    export_run(Recorded(store, "mine"), "verl", tmp_path / "out", parse_choice([]))
+    found, _, taken = take(tmp_path / "out" / "0.jsonl", "verl")
+    columns = [*COLUMNS, "action_rewards"]
+    assert taken.is_paid
+    assert found.select(columns).equals(table.select(columns))
+
+
+def test_verl_groups_what_answered_one_prompt(take: TakeIn) -> None:
+    values = [{"input": told, "output": f"o{n}", "score": n, "step": 3} for n in range(2) for told in ("p", "q")]
+    table, _, _ = take(values, "verl")
+    assert table["member"].to_pylist() == [0, 0, 1, 1]
+    assert len(set(table["group_id"].to_pylist())) == 2
+
+
+def test_trl_adds_up_its_rewards(take: TakeIn, tmp_path: Path) -> None:
+    chat = [{"role": "assistant", "content": "four"}]
+    rows = [
+        {"step": 5, "prompt": [{"role": "user", "content": "2+2"}], "completion": chat, "right": 1.0, "short": 0.5},
+        {"step": 5, "prompt": [{"role": "user", "content": "2+2"}], "completion": chat, "right": 0.0, "short": None},
+    ]
+    pq.write_table(pa.Table.from_pylist([{**row, "advantage": 9.0} for row in rows]), tmp_path / "c.parquet")
+    table, _, _ = take(tmp_path / "c.parquet", "trl")
+    assert table["action_rewards"].to_pylist() == [[1.5], [0.0]]
+    assert (set(table["observation"].to_pylist()), set(table["response"].to_pylist())) == ({"2+2"}, {"four"})
+    pq.write_table(pa.table({"prompt": ["a"]}), tmp_path / "d.parquet")
+    with pytest.raises(DataError, match="has no column completion"):
+        take(tmp_path / "d.parquet", "trl")
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    steps = [
+        {"step_id": 1, "source": "system", "message": "be short"},
+        {"step_id": 2, "source": "user", "message": [{"type": "text", "text": "what is there?"}]},
+        {
+            "step_id": 3, "source": "agent", "message": "I look", "reasoning_content": "hm",
+            "tool_calls": [{"tool_call_id": "1", "function_name": "ls", "arguments": {}}],
+            "observation": {"results": [{"source_call_id": "1", "content": "a file"}]},
+            "metrics": {"prompt_token_ids": [1, 2], "completion_token_ids": [3], "logprobs": [-0.5]},
+        },
+        {
+            "step_id": 4, "source": "agent", "message": "a file",
+            "metrics": {"prompt_token_ids": [1, 2, 3, 4], "completion_token_ids": [5], "logprobs": [-1.5]},
+        },
+    ]  # fmt: skip
+    own = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "other"}, "steps": steps}
+    return own | changes
+
+
+def test_atif_of_others_has_their_tokens_and_no_reward(take: TakeIn) -> None:
+    table, _, taken = take([document()], "atif")
+    first, second = table.to_pylist()
+    assert (first["prompt_ids"], second["prompt_ids"], second["is_context_start"]) == ([1, 2], [4], False)
+    assert (first["think"], second["observation"]) == ("hm", "a file")
+    assert first["response"].startswith("<think>hm</think>I look\n{")
+    assert not taken.is_paid
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (document(schema_version="ATIF-v2.0"), "has the schema_version 'ATIF-v2.0', expected ATIF-v1.0 to ATIF-v1.8"),
+        (document(schema_version=None), "expected ATIF-v1.0"),
+        (document(steps=document()["steps"][::-1]), "step 1 is not numbered so"),
+        (document(steps=[{"step_id": 1, "source": "oracle", "message": ""}]), "has the source 'oracle'"),
+        (document(steps=document()["steps"][:2]), "has no step of the agent"),
+        (document(extra={"reward": "much"}), "reward is 'much', expected a number"),
+        (document(extra={"ragen": {"env_seed": "seven"}}), "does not fit the columns of 'turns'"),
+    ],
+)
+def test_broken_documents_are_set_aside(take: TakeIn, value: Any, reason: str) -> None:
+    _, aside, taken = take([value], "atif")
+    assert (taken.num_traces, aside.num_traces) == (0, 1)
+    assert reason in next(aside.lines())
+
+
+def test_an_unknown_format_is_named(take: TakeIn) -> None:
+    with pytest.raises(ConfigError, match="'slime' is no format to import"):
+        take([], "slime")
