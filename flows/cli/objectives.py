@@ -117,7 +117,7 @@ def _row(found: Compared, name: str) -> dict[str, Any]:
         "signal to noise": _short(values.get("signal_to_noise"), ".3g"),
         "cosine": _short(cosines.get(OWN), ".2f"),
         "nearest": "" if nearest is None else f"{nearest} {others[nearest]:.2f}",
-        "share by turn": " ".join(_short(share, ".2f") for share in found.by_turn(name, "share")),
+        "share by turn": " ".join(_short(share, "z.2f") for share in found.by_turn(name, "share")),
         "positive by turn": " ".join(_short(share, ".2f") for share in found.by_turn(name, "positive")),
     }
 

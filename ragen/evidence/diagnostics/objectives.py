@@ -44,7 +44,7 @@ def objective_metrics(names: Sequence[str], measured: MeasuredObjectives) -> dic
     """What was measured, by name.
 
     Of every objective: `norm` of its gradient g; `num_groups` with a gradient; `signal_to_noise`, squared norm of the
-    expected gradient over the variance of one group's, estimated without bias and cut at 0; of every turn
+    expected gradient over the variance of one group's, estimated without bias, so that it may be below 0; of every turn
     `turn_k/norm` of the part g_k that its tokens contribute, `turn_k/share` `<g_k, g> / |g|^2`; of every turn and of
     think, answer and format tokens with a loss `num_tokens`, and `positive` and `negative`, shares of them with such an
     advantage; `cosine/<other>` to every objective.
@@ -60,7 +60,7 @@ def objective_metrics(names: Sequence[str], measured: MeasuredObjectives) -> dic
     cosines = measured.cosines
     for place, (name, one) in enumerate(zip(names, measured.objectives, strict=True)):
         own: dict[str, float] = {"norm": one.groups.norm, "num_groups": one.groups.num}
-        own["signal_to_noise"] = one.groups.signal_to_noise
+        own |= {"signal_to_noise": one.groups.signal / one.groups.noise} if one.groups.noise > 0 else {}
         for turn, (norm, signs) in enumerate(zip(one.turn_norms, one.turn_signs, strict=True)):
             own[f"turn_{turn}/norm"] = norm
             own |= {f"turn_{turn}/share": one.turn_shares[turn]} if one.turn_shares else {}

@@ -70,7 +70,7 @@ def _row(found: Compared, name: str, num_turns: int) -> dict[str, Any]:
         "norm": _written(values.get("norm"), ".3g"),
         "snr": _written(values.get("signal_to_noise"), ".3g"),
         "num_groups": int(values.get("num_groups", 0)),
-        "shares": [_written(share, ".2f") for share in of_turns("share")],
+        "shares": [_written(share, "z.2f") for share in of_turns("share")],
         "turn_signs": [_signs(*pair) for pair in zip(of_turns("positive"), of_turns("negative"), strict=True)],
         "kind_signs": [_signs(values.get(f"{kind}/positive"), values.get(f"{kind}/negative")) for kind in KINDS],
     }
