@@ -201,7 +201,7 @@ def reward_and_filter(
     Returns:
         Role -> key of turns, rewards and selection of all attempts.
     """
-    data = dict(turns)
+    data = {role: key for role, key in turns.items() if kind_of(role) == "turns"}  # not the siblings beside them
     attempt = 0
     while True:
         _reward_and_filter_one(runner, config, iteration, attempt, data)

@@ -242,6 +242,7 @@ def test_taken_up_anywhere_it_gives_the_same_digests(finished: tuple[Store, str]
     assert digests(store, run) == digests(original, run)
 
 
+@pytest.mark.thorough
 def test_dropped_checkpoints_are_derived_from_all_attempts(finished: tuple[Store, str]) -> None:
     """Only the first and the newest stay; the one between is made again to verify what came of it."""
     store, run = train(Path(finished[0].url), checkpoint_every=100, iterations=3, fresh="own")

@@ -91,6 +91,7 @@ def one_gpu() -> Iterator[None]:
         client.delete_concurrency_limit_by_tag("gpu")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("one_gpu")
 def test_the_limit_of_the_tag_lets_one_cell_be_at_work_at_a_time(swept: Store) -> None:
     sweep = Sweep(name="limited", runs=[RUN], iterations=[0, 2], temperatures=[0.6, 0.7])
