@@ -1,38 +1,18 @@
 """Every rule is broken once, on purpose, and must be the one that is named."""
 
-import itertools
-import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from starpo.schemas import datasets
 from starpo.schemas.datasets import DATASETS
-from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example, example_turns
+from starpo.schemas.examples import GROUP_SIZE, TURNS_EACH, example
 from starpo.schemas.models import across_rules, row_rules
-from starpo.schemas.validate import FAILURE_CASES, ContractViolation, Validator, validate
-
-Rows = list[dict[str, Any]]
-
-
-def rebuilt(table: pa.Table, change: Callable[[Rows], object]) -> pa.Table:
-    """The table after a change to its rows."""
-    rows = table.to_pylist()
-    change(rows)
-    return pa.Table.from_pylist(rows, schema=table.schema)
-
-
-def setting(row: int, **values: Any) -> Callable[[Rows], object]:
-    return lambda rows: rows[row].update(values)
-
-
-def setting_where(test: Callable[[dict[str, Any]], bool], **values: Any) -> Callable[[Rows], object]:
-    return lambda rows: [row.update(values) for row in rows if test(row)]
+from starpo.schemas.validate import FAILURE_CASES, ContractViolation, validate
+from tests.schemas.changes import Rows, rebuilt, setting, setting_where
 
 
 def broken_rules(table: pa.Table, kind: str) -> set[tuple[str, str]]:
@@ -341,57 +321,6 @@ def test_selection_may_rank_the_smallest_score_first_or_bar_what_has_no_variance
         )
 
 
-def test_message_is_short_and_names_dataset_column_rule_rows_ids_and_what_to_do() -> None:
-    table = rebuilt(example("turns"), setting_where(lambda r: r["turn"] == 2, prompt_ids=[-1]))
-    with pytest.raises(ContractViolation) as caught:
-        validate(table, "turns")
-    lines = caught.value.message.splitlines()
-    assert lines == [
-        "dataset 'turns' (version 2, 40 rows) breaks 1 of its rules:",
-        "- column 'prompt_ids' holds token ids from 0 to 1048575: not so in 8 rows",
-        "    row 2: trajectory_id='group-00000000/0000', turn=2: prompt_ids=[-1]",
-        "    row 7: trajectory_id='group-00000000/0001', turn=2: prompt_ids=[-1]",
-        "    row 12: trajectory_id='group-00000000/0002', turn=2: prompt_ids=[-1]",
-        "Mend the stage that makes 'turns', or, if the data were edited by hand, restore them.",
-    ]
-    assert caught.value.kind == "turns"
-    assert caught.value.failure_cases["row"].to_pylist() == [2, 7, 12, 17, 22, 27, 32, 37]
-
-
-def test_message_stays_short_when_everything_is_wrong() -> None:
-    table = example_turns(100)
-    wrong = {name: pa.nulls(table.num_rows, table.schema.field(name).type) for name in table.schema.names}
-    with pytest.raises(ContractViolation) as caught:
-        validate(pa.table(wrong), "turns")
-    assert len(caught.value.message.splitlines()) < 30
-    assert max(map(len, caught.value.message.splitlines())) < 600
-
-
-@settings(max_examples=25, deadline=None)
-@given(cuts=st.lists(st.integers(0, 60), max_size=6), order=st.randoms(use_true_random=False))
-def test_order_of_rows_and_cuts_between_batches_do_not_matter(cuts: list[int], order: Any) -> None:
-    table = example_turns(3)
-    shuffled = list(range(table.num_rows))
-    order.shuffle(shuffled)
-    table = table.take(shuffled)
-    validator = Validator("turns")
-    bounds = sorted({0, *cuts, table.num_rows})
-    for start, stop in itertools.pairwise(bounds):
-        validator.check(table.slice(start, stop - start))
-    validator.finish()
-
-
-def test_rows_are_numbered_through_all_batches_and_duplicates_found_across_them() -> None:
-    table = example_turns(2)
-    validator = Validator("turns")
-    validator.check(table)
-    validator.check(table.slice(5, 1))
-    with pytest.raises(ContractViolation) as caught:
-        validator.finish()
-    cases = [case for case in caught.value.failure_cases.to_pylist() if "identify" in case["rule"]]
-    assert [case["row"] for case in cases] == [5, 40]  # row 5, and its copy after the 40 rows of the first batch
-
-
 def test_loss_share_may_be_zero_throughout_but_not_elsewhere() -> None:
     validate(rebuilt(example("samples"), setting_where(lambda r: True, loss_share=0.0)), "samples")
 
@@ -401,21 +330,3 @@ def test_every_rule_names_columns_of_its_dataset() -> None:
         for rule in (*row_rules(kind), *across_rules(kind)):
             assert set(rule.columns) <= set(dataset.schema.names)
             assert set(rule.within) <= set(dataset.schema.names)
-
-
-def test_no_table_makes_validation_itself_fail() -> None:
-    """Whatever is wrong, the answer is a ContractViolation."""
-    for kind in DATASETS:
-        schema = DATASETS[kind].schema
-        nulls = pa.table({f.name: pa.nulls(3, f.type) for f in schema})
-        for table in (nulls, pa.table({"x": [1]}), nulls.select([])):
-            with pytest.raises(ContractViolation):
-                validate(table, kind)
-
-
-def test_failure_cases_are_json_free_text_with_no_python_objects() -> None:
-    with pytest.raises(ContractViolation) as caught:
-        validate(rebuilt(example("turns"), setting(0, info="x" * 10_000)), "turns")
-    found = caught.value.failure_cases["found"].to_pylist()
-    assert all(len(text) < 500 for text in found)
-    json.dumps(found)
