@@ -266,8 +266,9 @@ class Training:
         surrogate_M = surrogate.loss_M
         if config.importance_cap is not None:
             surrogate_M = surrogate_M * truncated_importance(old_M, behaviour_M, config.importance_cap)
-        is_low_M, is_high_M = surrogate.is_low_M, surrogate.is_high_M
-        self.ledger.note_tokens(token_M, inputs.ratio_M, is_low_M, is_high_M, (surrogate_M * weights_M).abs())
+        noted = token_M, inputs.ratio_M, surrogate.is_low_M, surrogate.is_high_M, (surrogate_M * weights_M).abs()
+        has_loss_M = weights_M > 0
+        self.ledger.note_tokens(*(values_M[has_loss_M] for values_M in noted))
         terms: dict[Term, Tensor] = {"task": surrogate_M}
         if "kl" in loss_terms(config):
             assert targets.ref_logprobs_N is not None

@@ -118,6 +118,18 @@ def test_reverse_order_takes_a_step_for_each_turn_the_last_one_first(policy_fold
     assert norms[0] == pytest.approx(alone.metrics["update/gradient_norm"], rel=1e-4)
 
 
+def test_tokens_without_a_loss_are_not_among_the_clipped(policy_folder, make_trajectories, context):
+    """All are 1.5 times as probable as when sampled, beyond 1.2: those with a positive advantage are clipped."""
+    trajectories = sampled_by(np.log(1.5), policy_folder, make_trajectories(4))
+    tokens = ResponseTokens(trajectories)
+    mean = np.mean([t.trajectory_return for t in trajectories])
+    is_good_N = torch.tensor([t.trajectory_return > mean for t in trajectories])[tokens.trajectory_N]
+    for loss_on in ("all", "answer"):
+        found = update(policy_folder, trajectories, context, loss_on=loss_on, ratio_to="behaviour").metrics
+        share = is_good_N[tokens.mask(loss_on)].double().mean()
+        assert found["update/clip_fraction"] == pytest.approx(float(share))
+
+
 def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_trajectories, context):
     """Three trajectories of equal weight and one of nine times theirs: ESS = 144 / 84 of 4 = 0.42857."""
     trajectories = make_trajectories(4)
