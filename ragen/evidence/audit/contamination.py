@@ -43,7 +43,23 @@ from played
 group by run, iteration, panel
 order by run, iteration, panel
 """
-_ADDED = {"share": pa.float64(), "covers_all": pa.bool_()}
+_SCHEMA = pa.schema(
+    {
+        "run": pa.string(),
+        "iteration": pa.int32(),
+        "panel": pa.string(),
+        "states": pa.int64(),
+        "seen": pa.int64(),
+        "share": pa.float64(),
+        "demonstrated": pa.int64(),
+        "mixed_in": pa.int64(),
+        "success_seen": pa.float64(),
+        "success_unseen": pa.float64(),
+        "unknown_origins": pa.int64(),
+        "covers_all": pa.bool_(),
+        "example": pa.string(),
+    }
+)
 
 
 def contaminated_panels(database: Database) -> Finding:
@@ -53,7 +69,6 @@ def contaminated_panels(database: Database) -> Finding:
         {**row, "share": round(row["seen"] / row["states"], 4), "covers_all": _covers_all(row["env"])}
         for row in table.to_pylist()
     ]
-    schema = pa.schema([*table.schema, *(pa.field(name, kind) for name, kind in _ADDED.items())])
     mixed = [row for row in rows if row["mixed_in"] and row["covers_all"] is False]
     apart = [row for row in rows if row["seen"] and not row["covers_all"]]
     severity: Severity = "fault" if mixed else "warning" if apart else "note"
@@ -69,7 +84,7 @@ def contaminated_panels(database: Database) -> Finding:
             "unknown_origins: stages of the training that are not in the store any more, or 1 where nothing is known "
             "of it: then more may have been seen. What a downloaded model had learned before is never known."
         ),
-        table=pa.Table.from_pylist(mixed or rows, schema=schema),
+        table=pa.Table.from_pylist(mixed or rows, schema=_SCHEMA),
         is_over_time=not mixed,
     )
 

@@ -87,13 +87,13 @@ def retokenisation_drift(database: Database) -> Finding:
         severity="warning" if known and known[-1] >= DRIFT_SHARE else "note",
         summary=_summary(table, tallies),
         meaning=(
-            "Each turn's tokens are decoded and encoded again by the run's stored tokenizer. differ: share of turns "
-            "that come out otherwise; responses, prompts: in that part by itself; seams: only where both stand as one "
-            "text. response_tokens: share of sampled tokens from the first difference of a response to its last. "
-            "stored and again show the example from where they part. A policy may sample a spelling that the tokenizer "
-            "would not choose, so some drift is natural; training here takes the stored tokens. A trainer that makes "
-            "its tokens from text would learn from others than were sampled: hand it `ragen export --format atif` or "
-            "`datasets`, not messages."
+            "The tokens of each turn, prompt and response as one text, are decoded and encoded again by the run's "
+            "stored tokenizer. differ: share of turns that come out otherwise; responses, prompts: of turns of which "
+            "that part by itself does, too; seams: neither does. response_tokens: share of sampled tokens from the "
+            "first difference of a response to its last. stored and again show the example from where they part. A "
+            "policy may sample a spelling that the tokenizer would not choose, so some drift is natural; training here "
+            "takes the stored tokens. A trainer that makes its tokens from text would learn from others than were "
+            "sampled: hand it `ragen export --format atif` or `datasets`, not messages."
         ),
         table=table,
         is_over_time=True,
@@ -110,22 +110,20 @@ def _count(database: Database, rows: list[dict[str, Any]], tallies: dict[tuple[s
         else:
             by_run.setdefault(row["run"], []).append(row)
     for run, with_tokens in by_run.items():
-        prompts = [row["prompt_ids"] for row in with_tokens]
-        responses = [row["response_ids"] for row in with_tokens]
-        wholes = [prompt + response for prompt, response in zip(prompts, responses, strict=True)]
-        again = database.retokenise(run, [*prompts, *responses, *wholes])
+        wholes = [row["prompt_ids"] + row["response_ids"] for row in with_tokens]
+        again = database.retokenise(run, wholes)
         if again is None:
             for row in with_tokens:
                 tallies[run, row["iteration"]].num_undecoded += 1
             continue
-        num = len(with_tokens)
-        parts = zip(with_tokens, wholes, again[:num], again[num : 2 * num], again[2 * num :], strict=True)
-        for row, whole, prompt, response, joined in parts:
-            tally = tallies[run, row["iteration"]]
-            tally.num_tokens += len(row["response_ids"])
-            if (prompt, response, joined) == (row["prompt_ids"], row["response_ids"], whole):
-                continue
-            _note(tally, row, prompt, response, joined)
+        for row in with_tokens:
+            tallies[run, row["iteration"]].num_tokens += len(row["response_ids"])
+        both = zip(with_tokens, wholes, again, strict=True)
+        changed = [(row, ids) for row, whole, ids in both if ids != whole]
+        # Its parts are asked of a turn that differs alone: most do not, and it is the tokenizer that costs.
+        parts = database.retokenise(run, [row[name] for row, _ in changed for name in ("prompt_ids", "response_ids")])
+        for (row, ids), prompt, response in zip(changed, (parts or [])[::2], (parts or [])[1::2], strict=True):
+            _note(tallies[run, row["iteration"]], row, prompt, response, ids)
 
 
 def _note(tally: _Tally, row: dict[str, Any], prompt: list[int], response: list[int], joined: list[int]) -> None:
@@ -144,8 +142,8 @@ def _note(tally: _Tally, row: dict[str, Any], prompt: list[int], response: list[
     place = row["trajectory_id"], row["turn"]
     if tally.example is None or place < tally.example[0]:
         start = _num_alike(stored, again)
-        shown = (" ".join(map(str, ids[start : start + _SHOWN_TOKENS])) for ids in (stored, again))
-        tally.example = (place, *shown)
+        left, right = (" ".join(map(str, ids[start : start + _SHOWN_TOKENS])) for ids in (stored, again))
+        tally.example = (place, left, right)
 
 
 def _num_alike(left: Iterable[int], right: Iterable[int]) -> int:
