@@ -198,6 +198,10 @@ AUDITS = Registry(
         "groups": "starpo.ragen.evidence.audit.groups:groups_by_reason",
         "outliers": "starpo.ragen.evidence.audit.outliers:longest_and_oddest",
         "errors": "starpo.ragen.evidence.audit.errors:error_rows",
+        "baselines": "starpo.ragen.evidence.audit.baselines:incomplete_in_baselines",
+        "staleness": "starpo.ragen.evidence.audit.stale_use:stale_use",
+        "retokenisation": "starpo.ragen.evidence.audit.retokenisation:retokenisation_drift",
+        "contamination": "starpo.ragen.evidence.audit.contamination:contaminated_panels",
     },
 )
 """Functions `Database -> Finding`, both of `ragen.evidence.audit`: questions to what a run has stored."""
