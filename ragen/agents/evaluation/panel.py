@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
@@ -80,7 +79,8 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
     identity = [settings.type, *(f"{s} {d}" for s, d in zip(seeds, digests, strict=True))]
     digest = hashlib.blake2b("\n".join(identity).encode(), digest_size=16).hexdigest()
     is_exhaustive = all(world.num_initial_states is not None for world in worlds.values())
-    return Panel(tuple(seeds), tuple(digests), digest, is_exhaustive, frozenset() if is_exhaustive else frozenset(shared))
+    of_parts = frozenset() if is_exhaustive else frozenset(shared)
+    return Panel(tuple(seeds), tuple(digests), digest, is_exhaustive, of_parts)
 
 
 def excluded_states(panels: Iterable[Panel]) -> frozenset[str]:

@@ -7,6 +7,7 @@ know what was trained on. `reset` takes any seed; rollouts and panels deal their
 (`EnvironmentSettings.dealt`) and draw seeds of the part that is due.
 """
 
+import random
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -19,6 +20,7 @@ from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.core.settings import Settings
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.grammar import Grammar
 from starpo.ragen.envs.make import as_its_own, environment_type, make
 from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
 
@@ -106,6 +108,8 @@ class Mixture(Environment[MixtureSettings]):
         super().__init__(settings)
         self._worlds: dict[str, Environment[Any]] = {}
         self._part: Environment[Any] | None = None
+        costs = [environment_type(part.type).action_cost for part in settings.tagged().values()]
+        self.action_cost = min(costs)  # type: ignore[misc]  # before the first reset; then it is the part's
 
     @property
     def part(self) -> Environment[Any]:
@@ -114,19 +118,13 @@ class Mixture(Environment[MixtureSettings]):
             raise EnvironmentFault("mixture: there is no part before the first reset; call reset")
         return self._part
 
-    @property
-    def action_cost(self) -> float:  # type: ignore[override]
-        """That of the part; before the first reset, the lowest."""
-        if self._part is not None:
-            return self._part.action_cost
-        return min(environment_type(part.type).action_cost for part in self.settings.tagged().values())
-
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Begin an episode of the part that the seed draws."""
         tag = self.settings.tag_of(seed)
         if tag not in self._worlds:  # an episode has a mixture of its own, and needs no part but its own
             self._worlds[tag] = make(self.settings.tagged()[tag])
         self._part = self._worlds[tag]
+        self.action_cost = self._part.action_cost  # type: ignore[misc]
         return self._part.reset(seed=seed, dynamics_seed=dynamics_seed)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -141,12 +139,22 @@ class Mixture(Environment[MixtureSettings]):
         """See `Environment.clone`."""
         twin = type(self)(self.settings)
         twin._part = self.part.clone(dynamics_seed)
+        twin.action_cost = self.action_cost  # type: ignore[misc]
         return twin
 
     @property
     def actions(self) -> tuple[str, ...]:
         """Those of the part."""
         return self.part.actions
+
+    @property
+    def grammar(self) -> Grammar:
+        """That of the part."""
+        return self.part.grammar
+
+    def random_action(self, rng: random.Random) -> str:
+        """See the part."""
+        return self.part.random_action(rng)
 
     @property
     def has_chance(self) -> bool:

@@ -34,8 +34,8 @@ def draw(weights: Weights, seed: int) -> str:
 def deal(weights: Weights, number: int) -> list[str]:
     """Deal groups to tags: each goes to the one that is furthest behind its share, a tie to the first in order.
 
-    No tag is ever ahead of its share by a whole group, and where the shares come out even each has its own exactly:
-    what lies above -1 and is whole is not negative, and the sum of all is 0. More groups begin with the same ones.
+    No tag is ever ahead of its share by a whole group, so where the shares come out even each has exactly its own. More
+    groups begin with the same ones.
 
     Returns:
         Tags. [number]
