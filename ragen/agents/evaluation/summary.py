@@ -33,7 +33,7 @@ def summarise(episodes: pa.Table) -> dict[str, float]:
     for (cell,), rows in frame.group_by("cell", maintain_order=True):
         parts = {str(cell): rows}
         if rows["env"].n_unique() > 1:
-            parts |= {f"{cell}/{env}": of for (env,), of in rows.group_by("env", maintain_order=True)}
+            parts |= {f"{cell}/{env}": rows.filter(env=env) for env in sorted(rows["env"].unique())}
         for name, of in parts.items():
             values |= {f"evaluation/{name}/{metric}": float(value) for metric, value in _cell_metrics(name, of).items()}
     return values

@@ -28,7 +28,7 @@ select
     count(*) as times,
     min(trajectory_id || ', turn ' || turn) as example
 from turns
-join runs using (run)
+left join runs using (run)
 where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
 group by all
 order by run, iteration, example
