@@ -12,6 +12,7 @@ ENVIRONMENTS = Registry(
         "sokoban": "starpo.ragen.envs.sokoban.environment:Sokoban",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
         "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
+        "mixture": "starpo.ragen.envs.mixture.environment:Mixture",
     },
     takes_targets=True,
 )
