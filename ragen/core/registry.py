@@ -88,6 +88,9 @@ ENVIRONMENTS = Registry(
         "sokoban": "starpo.ragen.envs.sokoban.environment:Sokoban",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
         "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
+        "game_2048": "starpo.ragen.envs.game_2048.environment:Game2048",
+        "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
+        "sudoku": "starpo.ragen.envs.sudoku.environment:Sudoku",
     },
     takes_targets=True,
 )
