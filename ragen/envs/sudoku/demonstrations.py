@@ -6,6 +6,7 @@ The noise lies in decisions (which cell, and which of the digits that are left f
 import random
 
 from starpo.ragen.envs.demonstration import Demonstration
+from starpo.ragen.envs.sudoku.claims import listed
 from starpo.ragen.envs.sudoku.environment import Sudoku
 from starpo.ragen.envs.sudoku.grid import digits_left, units
 from starpo.ragen.envs.sudoku.placements import Placement
@@ -43,7 +44,7 @@ def demonstrate(environment: Sudoku, skill: float, rng: random.Random) -> Demons
         digit = solution[cell]
     row, column = divmod(cell, size)
     return Demonstration(
-        f"cell {row + 1} {column + 1} {_seen(cells, size, cell)} left {_listed(left[cell])}",
+        f"cell {row + 1} {column + 1} {_seen(cells, size, cell)} left {listed(left[cell])}",
         (Placement(digit, row + 1, column + 1).action,),
         is_resigned=not right and not blank,
     )
@@ -51,9 +52,5 @@ def demonstrate(environment: Sudoku, skill: float, rng: random.Random) -> Demons
 
 def _seen(cells: tuple[int, ...], size: int, cell: int) -> str:
     """What the other cells of its row, column and box hold, such as `row 1 4 col none box 1`."""
-    held = (_listed(sorted({cells[other] for other in unit} - {0})) for unit in units(size)[cell])
+    held = (listed(sorted({cells[other] for other in unit} - {0})) for unit in units(size)[cell])
     return " ".join(f"{name} {digits}" for name, digits in zip(("row", "col", "box"), held, strict=True))
-
-
-def _listed(digits: list[int]) -> str:
-    return " ".join(map(str, digits)) or "none"
