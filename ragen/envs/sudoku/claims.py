@@ -1,16 +1,17 @@
 """Claims about a Sudoku: what the row, the column and the box of a cell hold, and what is left for it."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from math import isqrt
 
 from starpo.ragen.envs.claim import Claim
 from starpo.ragen.envs.sudoku.grid import Grid, digits_left, units
 
-_DIGITS = r"(?:none|\d+(?: \d+)*)"
+_CELLS = r"(?:\.|\d+)(?: (?:\.|\d+))*"
 _TERSE = re.compile(
-    rf"cell (?P<r>\d+) (?P<c>\d+) row (?P<row>{_DIGITS}) col (?P<col>{_DIGITS}) box (?P<box>{_DIGITS}) "
-    rf"left (?P<left>{_DIGITS})"
+    rf"cell (?P<r>\d+) (?P<c>\d+) row (?P<row>{_CELLS}) col (?P<col>{_CELLS}) box (?P<box>{_CELLS}) "
+    r"left (?P<left>none|\d+(?: \d+)*)"
 )
 _MARK = re.compile(r"\.|\d+\*?")
 _SIZES = (4, 9, 16)
@@ -25,20 +26,17 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
     row, column = int(terse["r"]), int(terse["c"])
     if not (1 <= row <= size and 1 <= column <= size):
         return [Claim("cell", f"{row} {column}", False, f"rows and columns from 1 to {size}")]
-    cell = (row - 1) * size + column - 1
-    truths = {
-        name: sorted({grid[other] for other in unit} - {0})
-        for name, unit in zip(("row", "col", "box"), units(size)[cell], strict=True)
-    } | {"left": digits_left(grid, size, cell)}
+    seen = statement(grid, size, (row - 1) * size + column - 1)
     return [
-        Claim(f"{name} of cell", f"{name} {terse[name]}", terse[name] == listed(digits), listed(digits))
-        for name, digits in truths.items()
+        Claim(f"{name} of cell", f"{name} {terse[name]}", terse[name] == truth, truth) for name, truth in seen.items()
     ]
 
 
-def listed(digits: list[int]) -> str:
-    """Digits as demonstrations say them."""
-    return " ".join(map(str, digits)) or "none"
+def statement(grid: Sequence[int], size: int, cell: int) -> dict[str, str]:
+    """What is said of a cell: `row`, `col` and `box` with their other cells in order, and the digits `left` for it."""
+    shown = (" ".join(str(grid[other] or ".") for other in unit) for unit in units(size)[cell])
+    left = " ".join(map(str, digits_left(grid, size, cell))) or "none"
+    return dict(zip(("row", "col", "box"), shown, strict=True)) | {"left": left}
 
 
 @lru_cache(65_536)

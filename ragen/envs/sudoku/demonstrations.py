@@ -6,17 +6,17 @@ The noise lies in decisions (which cell, and which of the digits that are left f
 import random
 
 from starpo.ragen.envs.demonstration import Demonstration
-from starpo.ragen.envs.sudoku.claims import listed
+from starpo.ragen.envs.sudoku.claims import statement
 from starpo.ragen.envs.sudoku.environment import Sudoku
-from starpo.ragen.envs.sudoku.grid import digits_left, units
+from starpo.ragen.envs.sudoku.grid import digits_left
 from starpo.ragen.envs.sudoku.placements import Placement
 
 
 def demonstrate(environment: Sudoku, skill: float, rng: random.Random) -> Demonstration:
     """Place one digit. The environment is not stepped.
 
-    The thought is like `cell 2 3 row 1 4 col 2 box 1 left 3`: row and column of the cell, the digits that the others
-    of its row, column and box hold, in order, and those that are left.
+    The thought is like `cell 2 3 row 1 . 4 col . 2 . box 1 . 4 left 3`: row and column of the cell, what the other
+    cells of its row, column and box hold, in order, and the digits that are left.
 
     Args:
         environment: Before the puzzle is solved.
@@ -43,14 +43,9 @@ def demonstrate(environment: Sudoku, skill: float, rng: random.Random) -> Demons
         cell = rng.choice([each for each in left if not cells[each]])
         digit = solution[cell]
     row, column = divmod(cell, size)
+    said = " ".join(f"{name} {what}" for name, what in statement(cells, size, cell).items())
     return Demonstration(
-        f"cell {row + 1} {column + 1} {_seen(cells, size, cell)} left {listed(left[cell])}",
+        f"cell {row + 1} {column + 1} {said}",
         (Placement(digit, row + 1, column + 1).action,),
         is_resigned=not right and not blank,
     )
-
-
-def _seen(cells: tuple[int, ...], size: int, cell: int) -> str:
-    """What the other cells of its row, column and box hold, such as `row 1 4 col none box 1`."""
-    held = (listed(sorted({cells[other] for other in unit} - {0})) for unit in units(size)[cell])
-    return " ".join(f"{name} {digits}" for name, digits in zip(("row", "col", "box"), held, strict=True))

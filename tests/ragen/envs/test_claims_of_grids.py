@@ -57,8 +57,8 @@ THREE_BLANKS = ". 2* 3 .\n. 4 1 2\n2 1 4 3\n4 3 2 1"
     [
         ("game_2048", EXPONENTS, "largest 7 rows 0 columns 1 free Up Down", ["rows", "free"]),
         ("rubik", RIGHT_TURNED, "R 2 R' 6 U 2", ["whole faces after turn"]),
-        ("sudoku", THREE_BLANKS, "cell 1 1 row 2 3 col 2 4 box 2 left 1 3", ["box of cell", "left of cell"]),
-        ("sudoku", THREE_BLANKS, "cell 5 1 row 2 col 2 box 2 left 1", ["cell"]),
+        ("sudoku", THREE_BLANKS, "cell 1 1 row 2 3 . col . 2 4 box 2 . . left 1 3", ["box of cell", "left of cell"]),
+        ("sudoku", THREE_BLANKS, "cell 5 1 row 2 . . col 2 . . box 2 . . left 1", ["cell"]),
     ],
 )
 def test_what_is_false_is_found(name, observation, reasoning, false):
