@@ -13,6 +13,9 @@ ENVIRONMENTS = Registry(
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
         "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
         "mixture": "starpo.ragen.envs.mixture.environment:Mixture",
+        "game_2048": "starpo.ragen.envs.game_2048.environment:Game2048",
+        "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
+        "sudoku": "starpo.ragen.envs.sudoku.environment:Sudoku",
     },
     takes_targets=True,
 )

@@ -1,6 +1,6 @@
 """Environments: text observations, named actions, Gymnasium's conventions, generators of their own.
 
-bandit, frozen_lake, sokoban   a folder each, with all that is the environment's:
+bandit, frozen_lake, game_2048, rubik, sokoban, sudoku   a folder each, with all that is the environment's:
     environment     the class; beside it boards, rooms, maps, solvers, pictures
     demonstrations  a mediocre player, for the embedded policy to imitate
     claims          what reasoning says about the board, held against the board

@@ -65,7 +65,14 @@ VARIANTS: dict[str, Variant] = {
     "FrozenLake": Variant("walk over ice to the goal; 4x4, one step in three goes as intended", "frozen_lake"),
     "FrozenLakeNoSlip": Variant("the lake without slips: steps go as intended", "frozen_lake", {"slip": 0.0}),
     "FrozenLakeCoord": Variant("the slippery lake with coordinates below", "frozen_lake", {"observation": "coord"}),
+    "Game2048": Variant("slide and merge tiles up to 2048", "game_2048"),
+    "Game2048Goal64": Variant("slide and merge tiles up to 64, for short games", "game_2048", {"goal": 64}),
+    "Rubik": Variant("a 2x2 cube, two quarter turns from solved", "rubik"),
+    "RubikOneTurn": Variant("a 2x2 cube, one quarter turn from solved", "rubik", {"scramble": 1}),
+    "RubikThreeTurns": Variant("a 2x2 cube, three quarter turns from solved", "rubik", {"scramble": 3}),
+    "Sudoku": Variant("fill a 4x4 grid with 6 blank cells", "sudoku"),
+    "Sudoku9x9": Variant("fill a 9x9 grid with 45 blank cells", "sudoku", {"size": 9, "num_blanks": 45}),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
-"""By name, the variants of RAGEN, where everything not named is as in the paper; and every environment of an
-installed package as it is by default."""
+"""By name, the variants of RAGEN, where everything not named is as in the paper; those of RAGEN-2's further
+environments; and every environment of an installed package as it is by default."""

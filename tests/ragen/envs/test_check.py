@@ -18,7 +18,7 @@ from starpo.ragen.envs.variants import VARIANTS
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_passes(variant):
-    is_first_of_its_type = variant in ("Bandit", "Sokoban", "FrozenLake")
+    is_first_of_its_type = variant in ("Bandit", "Sokoban", "FrozenLake", "Game2048", "Rubik", "Sudoku")
     findings = check(VARIANTS[variant].settings, should_start_process=is_first_of_its_type)
     assert findings == [], "\n".join(map(str, findings))
 

@@ -13,6 +13,7 @@ def test_the_papers_variants_are_there_each_with_one_line():
         *("Bandit", "BanditHeldOut", "BanditRev"),
         *("Sokoban", "SokobanNewVocab", "SokobanLarge", "SokobanCoord"),
         *("FrozenLake", "FrozenLakeNoSlip", "FrozenLakeCoord"),
+        *("Game2048", "Game2048Goal64", "Rubik", "RubikOneTurn", "RubikThreeTurns", "Sudoku", "Sudoku9x9"),
     }
     assert all(len(variant.description.splitlines()) == 1 for variant in VARIANTS.values())
     assert len({str(variant.settings) for variant in VARIANTS.values()}) == len(VARIANTS)
