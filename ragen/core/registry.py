@@ -88,6 +88,9 @@ ENVIRONMENTS = Registry(
         "sokoban": "starpo.ragen.envs.sokoban.environment:Sokoban",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
         "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
+        "countdown": "starpo.ragen.envs.countdown.environment:Countdown",
+        "metamath_qa": "starpo.ragen.envs.metamath_qa.environment:MetaMathQA",
+        "search_qa": "starpo.ragen.envs.search_qa.environment:SearchQA",
     },
     takes_targets=True,
 )

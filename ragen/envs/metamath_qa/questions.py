@@ -17,7 +17,7 @@ MARK = "The answer is:"
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Ida")
 THINGS = ("pens", "nuts", "coins", "plums", "cards", "shells", "beads", "keys")
 _GAINS = ("gets", "finds", "buys", "wins")
-_LOSSES = ("loses", "sells", "drops", "eats")
+_LOSSES = ("loses", "sells", "drops", "lends")
 VERBS: dict[str, str] = {verb: "+" for verb in _GAINS} | {verb: "-" for verb in _LOSSES}
 """What happens, and what that is as arithmetic."""
 
