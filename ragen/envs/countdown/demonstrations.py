@@ -17,6 +17,7 @@ from starpo.ragen.envs.demonstration import Demonstration
 _GIVES_UP = 0.5
 _MAX_OPERATIONS = 12
 _MAX_DRAWS = 1000
+_MAX_ORDERS = 4
 
 
 def demonstrate(environment: Countdown, skill: float, rng: random.Random) -> Demonstration:
@@ -46,9 +47,10 @@ def demonstrate(environment: Countdown, skill: float, rng: random.Random) -> Dem
 
 def _attempt(numbers: list[int], target: int, largest: int, skill: float, rng: random.Random) -> Expression:
     if rng.random() < skill:
-        solution = solve(tuple(rng.sample(numbers, len(numbers))), target)
-        if solution is not None and _is_plain(solution, largest):
-            return solution
+        for _ in range(_MAX_ORDERS):  # another order finds another solution
+            solution = solve(tuple(rng.sample(numbers, len(numbers))), target)
+            if solution is not None and _is_plain(solution, largest):
+                return solution
     for _ in range(_MAX_DRAWS):
         expression = random_expression(numbers, rng)
         if _is_plain(expression, largest):

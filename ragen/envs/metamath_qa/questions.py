@@ -48,14 +48,15 @@ def sum_in_words(num_steps: int, largest: int, rng: random.Random) -> Question:
         rng: The only source of chance.
     """
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
-    start = total = rng.randint(1, largest)
     changes: list[tuple[str, int]] = []
-    told = f"{name} has {start} {thing}"
     if rng.random() < 0.5:
-        each = rng.randint(2, largest)
+        start, each = rng.randint(2, largest), rng.randint(2, largest)
         changes.append(("*", each))
-        total *= each
+        total = start * each
         told = f"{name} has {start} bags of {each} {thing}"
+    else:
+        start = total = rng.randint(1, largest)
+        told = f"{name} has {start} {thing}"
     while len(changes) < num_steps:
         is_gain = total == 0 or rng.random() < 0.5
         number = rng.randint(1, largest if is_gain else min(total, largest))
