@@ -1,12 +1,14 @@
-"""Environments: text observations, named actions, Gymnasium's conventions, generators of their own.
+"""Environments: text observations, actions in words, Gymnasium's conventions, generators of their own.
 
-bandit, frozen_lake, sokoban   a folder each, with all that is the environment's:
-    environment     the class; beside it boards, rooms, maps, solvers, pictures
+bandit, frozen_lake, sokoban           a folder each, with all that is the environment's:
+countdown, metamath_qa, search_qa
+    environment     the class; beside it boards, rooms, maps, puzzles, libraries, solvers, pictures
     demonstrations  a mediocre player, for the embedded policy to imitate
     claims          what reasoning says about the board, held against the board
 
-base, demonstration, claim     what those are
-make, initial_states, variants, check, lettering
+base, grammar, demonstration, claim     what those are
+sources                                 files of the user's, named by their content
+make, initial_states, variants, check, lettering, page
 """
 
 from starpo.ragen.envs.make import make

@@ -1,6 +1,6 @@
 """Files of the user's that an environment plays from: what they hold is named by a digest, which the settings keep.
 
-    path --file_digest--> settings.digest, so every key        path, digest --read_rows--> rows, and what is unusable
+path --file_digest--> settings.digest, so every key        path, digest --read_rows--> rows, and what is unusable
 """
 
 import hashlib
@@ -94,7 +94,9 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror or error}); name a file that stages can read") from error
+        raise ValueError(
+            f"{path} cannot be read ({error.strerror or error}); name a file that stages can read"
+        ) from error
 
 
 def _rows(content: bytes) -> list[tuple[str, Row | str]]:

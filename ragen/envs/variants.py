@@ -65,7 +65,9 @@ VARIANTS: dict[str, Variant] = {
     "FrozenLakeNoSlip": Variant("the lake without slips: steps go as intended", "frozen_lake", {"slip": 0.0}),
     "FrozenLakeCoord": Variant("the slippery lake with coordinates below", "frozen_lake", {"observation": "coord"}),
     "Countdown": Variant("make a number from four others, up to 99", "countdown"),
-    "CountdownSmall": Variant("Countdown with three numbers up to 9", "countdown", {"num_numbers": 3, "max_number": 9, "max_target": 30}),
+    "CountdownSmall": Variant(
+        "Countdown with three numbers up to 9", "countdown", {"num_numbers": 3, "max_number": 9, "max_target": 30}
+    ),
     "CountdownSix": Variant("Countdown with six numbers", "countdown", {"num_numbers": 6, "max_target": 999}),
     "MetaMathQA": Variant("sums in words, five tries at falling pay", "metamath_qa"),
     "SearchQA": Variant("search documents about a made-up world, and answer", "search_qa"),

@@ -143,8 +143,8 @@ class Countdown(Environment[CountdownSettings]):
         return (
             "Make the target from the numbers, with + - * / and parentheses.\n"
             "Use every number exactly once, as it is, and no other; divisions may leave fractions.\n"
-            f"You may answer once. The target pays 1, another value of the right numbers {self.settings.numbers_reward:g}, "
-            "everything else 0."
+            "You may answer once. The target pays 1, another value of the right numbers "
+            f"{self.settings.numbers_reward:g}, everything else 0."
         )
 
     def state_digest(self) -> str:

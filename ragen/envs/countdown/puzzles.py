@@ -9,9 +9,7 @@ OPERATORS = "+-*/"
 _MAX_DRAWS = 20_000
 
 
-def draw_puzzle(
-    num_numbers: int, largest: int, targets: range, rng: random.Random
-) -> tuple[tuple[int, ...], int]:
+def draw_puzzle(num_numbers: int, largest: int, targets: range, rng: random.Random) -> tuple[tuple[int, ...], int]:
     """Draw numbers and a target that they can make.
 
     Numbers are uniform, from 1; an expression over them is drawn, and both again until its value is a whole number

@@ -1,6 +1,6 @@
 """MetaMathQA (RAGEN-2, environments): a question, and several tries at its answer, each at half the pay of the last.
 
-    seed -> question (drawn, or one of the user's file)
+seed -> question (drawn, or one of the user's file)
 """
 
 import random

@@ -1,6 +1,6 @@
 """Where questions come from: a file in the form of MetaMathQA, or sums in words that are drawn from a seed.
 
-    seed -> sum_in_words -> Question        path, digest -> stored_questions -> Questions
+seed -> sum_in_words -> Question        path, digest -> stored_questions -> Questions
 """
 
 import random
@@ -18,7 +18,7 @@ NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Ida")
 THINGS = ("pens", "nuts", "coins", "plums", "cards", "shells", "beads", "keys")
 _GAINS = ("gets", "finds", "buys", "wins")
 _LOSSES = ("loses", "sells", "drops", "lends")
-VERBS: dict[str, str] = {verb: "+" for verb in _GAINS} | {verb: "-" for verb in _LOSSES}
+VERBS: dict[str, str] = dict.fromkeys(_GAINS, "+") | dict.fromkeys(_LOSSES, "-")
 """What happens, and what that is as arithmetic."""
 
 
@@ -73,9 +73,7 @@ def stored_questions(path: str, digest: str) -> tuple[Question, ...]:
     Raises:
         EnvironmentFault: See `read_rows`.
     """
-    return tuple(
-        Question(row["query"].strip(), after_mark(row["response"])) for row in read_rows(path, digest, _fault)
-    )
+    return tuple(Question(row["query"].strip(), after_mark(row["response"])) for row in read_rows(path, digest, _fault))
 
 
 def after_mark(text: str) -> str:

@@ -238,7 +238,9 @@ class SearchQA(Environment[SearchQASettings]):
 
     def render_rgb(self) -> np.ndarray:
         """The question, the searches and the documents on a page."""
-        return page(f"Step {len(self._searched) + (self._answer is not None)} of {self.settings.max_steps}", self.render())
+        return page(
+            f"Step {len(self._searched) + (self._answer is not None)} of {self.settings.max_steps}", self.render()
+        )
 
 
 def plain(text: str) -> str:

@@ -1,6 +1,6 @@
 """Answers against the right ones, as SQuAD's evaluation compares them: exact match, and F1 over words.
 
-    answer -> normalised: lower case, no punctuation, no articles, single blanks
+answer -> normalised: lower case, no punctuation, no articles, single blanks
 """
 
 import re

@@ -1,6 +1,6 @@
 """A made-up world: people and places, what is true of them, documents that say so, and questions of one and two hops.
 
-    corpus seed -> people, places, facts -> documents, questions
+corpus seed -> people, places, facts -> documents, questions
 """
 
 from collections.abc import Iterator
@@ -8,15 +8,20 @@ from dataclasses import dataclass
 
 from starpo.ragen.core.seeding import python_random
 
-FIRST_NAMES = "Ada Ben Cora Dan Eva Finn Gus Hal Ida Jon Kai Lea Max Nora Otto Pia".split()
-LAST_NAMES = "Ash Birch Cole Dorn Elm Frost Gale Hart Ives Kern Lund Moss Nash Orr Penn Rowe".split()
-PLACES = (
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+FIRST_NAMES = _words("Ada Ben Cora Dan Eva Finn Gus Hal Ida Jon Kai Lea Max Nora Otto Pia")
+LAST_NAMES = _words("Ash Birch Cole Dorn Elm Frost Gale Hart Ives Kern Lund Moss Nash Orr Penn Rowe")
+PLACES = _words(
     "Aldern Borley Cresk Dunmore Eskby Farrow Glenholt Hexley Irden Jarrow Kelby Lorne Marley Norby Orwick Pelham "
     "Quorn Redmere Selby Thorne Ulsby Varnham Wexley Yarm"
-).split()
-RIVERS = "Arle Brue Cann Dove Esk Frome Gade Huble".split()
-LANDS = "Norland Ostia Merania Weld Suria Tarn".split()
-JOBS = "baker potter tailor doctor miller singer joiner farmer tanner weaver mason smith".split()
+)
+RIVERS = _words("Arle Brue Cann Dove Esk Frome Gade Huble")
+LANDS = _words("Norland Ostia Merania Weld Suria Tarn")
+JOBS = _words("baker potter tailor doctor miller singer joiner farmer tanner weaver mason smith")
 
 
 @dataclass(frozen=True)

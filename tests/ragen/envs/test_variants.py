@@ -13,6 +13,9 @@ def test_the_papers_variants_are_there_each_with_one_line():
         *("Bandit", "BanditHeldOut", "BanditRev"),
         *("Sokoban", "SokobanNewVocab", "SokobanLarge", "SokobanCoord"),
         *("FrozenLake", "FrozenLakeNoSlip", "FrozenLakeCoord"),
+        *("Countdown", "CountdownSmall", "CountdownSix"),
+        "MetaMathQA",
+        *("SearchQA", "SearchQAOneHop", "SearchQATools"),
     }
     assert all(len(variant.description.splitlines()) == 1 for variant in VARIANTS.values())
     assert len({str(variant.settings) for variant in VARIANTS.values()}) == len(VARIANTS)

@@ -24,7 +24,9 @@ def puzzle(numbers, target):
     return environment
 
 
-@pytest.mark.parametrize("settings", [SMALL, CountdownSettings(num_numbers=2), CountdownSettings(num_numbers=6)], ids=str)
+@pytest.mark.parametrize(
+    "settings", [SMALL, CountdownSettings(num_numbers=2), CountdownSettings(num_numbers=6)], ids=str
+)
 def test_the_conventions(settings):
     assert check(settings, should_start_process=settings == SMALL) == []
 
@@ -128,7 +130,9 @@ def test_it_is_as_good_as_its_skill(skill, least, most):
     assert least <= successes / 300 <= most
 
 
-@pytest.mark.parametrize("settings", [CountdownSettings(num_numbers=6, max_number=1000), CountdownSettings(num_numbers=2)])
+@pytest.mark.parametrize(
+    "settings", [CountdownSettings(num_numbers=6, max_number=1000), CountdownSettings(num_numbers=2)]
+)
 def test_it_plays_any_settings(settings):
     environment = make(settings)
     for seed in range(2):

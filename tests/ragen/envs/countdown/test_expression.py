@@ -15,9 +15,41 @@ from starpo.ragen.envs.countdown.puzzles import random_expression
 
 HOSTILE_PARTS = (
     *"0123456789+-*/() ",
-    *("**", "//", "((((((((", "))))))))", "--------", "++++", "-(-(", "1/0", "0/0", "999999999", "9" * 60, "1e9", "0x1f"),
+    *(
+        "**",
+        "//",
+        "((((((((",
+        "))))))))",
+        "--------",
+        "++++",
+        "-(-(",
+        "1/0",
+        "0/0",
+        "999999999",
+        "9" * 60,
+        "1e9",
+        "0x1f",
+    ),
     *("٣", "²", "¾", "𝟗", "１", "−", "×", "÷", "（", "\x00", "\x1b[2J", "\u202e", "\n", "\t", "\r", "\ud800"),
-    *("_", ".", ",", "=", "x", "__import__('os')", "exec", "lambda:0", "'", '"', "[", "]", "{", "}", "#", "<answer>", "||"),
+    *(
+        "_",
+        ".",
+        ",",
+        "=",
+        "x",
+        "__import__('os')",
+        "exec",
+        "lambda:0",
+        "'",
+        '"',
+        "[",
+        "]",
+        "{",
+        "}",
+        "#",
+        "<answer>",
+        "||",
+    ),
 )
 
 
@@ -48,8 +80,40 @@ def test_values(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        *("", " ", "()", "(", ")", "1 +", "* 2", "1 2", "(1", "1)", "1 (2)", "(1) 2", ")(", "1 + * 2", "2 ** 3", "7 // 2"),
-        *("1 / 0", "1 / (2 - 2)", "1.5", "1e3", "0x10", "1_000", "1 = 1", "x", "1,2", "٣ + 1", "１ + 1", "3²", "\x001", "1\n+2"),
+        *(
+            "",
+            " ",
+            "()",
+            "(",
+            ")",
+            "1 +",
+            "* 2",
+            "1 2",
+            "(1",
+            "1)",
+            "1 (2)",
+            "(1) 2",
+            ")(",
+            "1 + * 2",
+            "2 ** 3",
+            "7 // 2",
+        ),
+        *(
+            "1 / 0",
+            "1 / (2 - 2)",
+            "1.5",
+            "1e3",
+            "0x10",
+            "1_000",
+            "1 = 1",
+            "x",
+            "1,2",
+            "٣ + 1",
+            "１ + 1",
+            "3²",
+            "\x001",
+            "1\n+2",
+        ),
         *("1234567890", "-" * 70 + "1", "(" * 70 + "1" + ")" * 70, "1 + " * 60 + "1"),
     ],
 )
@@ -106,7 +170,7 @@ def test_any_text_is_survived(text):
 
 @given(st.text("0123456789+-*/()", max_size=14))
 def test_it_agrees_with_python(text):
-    """Where Python's grammar gives a sum of these four operations, in exact fractions; and nothing where it gives none."""
+    """In exact fractions, where Python's grammar reads these four operations; and no value where it reads none."""
     try:
         expected = by_python(ast.parse(text.lstrip(), mode="eval").body) if text else None
     except (SyntaxError, ZeroDivisionError, NotImplementedError):
@@ -138,7 +202,10 @@ def by_python(node):
 
 def has_leading_zeros(text):
     """Python refuses 007."""
-    return any(number.startswith("0") and len(number) > 1 for number in "".join(c if c.isdigit() else " " for c in text).split())
+    return any(
+        number.startswith("0") and len(number) > 1
+        for number in "".join(c if c.isdigit() else " " for c in text).split()
+    )
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6))

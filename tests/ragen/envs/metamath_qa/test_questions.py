@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ def test_a_sum_in_words_has_the_answer_that_its_words_say(seed, num_steps, large
     total = int(words[2])
     if words[3] == "bags":
         total *= int(words[5])
-    for verb, number in zip(words, words[1:], strict=False):
+    for verb, number in pairwise(words):
         if verb in VERBS:
             total += int(number) if VERBS[verb] == "+" else -int(number)
             assert total >= 0
@@ -65,7 +66,10 @@ def test_a_file_is_read_as_a_list_or_by_lines(tmp_path, as_lines):
     file = tmp_path / "mine.json"
     file.write_text("\n".join(map(json.dumps, rows)) + "\n\n" if as_lines else json.dumps(rows, indent=1))
     questions = stored_questions(str(file), file_digest(str(file)))
-    assert [(question.text, question.answer) for question in questions] == [("What is 2 + 2?", "4"), ("And 3 + 3?", "6")]
+    assert [(question.text, question.answer) for question in questions] == [
+        ("What is 2 + 2?", "4"),
+        ("And 3 + 3?", "6"),
+    ]
 
 
 BAD = [
@@ -91,7 +95,9 @@ def test_a_bad_line_is_counted_and_named(tmp_path, caplog, line, said):
 def test_a_file_of_bad_lines_alone_is_refused(tmp_path):
     file = tmp_path / "mine.jsonl"
     file.write_text("\n".join(line for line, _ in BAD[:1] + BAD[2:]))
-    with pytest.raises(EnvironmentFault, match=r"5 of 5 rows cannot be used \(line 1: no JSON.*nothing is left to play"):
+    with pytest.raises(
+        EnvironmentFault, match=r"5 of 5 rows cannot be used \(line 1: no JSON.*nothing is left to play"
+    ):
         stored_questions(str(file), file_digest(str(file)))
 
 

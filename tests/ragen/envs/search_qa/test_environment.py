@@ -53,7 +53,8 @@ def test_one_file_alone_is_refused(mine):
 
 
 @pytest.mark.parametrize(
-    ("answer", "paid"), [("the golden gate bridge!", 1.0), ("Golden Gate", 0.8), ("some bridge in a city far away", 0.0)]
+    ("answer", "paid"),
+    [("the golden gate bridge!", 1.0), ("Golden Gate", 0.8), ("some bridge in a city far away", 0.0)],
 )
 def test_searching_pays_nothing_and_an_answer_its_score(mine, answer, paid):
     environment = SearchQA(mine)
@@ -94,7 +95,8 @@ def test_results_are_five_documents_cut_at_800_and_at_4000_in_all(mine):
 
 
 @pytest.mark.parametrize(
-    "said", ["search Ada", "search[]", "search[ ]", "look[Ada]", "search[a[b]]", "search[a] finish[b]", f"search[{'x' * 201}]"]
+    "said",
+    ["search Ada", "search[]", "search[ ]", "look[Ada]", "search[a[b]]", "search[a] finish[b]", f"search[{'x' * 201}]"],
 )
 def test_what_the_grammar_does_not_read_is_refused(said):
     environment = SearchQA(SearchQASettings())
@@ -108,7 +110,9 @@ def test_tool_calls_do_the_same(mine):
     texts, calls = SearchQA(SearchQASettings()), SearchQA(SearchQASettings(actions="tools"))
     assert texts.reset(seed=4) == calls.reset(seed=4)
     for kind, said in (("search", "Ada Ash"), ("finish", "a joiner")):
-        action = calls.grammar.read(json.dumps({"arguments": {{"search": "query", "finish": "answer"}[kind]: said}, "name": kind}))
+        action = calls.grammar.read(
+            json.dumps({"arguments": {{"search": "query", "finish": "answer"}[kind]: said}, "name": kind})
+        )
         assert action == calls.write(kind, said)
         assert texts.step(f"{kind}[{said}]") == calls.step(action)
     assert texts.state_digest() == calls.state_digest()
@@ -140,7 +144,9 @@ def test_any_text_can_be_searched_for(text, expected):
     assert plain(text) == expected
 
 
-@pytest.mark.parametrize("settings", [SearchQASettings(), SearchQASettings(actions="tools", hops="two", top_k=1)], ids=str)
+@pytest.mark.parametrize(
+    "settings", [SearchQASettings(), SearchQASettings(actions="tools", hops="two", top_k=1)], ids=str
+)
 def test_the_reader_answers_every_question(settings):
     environment = make(settings)
     for seed in range(150):

@@ -83,9 +83,15 @@ def test_every_document_is_found_by_its_title():
 
 def test_a_users_library(tmp_path, caplog):
     documents, questions = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
-    rows = [{"title": "Rome", "text": "Capital of Italy."}, {"title": "Oslo"}, {"title": "Bern", "text": "In Switzerland."}]
+    rows = [
+        {"title": "Rome", "text": "Capital of Italy."},
+        {"title": "Oslo"},
+        {"title": "Bern", "text": "In Switzerland."},
+    ]
     documents.write_text("\n".join(map(json.dumps, rows)))
-    questions.write_text(json.dumps({"question": "Capital of Italy?", "answers": ["Rome"]}) + '\n{"question": "Why?"}\n')
+    questions.write_text(
+        json.dumps({"question": "Capital of Italy?", "answers": ["Rome"]}) + '\n{"question": "Why?"}\n'
+    )
     files = [text for file in (documents, questions) for text in (str(file), file_digest(str(file)))]
     with caplog.at_level(logging.WARNING):
         library = stored(*files)
@@ -94,5 +100,5 @@ def test_a_users_library(tmp_path, caplog):
     assert "1 of 3 rows cannot be used (line 2: 'text' is missing)" in caplog.text
     assert "1 of 2 rows cannot be used (line 2: 'answers' is missing)" in caplog.text
     questions.write_text('{"question": "Why?", "answers": []}')
-    with pytest.raises(EnvironmentFault, match="no list of texts.*nothing is left to play"):
+    with pytest.raises(EnvironmentFault, match=r"no list of texts.*nothing is left to play"):
         stored(*files[:3], file_digest(str(questions)))
