@@ -1,12 +1,12 @@
 """Files of the user's that an environment plays from: what they hold is named by a digest, which the settings keep.
 
-path --file_digest--> settings.digest, so every key        path, digest --read_rows--> rows, and what is unusable
+path --digest_of--> settings.digest, so every key        path, digest --read_rows--> rows, and what is unusable
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +20,19 @@ Row = dict[str, Any]
 """Field -> value, as in the file."""
 
 
-def with_digests(settings: Any, **digests: str) -> Any:
-    """Put in the digests of the files that settings name, where they name one and have none of it yet.
+def digest_of(path: str, digest: str) -> str:
+    """The digest that settings keep of a file: the one they have, or that of the file as it is now.
 
     Args:
-        settings: What a settings model is validated from; anything but a mapping is returned as it is.
-        digests: Field of a path -> field of its digest.
+        path: That the settings name; "": none.
+        digest: That they have; "": none yet.
 
     Raises:
-        ValueError: If a file cannot be read.
+        ValueError: If the file cannot be read, or there is a digest and no file.
     """
-    if not isinstance(settings, Mapping):
-        return settings
-    found = {
-        digest: file_digest(settings[path])
-        for path, digest in digests.items()
-        if isinstance(settings.get(path), str) and settings[path] and not settings.get(digest)
-    }
-    return {**settings, **found}
+    if digest and not path:
+        raise ValueError("it is the digest of a file that these settings do not name; name the file, or leave it out")
+    return file_digest(path) if path and not digest else digest
 
 
 def file_digest(path: str) -> str:
@@ -49,7 +44,7 @@ def file_digest(path: str) -> str:
     return hashlib.sha256(_read(path)).hexdigest()[:_DIGITS]
 
 
-def read_rows(path: str, digest: str, check: Any) -> list[Row]:
+def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
     """The usable rows of a JSON file that holds a list of objects, or of a file with one object a line.
 
     What cannot be used is left out, and a warning says how much that is, and where it begins.
@@ -72,12 +67,13 @@ def read_rows(path: str, digest: str, check: Any) -> list[Row]:
             f"{path} has changed: it has the digest {found}, and these settings are of {digest}. Put the file of then "
             "back, or leave the digest out of the settings, which makes them settings of the file as it is now"
         )
-    rows, faults = [], []
+    rows: list[Row] = []
+    faults: list[str] = []
     for place, row in _rows(content):
         fault = row if isinstance(row, str) else check(row)
         if fault:
             faults.append(f"{place}: {fault}")
-        else:
+        elif not isinstance(row, str):
             rows.append(row)
     if faults:
         named = "; ".join(faults[:_MAX_NAMED]) + ("; ..." if len(faults) > _MAX_NAMED else "")

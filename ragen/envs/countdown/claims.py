@@ -5,8 +5,8 @@ import re
 from starpo.ragen.envs.claim import Claim
 from starpo.ragen.envs.sums import sums
 
-_PUZZLE = re.compile(r"Target: (\d+), nums: \[")
-_VERDICT = re.compile(r"= (?P<made>\d+) (?P<said>yes|no)\b")
+_PUZZLE = re.compile(r"Target: (\d{1,9}), nums: \[")
+_VERDICT = re.compile(r"= (?P<made>\d{1,9}) vs (?P<target>\d{1,9}) (?P<said>yes|no)\b")
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
@@ -16,6 +16,7 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
         return []
     found = sums(reasoning)
     for verdict in _VERDICT.finditer(reasoning):
-        truth = "yes" if verdict["made"] == puzzle[1] else "no"
-        found.append(Claim("target made", f"{verdict['made']} {verdict['said']}", verdict["said"] == truth, truth))
+        truth = f"{puzzle[1]} {'yes' if verdict['made'] == puzzle[1] else 'no'}"
+        said = f"{verdict['target']} {verdict['said']}"
+        found.append(Claim("target made", f"{verdict['made']} vs {said}", said == truth, truth))
     return found

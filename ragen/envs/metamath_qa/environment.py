@@ -5,10 +5,10 @@ seed -> question (drawn, or one of the user's file)
 
 import random
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import python_random
@@ -16,7 +16,7 @@ from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.grammar import FreeText, Grammar
 from starpo.ragen.envs.metamath_qa.questions import Question, normalised, stored_questions, sum_in_words
 from starpo.ragen.envs.page import page
-from starpo.ragen.envs.sources import with_digests
+from starpo.ragen.envs.sources import digest_of
 
 _GRAMMAR = FreeText("An action is your answer to the question, and nothing else, such as: 12", max_chars=200)
 _AGAIN = "Incorrect. Please think again."
@@ -38,10 +38,10 @@ class MetaMathQASettings(EnvironmentSettings):
     max_number: int = Field(9, ge=2, le=1000)
     """Largest number in the text of a drawn sum."""
 
-    @model_validator(mode="before")
+    @field_validator("digest")
     @classmethod
-    def _content_is_named(cls, settings: Any) -> Any:
-        return with_digests(settings, path="digest")
+    def _of_the_file(cls, digest: str, info: ValidationInfo) -> str:
+        return digest_of(info.data.get("path", ""), digest)
 
 
 class MetaMathQA(Environment[MetaMathQASettings]):

@@ -9,10 +9,10 @@ else its F1, if that is at least 0.3. So do ten steps without an answer, which p
 import random
 import re
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import python_random
@@ -22,7 +22,7 @@ from starpo.ragen.envs.page import page
 from starpo.ragen.envs.search_qa.library import Library, made_up, stored
 from starpo.ragen.envs.search_qa.scoring import exact_match, score
 from starpo.ragen.envs.search_qa.world import Document, Question
-from starpo.ragen.envs.sources import with_digests
+from starpo.ragen.envs.sources import digest_of
 
 MAX_CHARS = 200
 """Of a query, and of an answer."""
@@ -85,10 +85,10 @@ class SearchQASettings(EnvironmentSettings):
     min_f1: float = Field(0.3, ge=0.0, le=1.0)
     """An answer that is not exact pays its F1, and nothing below this."""
 
-    @model_validator(mode="before")
+    @field_validator("documents_digest", "questions_digest")
     @classmethod
-    def _content_is_named(cls, settings: Any) -> Any:
-        return with_digests(settings, documents="documents_digest", questions="questions_digest")
+    def _of_the_file(cls, digest: str, info: ValidationInfo) -> str:
+        return digest_of(info.data.get((info.field_name or "").removesuffix("_digest"), ""), digest)
 
     @model_validator(mode="after")
     def _both_files_or_none(self) -> "SearchQASettings":

@@ -1,5 +1,6 @@
 """BM25 over documents, by bm25s: the same order in every process, ties by the order of the documents."""
 
+import logging
 import re
 from collections.abc import Sequence
 
@@ -24,6 +25,7 @@ class Index:
             import bm25s
         except ImportError as error:
             raise MissingPackageError("search_qa needs the package bm25s: pip install 'starpo[webshop]'") from error
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it tells of every index that it builds
         self._scorer = bm25s.BM25(method="lucene", k1=_K1, b=_B)
         tokenised = [_words(text) for text in texts]
         self._known = {word for words in tokenised for word in words}

@@ -114,7 +114,7 @@ def test_the_player_answers_its_last_attempt_and_says_the_truth():
         assert all(claim.is_true for claim in claims(environment.render(), decision.think)), decision
         (answer,) = decision.actions
         assert numbers_in(answer) == list(environment.numbers)
-        assert decision.think.count("try") <= 6
+        assert decision.think.count("vs") <= 5
         assert "yes" not in decision.think[:-3]
         environment.step(answer)
         assert environment.is_success == decision.think.endswith("yes")
@@ -143,14 +143,15 @@ def test_it_plays_any_settings(settings):
 
 def test_claims_are_judged():
     observation = "Target: 16, nums: [2, 3, 5]"
-    found = claims(observation, "try 2 * 3 = 6, 6 + 5 = 12 no try 3 + 5 = 8, 8 * 2 = 16 no 4 / 0 = 1")
+    found = claims(observation, "2 * 3 = 6, 6 + 5 = 12 vs 16 no, 3 + 5 = 8, 8 * 2 = 16 vs 16 no, 4 / 0 = 1 vs 6 no")
     assert [(claim.about, claim.is_true, claim.truth) for claim in found] == [
         ("sum", True, "6"),
         ("sum", False, "11"),
         ("sum", True, "8"),
         ("sum", True, "16"),
         ("sum", False, "no number"),
-        ("target made", True, "no"),
-        ("target made", False, "yes"),
+        ("target made", True, "16 no"),
+        ("target made", False, "16 yes"),
+        ("target made", False, "16 no"),
     ]
     assert claims("no puzzle", "1 + 1 = 2") == []

@@ -49,6 +49,8 @@ def test_settings_of_other_content_are_other_settings_and_stored_ones_keep_their
 
 
 def test_a_file_that_is_not_there_is_an_error_of_the_settings(tmp_path):
+    with pytest.raises(ValidationError, match="these settings do not name"):
+        MetaMathQASettings(digest="0" * 16)
     with pytest.raises(ValidationError, match=r"none\.json cannot be read"):
         MetaMathQASettings(path=str(tmp_path / "none.json"))
 
