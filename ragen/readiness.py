@@ -67,7 +67,8 @@ def _of_names(config: StarPOConfig) -> list[str]:
     for phase in config.phases:
         used += [(REWARDS, name) for name in phase.reward.components]
         used += [(FILTERS, phase.filter.strategy), (ADVANTAGES, phase.update.advantage)]
-    used += [(ENVIRONMENTS, settings.type) for settings in config.panels.values()]
+    for settings in config.panels.values():
+        used += [(ENVIRONMENTS, part.type) for part in (settings, *settings.tagged().values())]
     return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
 
 
@@ -105,17 +106,21 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
         decide = resolve(target)
     except StarPOError as error:
         return [str(error)]
-    try:
-        world = make(config.environment)
-        world.reset(seed=0)
-    except Exception:
-        return []  # told of the environment
-    try:
-        actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
-    except Exception as error:  # a demonstrator of somebody else's may raise anything
-        return [f"demonstrator {target} failed at an initial state: {describe_fault(error, target.partition(':')[0])}"]
-    strange = [action for action in actions if world.grammar.read(action) != action]
-    return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.told()}"] if strange else []
+    for part in config.environment.tagged().values():
+        try:
+            world = make(part)
+            world.reset(seed=0)
+        except Exception:
+            return []  # told of the environment
+        try:
+            actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
+        except Exception as error:  # a demonstrator of somebody else's may raise anything
+            module = target.partition(":")[0]
+            return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]
+        strange = [action for action in actions if world.grammar.read(action) != action]
+        if strange:
+            return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.told()}"]
+    return []
 
 
 def _of_model(policy: PretrainedPolicy, agent: AgentConfig, should_download: bool) -> list[str]:
@@ -140,24 +145,25 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
     evaluation = config.evaluation
     try:
         panel = make_panel(settings, evaluation.num_prompts, evaluation.panel_seed)
-        world = make(settings)
-        world.reset(seed=0)
-        agent = config.agent
-        if isinstance(world.grammar, ToolCalls) and agent.should_prefill_think and not agent.should_think:
-            return [
-                f"{place}: '{settings.type}' is acted in by tool calls, and agent.should_prefill_think without "
-                "agent.should_think would open an <answer>: set one of them otherwise"
-            ]
-        if place == "environment":
-            fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests)
+        for tag, part in settings.tagged().items():
+            world = make(part)
+            world.reset(seed=0)
+            agent = config.agent
+            if isinstance(world.grammar, ToolCalls) and agent.should_prefill_think and not agent.should_think:
+                return [
+                    f"{place}: '{part.type}' is acted in by tool calls, and agent.should_prefill_think without "
+                    "agent.should_think would open an <answer>: set one of them otherwise"
+                ]
+            if place == "environment":
+                fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except StarPOError as error:
         return [f"{place}: {error}"]
     except Exception as error:  # an environment of somebody else's may raise anything
         module = ENVIRONMENTS[settings.type].partition(":")[0]
         return [f"{place}: '{settings.type}' failed at an initial state: {describe_fault(error, module)}"]
-    if settings.type in ENVIRONMENTS and settings.type not in ENVIRONMENTS.packages:
-        return []  # built-in ones are checked by our tests
     return [
-        f"{place}: '{settings.type}' breaks its contract: {found}"
-        for found in check(settings, should_start_process=False)
+        f"{place}: '{part.type}' breaks its contract: {found}"
+        for part in settings.tagged().values()
+        if part.type not in ENVIRONMENTS or part.type in ENVIRONMENTS.packages  # built-in ones our tests check
+        for found in check(part, should_start_process=False)
     ]

@@ -15,6 +15,7 @@ ENVIRONMENTS = Registry(
         "countdown": "starpo.ragen.envs.countdown.environment:Countdown",
         "metamath_qa": "starpo.ragen.envs.metamath_qa.environment:MetaMathQA",
         "search_qa": "starpo.ragen.envs.search_qa.environment:SearchQA",
+        "mixture": "starpo.ragen.envs.mixture.environment:Mixture",
     },
     takes_targets=True,
 )

@@ -5,6 +5,7 @@ countdown, metamath_qa, search_qa
     environment     the class; beside it boards, rooms, maps, puzzles, libraries, solvers, pictures
     demonstrations  a mediocre player, for the embedded policy to imitate
     claims          what reasoning says about the board, held against the board
+mixture                        several of them in one run, by tag and share (docs/mixture.md)
 
 base, grammar, demonstration, claim     what those are
 sources                                 files of the user's, named by their content

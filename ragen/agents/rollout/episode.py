@@ -234,7 +234,7 @@ class LiveEpisode:
         row: Row = {
             "trajectory_id": episode.trajectory_id,
             "group_id": episode.group_id,
-            "env": self._environment.settings.type,
+            "env": self._environment.settings.tag_of(episode.env_seed),
             "env_seed": episode.env_seed,
             "dynamics_seed": episode.dynamics_seed,
             "sampling_seed": episode.sampling_seed,
