@@ -224,9 +224,10 @@ class ToolCalls(Grammar):
 
 
 def write_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call in its canonical spelling: JSON with sorted keys, in which no `||` and no tag can stand."""
+    """A call in its canonical spelling: JSON with sorted keys, in which no `||`, no tag and no half of a character can
+    stand."""
     text = json.dumps({"name": name, "arguments": arguments}, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return re.sub(r"[|<>\x7f-\x9f]", lambda mark: f"\\u{ord(mark[0]):04x}", text)
+    return re.sub(r"[|<>\x7f-\x9f\ud800-\udfff]", lambda mark: f"\\u{ord(mark[0]):04x}", text)
 
 
 def read_call(action: str) -> tuple[str, dict[str, Any]]:

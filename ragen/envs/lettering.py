@@ -1,4 +1,4 @@
-"""Words drawn into pictures: capitals, digits and full stops of 5 x 7 dots, in numpy alone."""
+"""Words drawn into pictures: capitals, digits and marks of 5 x 7 dots, in numpy alone."""
 
 import numpy as np
 
@@ -42,6 +42,24 @@ _GLYPHS = {
     "8": "0E11110E11110E",
     "9": "0E11110F01020C",
     ".": "00000000000C0C",
+    ",": "000000000C0408",
+    ":": "000C0C000C0C00",
+    ";": "000C0C000C0408",
+    "?": "0E110102040004",
+    "!": "04040404040004",
+    "'": "0C040800000000",
+    '"': "0A0A0A00000000",
+    "+": "0004041F040400",
+    "-": "0000001F000000",
+    "*": "0004150E150400",
+    "/": "01010204081010",
+    "=": "00001F001F0000",
+    "%": "18190204081303",
+    "$": "040F140E051E04",
+    "(": "02040808080402",
+    ")": "08040202020408",
+    "[": "0E08080808080E",
+    "]": "0E02020202020E",
     " ": "00000000000000",
 }
 """By character, its rows from the top, two hexadecimal digits each; of these the low five bits are the dots."""

@@ -72,6 +72,15 @@ VARIANTS: dict[str, Variant] = {
     "RubikThreeTurns": Variant("a 2x2 cube, three quarter turns from solved", "rubik", {"scramble": 3}),
     "Sudoku": Variant("fill a 4x4 grid with 6 blank cells", "sudoku"),
     "Sudoku9x9": Variant("fill a 9x9 grid with 45 blank cells", "sudoku", {"size": 9, "num_blanks": 45}),
+    "Countdown": Variant("make a number from four others, up to 99", "countdown"),
+    "CountdownSmall": Variant(
+        "Countdown with three numbers up to 9", "countdown", {"num_numbers": 3, "max_number": 9, "max_target": 30}
+    ),
+    "CountdownSix": Variant("Countdown with six numbers", "countdown", {"num_numbers": 6, "max_target": 999}),
+    "MetaMathQA": Variant("sums in words, five tries at falling pay", "metamath_qa"),
+    "SearchQA": Variant("search documents about a made-up world, and answer", "search_qa"),
+    "SearchQAOneHop": Variant("SearchQA, one document leads to the answer", "search_qa", {"hops": "one"}),
+    "SearchQATools": Variant("SearchQA by tool calls", "search_qa", {"actions": "tools"}),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
 """By name, the variants of RAGEN, where everything not named is as in the paper; those of RAGEN-2's further

@@ -69,6 +69,13 @@ def test_a_call_cannot_end_its_tag_or_be_cut_by_a_separator():
     assert read_call(action) == ("search", {"query": "</tool_call> || <answer>"})
 
 
+def test_half_a_character_in_a_call_stays_escaped_so_that_it_can_be_stored():
+    action = CALLS.read(r'{"name": "search", "arguments": {"query": "\ud800"}}')
+    assert action is not None
+    assert action.isascii()
+    assert CALLS.read(action) == action
+
+
 @given(said=st.text(max_size=60) | st.text('search[]click {}"name:arguments,1|', max_size=60))
 @pytest.mark.parametrize("grammar", GRAMMARS)
 def test_what_is_read_is_read_again_as_it_is(grammar, said):

@@ -14,6 +14,9 @@ def test_the_papers_variants_are_there_each_with_one_line():
         *("Sokoban", "SokobanNewVocab", "SokobanLarge", "SokobanCoord"),
         *("FrozenLake", "FrozenLakeNoSlip", "FrozenLakeCoord"),
         *("Game2048", "Game2048Goal64", "Rubik", "RubikOneTurn", "RubikThreeTurns", "Sudoku", "Sudoku9x9"),
+        *("Countdown", "CountdownSmall", "CountdownSix"),
+        "MetaMathQA",
+        *("SearchQA", "SearchQAOneHop", "SearchQATools"),
     }
     assert all(len(variant.description.splitlines()) == 1 for variant in VARIANTS.values())
     assert len({str(variant.settings) for variant in VARIANTS.values()}) == len(VARIANTS)

@@ -1,0 +1,166 @@
+"""Countdown (RAGEN-2, environments): one expression that uses every number once and makes the target.
+
+One answer ends the episode. It pays 1 if its value is the target, 0.1 if it uses the right numbers to another end, and
+else nothing.
+
+    seed -> numbers, target
+"""
+
+import random
+from fractions import Fraction
+from hashlib import blake2b
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.countdown.expression import MAX_CHARS, evaluate, numbers_in, write
+from starpo.ragen.envs.countdown.puzzles import draw_puzzle, random_expression
+from starpo.ragen.envs.grammar import Grammar, Pattern
+from starpo.ragen.envs.page import page
+
+_TOLERANCE = Fraction(1, 100_000)
+_GRAMMAR = Pattern(
+    r"[-+*/()0-9 ]+",
+    "an expression of whole numbers, + - * / and parentheses",
+    "(8 - 3) * 4",
+    max_chars=MAX_CHARS,
+    separator=None,
+)
+
+
+class CountdownSettings(EnvironmentSettings):
+    """How many numbers there are, how large they are, and what is to be made of them."""
+
+    type: Literal["countdown"] = "countdown"
+    num_numbers: int = Field(4, ge=2, le=6)
+    """Numbers of a puzzle; all of them have to be used."""
+    max_number: int = Field(99, ge=1, le=1000)
+    """Largest number; the smallest is 1."""
+    min_target: int = Field(1, ge=1, le=1_000_000)
+    """Smallest target."""
+    max_target: int = Field(100, ge=1, le=1_000_000)
+    """Largest target."""
+    numbers_reward: float = Field(0.1, ge=0.0, lt=1.0)
+    """What the right numbers with a wrong value pay; the target pays 1."""
+
+    @model_validator(mode="after")
+    def _targets_can_be_made(self) -> "CountdownSettings":
+        if self.min_target > self.max_target:
+            raise ValueError(f"min_target = {self.min_target} must not exceed max_target = {self.max_target}")
+        most = max(self.max_number, 2) ** self.num_numbers
+        if self.min_target > most:
+            raise ValueError(
+                f"{self.num_numbers} numbers up to {self.max_number} make no more than {most}, so none of the targets "
+                f"from min_target = {self.min_target} on"
+            )
+        return self
+
+
+class Countdown(Environment[CountdownSettings]):
+    """One episode is one answer."""
+
+    settings_type = CountdownSettings
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.countdown.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.countdown.claims:claims"
+
+    def __init__(self, settings: CountdownSettings) -> None:
+        super().__init__(settings)
+        self._numbers: tuple[int, ...] = ()
+        self._target = 0
+        self._answer: str | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the present puzzle, sorted."""
+        if not self._numbers:
+            raise EnvironmentFault("countdown: there is no puzzle before the first reset; call reset")
+        return self._numbers
+
+    @property
+    def target(self) -> int:
+        """Of the present puzzle."""
+        return self._target
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Draw a puzzle that has a solution."""
+        settings = self.settings
+        self._numbers, self._target = draw_puzzle(
+            settings.num_numbers,
+            settings.max_number,
+            range(settings.min_target, settings.max_target + 1),
+            python_random(seed, "countdown"),
+        )
+        self._answer = None
+        return self.render(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Answer; this ends the episode."""
+        numbers = self.numbers
+        if self._answer is not None:
+            raise EnvironmentFault("countdown: the episode has ended with the first answer; call reset")
+        if _GRAMMAR.read(action) != action:
+            raise EnvironmentFault(f"countdown: {action!r} is no expression; the form is: {_GRAMMAR.form}")
+        self._answer = action
+        has_numbers = numbers_in(action) == list(numbers)
+        reward = 1.0 if self.is_success else self.settings.numbers_reward if has_numbers else 0.0
+        made = evaluate(action)
+        info = {
+            "effective": True,
+            "is_success": self.is_success,
+            "has_numbers": has_numbers,
+            "value": None if made is None else str(made),
+        }
+        return self.render(), reward, True, False, info
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """None are listed: an answer is any expression."""
+        return ()
+
+    @property
+    def grammar(self) -> Grammar:
+        """Digits, + - * / and parentheses, up to 200 characters."""
+        return _GRAMMAR
+
+    def random_action(self, rng: random.Random) -> str:
+        """An expression that uses the right numbers."""
+        return write(random_expression(list(self.numbers), rng))
+
+    @property
+    def is_success(self) -> bool:
+        """Does the answer use every number once, and make the target?"""
+        if self._answer is None or numbers_in(self._answer) != list(self._numbers):
+            return False
+        made = evaluate(self._answer)
+        return made is not None and abs(made - self._target) < _TOLERANCE
+
+    def rules(self) -> str:
+        """The task in words."""
+        return (
+            "Make the target from the numbers, with + - * / and parentheses.\n"
+            "Use every number exactly once, as it is, and no other; divisions may leave fractions.\n"
+            "You may answer once. The target pays 1, another value of the right numbers "
+            f"{self.settings.numbers_reward:g}, everything else 0."
+        )
+
+    def state_digest(self) -> str:
+        """Of the numbers, the target, and the answer."""
+        state = (*map(str, self.numbers), "target", str(self._target), "answer", repr(self._answer))
+        return blake2b(" ".join(state).encode(), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The target and the numbers; after the answer, what it makes."""
+        puzzle = f"Target: {self._target}, nums: [{', '.join(map(str, self.numbers))}]"
+        if self._answer is None:
+            return puzzle
+        made = evaluate(self._answer)
+        return f"{puzzle}\n{self._answer} = {'no number' if made is None else made}"
+
+    def render_rgb(self) -> np.ndarray:
+        """The target on a band, the numbers and the answer below."""
+        _, *answer = self.render().splitlines()
+        return page(f"Make {self._target}", "\n".join(["  ".join(map(str, self.numbers)), *answer]))

@@ -1,0 +1,127 @@
+"""Arithmetic as text and as trees, with exact fractions.
+
+What is read is a model's and may be anything: it is never handed to Python's `eval`, and its length, its depth and the
+size of its numbers are bounded before anything is computed.
+
+    "(3 + 5) * 2" -> evaluate -> Fraction(16)        Operation -> write -> "(3 + 5) * 2"
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias, Union
+
+from starpo.ragen.envs.sums import calculate
+
+MAX_CHARS = 200
+"""Longer text has no value."""
+
+_MAX_PENDING = 64  # operators and parentheses that wait for what is right of them
+_MAX_DIGITS = 9
+_MAX_BITS = 512  # of numerator and denominator, of every value on the way
+_ALPHABET = re.compile(r"[-+*/()0-9 ]*")
+_TOKEN = re.compile(r"[0-9]+|[-+*/()]")
+_NUMBER = re.compile(r"[0-9]+")
+_NEGATION = "~"
+_BINDS = {"(": 0, "+": 1, "-": 1, "*": 2, "/": 2, _NEGATION: 3}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Two expressions and what is between them: one of + - * /."""
+
+    operator: str
+    left: "Expression"
+    right: "Expression"
+
+
+Expression: TypeAlias = Union[int, Operation]  # noqa: UP007
+"""A whole number, or an operation."""
+
+
+def evaluate(text: str) -> Fraction | None:
+    """The value of + - * / and parentheses over whole numbers, with signs before operands.
+
+    One pass with a stack of values and one of operators: linear in the text's length, and without recursion.
+
+    Returns:
+        None: it is no such expression, divides by zero, or goes beyond 200 characters, 64 waiting operators and
+        parentheses, numbers of 9 digits, or values on the way of 512 bits.
+    """
+    if len(text) > MAX_CHARS or not _ALPHABET.fullmatch(text):
+        return None
+    values: list[Fraction] = []
+    pending: list[str] = []
+    needs_operand = True
+    for token in _TOKEN.findall(text):
+        if needs_operand and token in "(+-":
+            pending += {"(": "(", "-": _NEGATION, "+": ""}[token]
+            if len(pending) > _MAX_PENDING:
+                return None
+        elif needs_operand:
+            if len(token) > _MAX_DIGITS or not token.isdigit():
+                return None
+            values.append(Fraction(token))
+            needs_operand = False
+        elif token == ")":
+            if not _carry_out(values, pending, 1) or not pending:
+                return None
+            pending.pop()
+        elif token in _BINDS and token != "(":
+            if not _carry_out(values, pending, _BINDS[token]):
+                return None
+            pending.append(token)
+            needs_operand = True
+        else:  # a number or a parenthesis straight after an operand
+            return None
+    is_complete = not needs_operand and "(" not in pending and _carry_out(values, pending, 1)
+    return values[0] if is_complete else None
+
+
+def numbers_in(text: str) -> list[int]:
+    """The whole numbers that a text uses, sorted; of ASCII digits alone, each cut after ten, which no puzzle has."""
+    return sorted(int(number[: _MAX_DIGITS + 1]) for number in _NUMBER.findall(text))
+
+
+def value(expression: Expression) -> Fraction | None:
+    """What an expression makes; None: it divides by zero."""
+    if isinstance(expression, int):
+        return Fraction(expression)
+    left, right = value(expression.left), value(expression.right)
+    return None if left is None or right is None else calculate(expression.operator, left, right)
+
+
+def write(expression: Expression) -> str:
+    """An expression with no more parentheses than it needs, which `evaluate` reads to the same value."""
+    if isinstance(expression, int):
+        return str(expression)
+    binds = _BINDS[expression.operator]
+    left = _inside(expression.left, binds)
+    right = _inside(expression.right, binds + (expression.operator in "-/"))
+    return f"{left} {expression.operator} {right}"
+
+
+def operations(expression: Expression) -> Iterator[Operation]:
+    """All operations, each after those that it takes its operands from."""
+    if isinstance(expression, Operation):
+        yield from operations(expression.left)
+        yield from operations(expression.right)
+        yield expression
+
+
+def _inside(expression: Expression, binds: int) -> str:
+    text = write(expression)
+    return f"({text})" if isinstance(expression, Operation) and _BINDS[expression.operator] < binds else text
+
+
+def _carry_out(values: list[Fraction], pending: list[str], binds: int) -> bool:
+    """Do what waits and binds at least so strongly, back to a parenthesis; False: it has no value."""
+    while pending and _BINDS[pending[-1]] >= binds:
+        operator = pending.pop()
+        right = values.pop()
+        made = -right if operator == _NEGATION else calculate(operator, values.pop(), right)
+        if made is None or max(made.numerator.bit_length(), made.denominator.bit_length()) > _MAX_BITS:
+            return False
+        values.append(made)
+    return True

@@ -1,0 +1,76 @@
+"""Exact solutions: every tree over all numbers, by subsets, in exact fractions.
+
+The values of a subset are those of every split of it into two, joined in every way. For the whole set they are not
+listed: each value of one part asks for the one value of the other part that would make the target.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from starpo.ragen.envs.countdown.expression import Expression, Operation
+
+_Values = dict[Fraction, Expression]
+"""What some numbers can make, each with one way to make it."""
+
+
+def solve(numbers: tuple[int, ...], target: int) -> Expression | None:
+    """An expression that uses every number once and makes the target; None: there is none.
+
+    Args:
+        numbers: At least two and at most six; which of several solutions is found depends on their order.
+        target: To be made; positive.
+    """
+    known: dict[int, _Values] = {1 << place: {Fraction(number): number} for place, number in enumerate(numbers)}
+    full, wanted = (1 << len(numbers)) - 1, Fraction(target)
+    for left, right in sorted(_splits(full), key=_larger_part):  # even splits first: they need the fewest values
+        values, others = _values(left, known), _values(right, known)
+        for number, expression in values.items():
+            for operator, other, is_swapped in _asked(number, wanted):
+                if other in others:
+                    pair = (others[other], expression) if is_swapped else (expression, others[other])
+                    return Operation(operator, *pair)
+    return None
+
+
+def _values(subset: int, known: dict[int, _Values]) -> _Values:
+    if subset in known:
+        return known[subset]
+    found: _Values = {}
+    for left, right in _splits(subset):
+        for a, first in _values(left, known).items():
+            for b, second in _values(right, known).items():
+                found.setdefault(a + b, Operation("+", first, second))
+                found.setdefault(a * b, Operation("*", first, second))
+                found.setdefault(a - b, Operation("-", first, second))
+                found.setdefault(b - a, Operation("-", second, first))
+                if b:
+                    found.setdefault(a / b, Operation("/", first, second))
+                if a:
+                    found.setdefault(b / a, Operation("/", second, first))
+    known[subset] = found
+    return found
+
+
+def _asked(number: Fraction, wanted: Fraction) -> Iterator[tuple[str, Fraction, bool]]:
+    """Operator and the other operand with which a number makes what is wanted; is the other one the left operand?"""
+    yield "+", wanted - number, False
+    yield "-", number - wanted, False
+    yield "-", wanted + number, True
+    if number:
+        yield "*", wanted / number, False
+        yield "/", wanted * number, True
+        yield "/", number / wanted, False
+
+
+def _splits(subset: int) -> Iterator[tuple[int, int]]:
+    """Every way to part a set of at least two, once: the first part holds its lowest member."""
+    lowest = subset & -subset
+    part = (subset - 1) & subset
+    while part:
+        if part & lowest:
+            yield part, subset ^ part
+        part = (part - 1) & subset
+
+
+def _larger_part(split: tuple[int, int]) -> int:
+    return max(part.bit_count() for part in split)

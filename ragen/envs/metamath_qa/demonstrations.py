@@ -1,0 +1,44 @@
+"""Sums in words as a player solves them who calculates well, and often does not listen to what happens.
+
+The noise lies in decisions: which operation a word stands for. What is said of a sum is always true. A policy that
+imitates it can calculate; what the words mean is left to learn by reward.
+"""
+
+import random
+from fractions import Fraction
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.demonstration import Demonstration
+from starpo.ragen.envs.metamath_qa.environment import MetaMathQA
+from starpo.ragen.envs.sums import calculate
+
+_OPERATORS = "+-*"
+
+
+def demonstrate(environment: MetaMathQA, skill: float, rng: random.Random) -> Demonstration:
+    """Write the sums and answer with the last. The environment is not stepped.
+
+    The thought is like `3 * 4 = 12, 12 - 5 = 7`.
+
+    Args:
+        environment: With a drawn sum that is not answered yet.
+        skill: Probability that a question's operations are the right ones. Otherwise each is drawn at random from
+            + - *, a difference below zero left out.
+        rng: The only source of chance.
+
+    Raises:
+        ConfigError: If the questions are of a file: nobody is known who solves them.
+    """
+    question = environment.question
+    if not question.changes:
+        raise ConfigError(
+            "metamath_qa has a demonstrator of sums in words, and none of a file's questions (environment.path). Name "
+            "one of your own in policy.demonstrator, or train a model that knows the format: policy.type = 'pretrained'"
+        )
+    is_right, made, sums = rng.random() < skill, question.start, []
+    for operator, number in question.changes:
+        meant = operator if is_right else rng.choice(_OPERATORS if number <= made else "+*")
+        total = calculate(meant, Fraction(made), Fraction(number))
+        sums.append(f"{made} {meant} {number} = {total}")
+        made = int(total or 0)
+    return Demonstration(", ".join(sums), (str(made),))

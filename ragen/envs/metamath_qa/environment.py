@@ -1,0 +1,138 @@
+"""MetaMathQA (RAGEN-2, environments): a question, and several tries at its answer, each at half the pay of the last.
+
+seed -> question (drawn, or one of the user's file)
+"""
+
+import random
+from hashlib import blake2b
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.grammar import FreeText, Grammar
+from starpo.ragen.envs.metamath_qa.questions import Question, normalised, stored_questions, sum_in_words
+from starpo.ragen.envs.page import page
+from starpo.ragen.envs.sources import digest_of
+
+_GRAMMAR = FreeText("An action is your answer to the question, and nothing else, such as: 12", max_chars=200)
+_AGAIN = "Incorrect. Please think again."
+
+
+class MetaMathQASettings(EnvironmentSettings):
+    """Where questions come from, and how often they may be answered."""
+
+    type: Literal["metamath_qa"] = "metamath_qa"
+    path: str = ""
+    """A file of questions in the form of MetaMathQA: a JSON list of objects, or one object a line, with the fields
+    `query` and `response`. "": sums in words are drawn."""
+    digest: str = Field("", pattern="^([0-9a-f]{16})?$")
+    """Of the file's content; "": that of the file as it is now is put in."""
+    max_tries: int = Field(5, ge=1, le=32)
+    """Answers an episode."""
+    max_steps: int = Field(2, ge=1, le=2)
+    """Operations of a drawn sum: 1, or as often 2."""
+    max_number: int = Field(9, ge=2, le=1000)
+    """Largest number in the text of a drawn sum."""
+
+    @field_validator("digest")
+    @classmethod
+    def _of_the_file(cls, digest: str, info: ValidationInfo) -> str:
+        return digest_of(info.data.get("path", ""), digest)
+
+
+class MetaMathQA(Environment[MetaMathQASettings]):
+    """One episode is one question, until it is answered or the tries are used up."""
+
+    settings_type = MetaMathQASettings
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.metamath_qa.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.metamath_qa.claims:claims"
+
+    def __init__(self, settings: MetaMathQASettings) -> None:
+        super().__init__(settings)
+        self._question: Question | None = None
+        self._tried: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> Question:
+        """Of the present episode, with its answer."""
+        if self._question is None:
+            raise EnvironmentFault("metamath_qa: there is no question before the first reset; call reset")
+        return self._question
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Draw a question.
+
+        Raises:
+            EnvironmentFault: If the settings name a file that cannot be read, or has changed.
+        """
+        settings, rng = self.settings, python_random(seed, "metamath qa")
+        if settings.path:
+            self._question = rng.choice(stored_questions(settings.path, settings.digest))
+        else:
+            self._question = sum_in_words(rng.randint(1, settings.max_steps), settings.max_number, rng)
+        self._tried = ()
+        return self.render(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Answer. The k-th retry pays 1/2^k if it is right, counted from 0; a wrong answer pays nothing."""
+        question = self.question
+        if self.is_over:
+            raise EnvironmentFault("metamath_qa: the episode has ended; call reset")
+        if _GRAMMAR.read(action) != action:
+            raise EnvironmentFault(f"metamath_qa: {action!r} is no answer; expected up to 200 characters of text")
+        self._tried = (*self._tried, action)
+        reward = 0.5 ** (len(self._tried) - 1) if normalised(action) == normalised(question.answer) else 0.0
+        info = {"effective": True, "is_success": self.is_success, "tries": len(self._tried)}
+        return self.render(), reward, self.is_over, False, info
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """None are listed: an answer is any text."""
+        return ()
+
+    @property
+    def grammar(self) -> Grammar:
+        """Any text of up to 200 characters."""
+        return _GRAMMAR
+
+    def random_action(self, rng: random.Random) -> str:
+        """A whole number."""
+        return str(rng.randint(0, 2 * self.settings.max_number))
+
+    @property
+    def is_success(self) -> bool:
+        """Was the last answer right?"""
+        return bool(self._tried) and normalised(self._tried[-1]) == normalised(self.question.answer)
+
+    @property
+    def is_over(self) -> bool:
+        """Was the question answered, or every try used?"""
+        return self.is_success or len(self._tried) == self.settings.max_tries
+
+    def rules(self) -> str:
+        """The task in words."""
+        return (
+            "Answer the question with a number or a short expression, and nothing else.\n"
+            f"You may try {self.settings.max_tries} times in all. The first answer pays 1 if it is right, and every "
+            "further one half of what the one before would have paid."
+        )
+
+    def state_digest(self) -> str:
+        """Of the question, its answer, and what was tried."""
+        state = (self.question.text, self.question.answer, *self._tried)
+        return blake2b("\0".join(state).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The question; after a wrong answer, what was tried and that it was wrong; after the right one, that it is."""
+        if not self._tried:
+            return self.question.text
+        tried = ", ".join(" ".join(answer.split()) for answer in self._tried)
+        return f"{self.question.text}\nTried: {tried}\n{'Correct!' if self.is_success else _AGAIN}"
+
+    def render_rgb(self) -> np.ndarray:
+        """The question on a page, and what was tried."""
+        return page(f"Try {len(self._tried)} of {self.settings.max_tries}", self.render())

@@ -1,0 +1,51 @@
+"""SearchQA as a player plays it who reads well, and often follows a fact that nobody asked for.
+
+The noise lies in decisions: which fact to follow, and whether to search on or to answer. What is said is a sentence of
+a document that was found. A policy that imitates it can search and read; which fact a question asks for, and when it is
+answered, is left to learn by reward.
+"""
+
+import random
+
+from starpo.ragen.envs.demonstration import Demonstration
+from starpo.ragen.envs.search_qa.environment import SearchQA
+from starpo.ragen.envs.search_qa.solver import read_facts
+
+
+def demonstrate(environment: SearchQA, skill: float, rng: random.Random) -> Demonstration:
+    """Search, or answer. The environment is not stepped.
+
+    The thought is `find Ada Ash` or a sentence such as `Ada Ash learned from Eva Hart`.
+
+    Args:
+        environment: Before the end.
+        skill: Probability that a decision is the right one, once something was found. Otherwise a fact is drawn from
+            the best document, and what it names is searched for or given as the answer, as often as not.
+        rng: The only source of chance.
+    """
+    question = environment.question
+    if not question.way:
+        return _with_a_users_documents(environment, skill, rng)
+    is_right, text = rng.random() < skill, environment.found[0].text if environment.found else ""
+    facts = read_facts(text)
+    if facts and not is_right:
+        fact = rng.choice(facts)
+        kind = rng.choice(("search", "finish"))
+        return Demonstration(fact.sentence.rstrip("."), (environment.write(kind, fact.value),))
+    last = environment.searched[-1] if environment.searched else ""
+    if last not in question.way:
+        return Demonstration(f"find {question.way[0]}", (environment.write("search", question.way[0]),))
+    place = question.way.index(last)
+    is_last = place + 1 == len(question.way)
+    action = environment.write(*(("finish", question.answers[0]) if is_last else ("search", question.way[place + 1])))
+    return Demonstration(question.facts[place].rstrip("."), (action,))
+
+
+def _with_a_users_documents(environment: SearchQA, skill: float, rng: random.Random) -> Demonstration:
+    """Search for the question's own words; then answer, rightly by skill, and otherwise a title that was found."""
+    if not environment.searched:
+        return Demonstration("find it", (environment.write("search", environment.question.text),))
+    titles = [document.title for document in environment.found]
+    is_right = rng.random() < skill or not titles
+    answer = environment.question.answers[0] if is_right else rng.choice(titles)
+    return Demonstration("answer", (environment.write("finish", answer),))

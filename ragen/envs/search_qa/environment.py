@@ -1,0 +1,248 @@
+"""SearchQA (RAGEN-2, environments): find the answer to a question by searching documents, and say it.
+
+Searching pays nothing. An answer ends the episode; it pays 1 if it is right as SQuAD's evaluation compares answers, and
+else its F1, if that is at least 0.3. So do ten steps without an answer, which pay nothing.
+
+    seed -> question of the library (made up, or the user's)
+"""
+
+import random
+import re
+from hashlib import blake2b
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.grammar import Grammar, Pattern, Tool, ToolCalls, read_call, write_call
+from starpo.ragen.envs.page import page
+from starpo.ragen.envs.search_qa.library import Library, made_up, stored
+from starpo.ragen.envs.search_qa.scoring import exact_match, score
+from starpo.ragen.envs.search_qa.world import Document, Question
+from starpo.ragen.envs.sources import digest_of
+
+MAX_CHARS = 200
+"""Of a query, and of an answer."""
+
+_HOPS = {"one": (1,), "two": (2,), "both": (1, 2)}
+_TEXT = Pattern(
+    r"(?:search|finish)\[ ?[^\[\]|<> ][^\[\]|<>]{0,199}\]",
+    "search[query] or finish[answer]",
+    "search[Ada Ash]",
+    max_chars=MAX_CHARS + 10,
+    separator=None,
+)
+_UNUSABLE = re.compile(r"[\[\]|<>\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+
+
+def _tool(name: str, description: str, parameter: str) -> Tool:
+    text = {"type": "string", "minLength": 1, "maxLength": MAX_CHARS}
+    schema = {"type": "object", "properties": {parameter: text}, "required": [parameter], "additionalProperties": False}
+    return Tool(name, description, schema)
+
+
+_TOOLS = ToolCalls(
+    (
+        _tool("search", "Finds the documents that match the query best.", "query"),
+        _tool("finish", "Gives the answer and ends the episode.", "answer"),
+    )
+)
+_PARAMETERS = {"search": "query", "finish": "answer"}
+
+
+class SearchQASettings(EnvironmentSettings):
+    """What is searched, what is asked, and how."""
+
+    type: Literal["search_qa"] = "search_qa"
+    actions: Literal["text", "tools"] = "text"
+    """'text': `search[query]` and `finish[answer]`. 'tools': calls of the tools `search` and `finish`."""
+    documents: str = ""
+    """A file of documents, objects with `title` and `text`: a JSON list, or one object a line. "": a world of people
+    and places is made up."""
+    documents_digest: str = Field("", pattern="^([0-9a-f]{16})?$")
+    """Of that file's content; "": that of the file as it is now is put in."""
+    questions: str = ""
+    """A file of questions about them, objects with `question` and `answers` (a list, any of which is right)."""
+    questions_digest: str = Field("", pattern="^([0-9a-f]{16})?$")
+    """Of that file's content; "": that of the file as it is now is put in."""
+    num_people: int = Field(120, ge=2, le=256)
+    """People of the made-up world, a document each; there are 24 places beside them."""
+    world_seed: int = Field(0, ge=0)
+    """Decides what is true in the made-up world."""
+    hops: Literal["one", "two", "both"] = "both"
+    """Documents that a question about the made-up world takes."""
+    max_steps: int = Field(10, ge=1, le=100)
+    """Searches and answers an episode."""
+    top_k: int = Field(5, ge=1, le=20)
+    """Documents found by a search."""
+    max_document_chars: int = Field(800, ge=50, le=20_000)
+    """A longer document is cut when it is shown."""
+    max_result_chars: int = Field(4000, ge=50, le=100_000)
+    """All that a search shows is cut at so many characters."""
+    min_f1: float = Field(0.3, ge=0.0, le=1.0)
+    """An answer that is not exact pays its F1, and nothing below this."""
+
+    @field_validator("documents_digest", "questions_digest")
+    @classmethod
+    def _of_the_file(cls, digest: str, info: ValidationInfo) -> str:
+        return digest_of(info.data.get((info.field_name or "").removesuffix("_digest"), ""), digest)
+
+    @model_validator(mode="after")
+    def _both_files_or_none(self) -> "SearchQASettings":
+        if bool(self.documents) != bool(self.questions):
+            found, missing = ("documents", "questions") if self.documents else ("questions", "documents")
+            raise ValueError(f"{found} names a file and {missing} does not: name both, or neither for a made-up world")
+        return self
+
+
+class SearchQA(Environment[SearchQASettings]):
+    """One episode is one question, until it is answered or the steps are used up."""
+
+    settings_type = SearchQASettings
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.search_qa.demonstrations:demonstrate"
+
+    def __init__(self, settings: SearchQASettings) -> None:
+        super().__init__(settings)
+        self._question: Question | None = None
+        self._searched: tuple[str, ...] = ()
+        self._found: tuple[Document, ...] = ()
+        self._answer: str | None = None
+
+    @property
+    def library(self) -> Library:
+        """Documents, questions and index.
+
+        Raises:
+            EnvironmentFault: If the settings name files that cannot be read, or have changed.
+            MissingPackageError: If bm25s is not installed.
+        """
+        s = self.settings
+        if s.documents:
+            return stored(s.documents, s.documents_digest, s.questions, s.questions_digest)
+        return made_up(s.num_people, _HOPS[s.hops], s.world_seed)
+
+    @property
+    def question(self) -> Question:
+        """Of the present episode, with its answers."""
+        if self._question is None:
+            raise EnvironmentFault("search_qa: there is no question before the first reset; call reset")
+        return self._question
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The queries so far."""
+        return self._searched
+
+    @property
+    def found(self) -> tuple[Document, ...]:
+        """What the last search has found, best first."""
+        return self._found
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Draw a question of the library."""
+        self._question = python_random(seed, "search qa").choice(self.library.questions)
+        self._searched, self._found, self._answer = (), (), None
+        return self.render(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Search, or answer; the answer and the last step end the episode."""
+        question = self.question
+        if self.is_over:
+            raise EnvironmentFault("search_qa: the episode has ended; call reset")
+        if self.grammar.read(action) != action:
+            raise EnvironmentFault(f"search_qa: {action!r} is no action; {self.grammar.told()}")
+        kind, text = self._read(action)
+        reward = 0.0
+        if kind == "finish":
+            self._answer = text
+            reward = score(text, question.answers, self.settings.min_f1)
+        else:
+            self._searched = (*self._searched, text)
+            self._found = tuple(self.library.search(text, self.settings.top_k))
+        info = {"effective": True, "is_success": self.is_success, "searches": len(self._searched)}
+        return self.render(), reward, self.is_over, False, info
+
+    def write(self, kind: str, text: str) -> str:
+        """An action in the form that the settings choose, out of any text: what cannot be written becomes a blank.
+
+        Args:
+            kind: search or finish.
+            text: Query or answer.
+        """
+        text = plain(text)
+        return f"{kind}[{text}]" if self.settings.actions == "text" else write_call(kind, {_PARAMETERS[kind]: text})
+
+    def _read(self, action: str) -> tuple[str, str]:
+        if self.settings.actions == "text":
+            kind, _, text = action.removesuffix("]").partition("[")
+            return kind, plain(text)
+        kind, arguments = read_call(action)
+        return kind, plain(arguments[_PARAMETERS[kind]])
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """None are listed: a query is any text."""
+        return ()
+
+    @property
+    def grammar(self) -> Grammar:
+        """`search[..]` and `finish[..]`, or two tools."""
+        return _TEXT if self.settings.actions == "text" else _TOOLS
+
+    def random_action(self, rng: random.Random) -> str:
+        """A search for some document's title, or such a title as the answer."""
+        return self.write(rng.choice(("search", "search", "finish")), rng.choice(self.library.documents).title)
+
+    @property
+    def is_success(self) -> bool:
+        """Is the answer exactly one of the right ones?"""
+        return self._answer is not None and exact_match(self._answer, self.question.answers)
+
+    @property
+    def is_over(self) -> bool:
+        """Has it been answered, or was every step used?"""
+        return self._answer is not None or len(self._searched) == self.settings.max_steps
+
+    def rules(self) -> str:
+        """The task in words."""
+        return (
+            "Answer the question by searching documents. A search shows the documents that match its words best.\n"
+            "Often one document only names another one that you have to search for next.\n"
+            f"You have {self.settings.max_steps} steps in all. The right answer pays 1; one that shares words with it "
+            "pays less, searching nothing.\n"
+            "The answer is a name or a few words, and nothing else."
+        )
+
+    def state_digest(self) -> str:
+        """Of the question, its answers, the searches, and the answer given."""
+        state = (self.question.text, *self.question.answers, "searched", *self._searched, "said", repr(self._answer))
+        return blake2b("\0".join(state).encode(errors="replace"), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The question; what was searched for; what the last search has found; the answer."""
+        lines = [f"Question: {self.question.text}"]
+        if self._searched:
+            lines.append(f"Searched: {'; '.join(self._searched)}")
+            lines.append(self._results() or "Nothing found.")
+        if self._answer is not None:
+            lines.append(f"Answer: {self._answer} ({'right' if self.is_success else 'wrong'})")
+        return "\n".join(lines)
+
+    def _results(self) -> str:
+        limit = self.settings.max_document_chars
+        shown = [f"{document.title}: {document.text[:limit]}" for document in self._found]
+        return "\n".join(shown)[: self.settings.max_result_chars]
+
+    def render_rgb(self) -> np.ndarray:
+        """The question, the searches and the documents on a page."""
+        return page(
+            f"Step {len(self._searched) + (self._answer is not None)} of {self.settings.max_steps}", self.render()
+        )
+
+
+def plain(text: str) -> str:
+    """A query or an answer on one line, of at most 200 characters, with blanks for what cannot stand in an action."""
+    return _UNUSABLE.sub(" ", text).strip()[:MAX_CHARS].strip() or "?"

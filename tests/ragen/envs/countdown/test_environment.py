@@ -1,0 +1,157 @@
+"""Countdown: what an answer pays, what is drawn, and how it is played by demonstration."""
+
+import random
+
+import pytest
+from pydantic import ValidationError
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs import make
+from starpo.ragen.envs.check import check
+from starpo.ragen.envs.countdown.claims import claims
+from starpo.ragen.envs.countdown.demonstrations import demonstrate
+from starpo.ragen.envs.countdown.environment import Countdown, CountdownSettings
+from starpo.ragen.envs.countdown.expression import numbers_in
+from starpo.ragen.envs.countdown.solver import solve
+
+SMALL = CountdownSettings(num_numbers=3, max_number=9, max_target=30)
+
+
+def puzzle(numbers, target):
+    environment = Countdown(SMALL)
+    environment.reset(seed=0)
+    environment._numbers, environment._target = numbers, target
+    return environment
+
+
+@pytest.mark.parametrize(
+    "settings", [SMALL, CountdownSettings(num_numbers=2), CountdownSettings(num_numbers=6)], ids=str
+)
+def test_the_conventions(settings):
+    assert check(settings, should_start_process=settings == SMALL) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [
+        ("(5 + 3) * 2", 1.0),
+        ("2*5+3*2", 0.0),  # 2 is used twice
+        ("2 * (3 + 5)", 1.0),
+        ("2 + 3 + 5", 0.1),
+        ("5 * 3 + 1", 0.0),  # 1 is not given
+        ("16", 0.0),
+        ("2 * 8", 0.0),
+        ("2 3 5", 0.1),  # the right numbers, and no value
+        ("(2 + 3 + 5", 0.1),
+        ("5 / (3 - 3 * 2 / 2)", 0.0),
+        ("2 ** 3 + 5", 0.1),
+        ("-(2 - 3 * 5) + 3", 0.0),
+        ("-(2 - 3 - 5)", 0.1),
+    ],
+)
+def test_what_an_answer_pays(answer, reward):
+    environment = puzzle((2, 3, 5), 16)
+    _, paid, terminated, truncated, info = environment.step(answer)
+    assert (paid, terminated, truncated) == (reward, True, False)
+    assert environment.is_success == info["is_success"] == (reward == 1.0)
+
+
+def test_fractions_on_the_way_are_exact():
+    environment = puzzle((3, 3, 8, 8), 24)
+    assert environment.step("8 / (3 - 8 / 3)")[1] == 1.0
+    environment = puzzle((1, 3, 3), 1)
+    assert environment.step("1 / 3 * 3")[1] == 1.0
+    environment = puzzle((1, 3, 3), 9)
+    assert environment.step("3 / (1 / 3)")[1] == 1.0
+
+
+def test_it_is_told_and_the_answer_is_shown():
+    environment = puzzle((2, 3, 5), 16)
+    assert environment.render() == "Target: 16, nums: [2, 3, 5]"
+    assert environment.step("2 * 5 + 3")[0] == "Target: 16, nums: [2, 3, 5]\n2 * 5 + 3 = 13"
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step("2 * (3 + 5)")
+
+
+@pytest.mark.parametrize("said", ["2 + x", "2 + 3 = 5", "", "1 || 2", "٣", "(" * 201, "__import__('os')", "2 + 3\n+ 5"])
+def test_what_the_grammar_does_not_read_is_refused(said):
+    environment = puzzle((2, 3, 5), 16)
+    assert environment.grammar.read(said) != said
+    with pytest.raises(EnvironmentFault, match="is no expression"):
+        environment.step(said)
+
+
+@pytest.mark.parametrize(
+    "settings", [SMALL, CountdownSettings(), CountdownSettings(num_numbers=5, min_target=100, max_target=999)], ids=str
+)
+def test_every_puzzle_has_a_solution(settings):
+    environment = make(settings)
+    for seed in range(60):
+        environment.reset(seed=seed)
+        assert len(environment.numbers) == settings.num_numbers
+        assert settings.min_target <= environment.target <= settings.max_target
+        assert max(environment.numbers) <= settings.max_number
+        if seed < 20:
+            assert solve(environment.numbers, environment.target) is not None
+
+
+def test_targets_that_cannot_be_made_are_refused():
+    with pytest.raises(ValidationError, match="must not exceed max_target"):
+        CountdownSettings(min_target=11, max_target=10)
+    with pytest.raises(ValidationError, match="2 numbers up to 9 make no more than 81"):
+        CountdownSettings(num_numbers=2, max_number=9, min_target=82)
+    with pytest.raises(EnvironmentFault, match="made no target of 79 to 79"):
+        make(CountdownSettings(num_numbers=2, max_number=9, min_target=79, max_target=79)).reset(seed=0)
+
+
+def test_the_player_answers_its_last_attempt_and_says_the_truth():
+    environment = make(SMALL)
+    for seed in range(200):
+        environment.reset(seed=seed)
+        before = environment.state_digest()
+        decision = demonstrate(environment, 0.3, random.Random(seed))
+        assert environment.state_digest() == before
+        assert all(claim.is_true for claim in claims(environment.render(), decision.think)), decision
+        (answer,) = decision.actions
+        assert numbers_in(answer) == list(environment.numbers)
+        assert decision.think.count("vs") <= 5
+        assert "yes" not in decision.think[:-3]
+        environment.step(answer)
+        assert environment.is_success == decision.think.endswith("yes")
+
+
+@pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.02, 0.3), (1.0, 0.96, 1.0)])
+def test_it_is_as_good_as_its_skill(skill, least, most):
+    environment, successes = make(SMALL), 0
+    for seed in range(300):
+        environment.reset(seed=seed)
+        environment.step(demonstrate(environment, skill, random.Random(seed)).actions[0])
+        successes += environment.is_success
+    assert least <= successes / 300 <= most
+
+
+@pytest.mark.parametrize(
+    "settings", [CountdownSettings(num_numbers=6, max_number=1000), CountdownSettings(num_numbers=2)]
+)
+def test_it_plays_any_settings(settings):
+    environment = make(settings)
+    for seed in range(2):
+        environment.reset(seed=seed)
+        (answer,) = demonstrate(environment, 0.0, random.Random(seed)).actions
+        assert environment.grammar.read(answer) == answer
+
+
+def test_claims_are_judged():
+    observation = "Target: 16, nums: [2, 3, 5]"
+    found = claims(observation, "2 * 3 = 6, 6 + 5 = 12 vs 16 no, 3 + 5 = 8, 8 * 2 = 16 vs 16 no, 4 / 0 = 1 vs 6 no")
+    assert [(claim.about, claim.is_true, claim.truth) for claim in found] == [
+        ("sum", True, "6"),
+        ("sum", False, "11"),
+        ("sum", True, "8"),
+        ("sum", True, "16"),
+        ("sum", False, "no number"),
+        ("target made", True, "16 no"),
+        ("target made", False, "16 yes"),
+        ("target made", False, "16 no"),
+    ]
+    assert claims("no puzzle", "1 + 1 = 2") == []

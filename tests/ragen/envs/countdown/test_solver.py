@@ -1,0 +1,66 @@
+"""The solver finds a solution exactly where there is one."""
+
+from fractions import Fraction
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starpo.ragen.envs.countdown.expression import evaluate, numbers_in, write
+from starpo.ragen.envs.countdown.puzzles import OPERATORS
+from starpo.ragen.envs.countdown.solver import solve
+from starpo.ragen.envs.sums import calculate
+
+THREE = st.tuples(*[st.integers(1, 12)] * 3)
+
+
+def everything(numbers):
+    """What three numbers can make: two joined, and the third before or after that; every order, every operator."""
+    made = set()
+    for (a, b, c), first, second in product(permutations(numbers), OPERATORS, OPERATORS):
+        inner = calculate(first, Fraction(a), Fraction(b))
+        if inner is not None:
+            made |= {calculate(second, inner, Fraction(c)), calculate(second, Fraction(c), inner)}
+    return made
+
+
+@given(THREE, st.integers(1, 60))
+def test_three_numbers_as_if_all_were_tried(numbers, target):
+    solution = solve(numbers, target)
+    assert (solution is not None) == (target in everything(numbers))
+    if solution is not None:
+        assert evaluate(write(solution)) == target
+        assert numbers_in(write(solution)) == sorted(numbers)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "target"),
+    [
+        ((3, 3, 8, 8), 24),  # 8 / (3 - 8 / 3): there is no way without fractions
+        ((1, 5, 5, 5), 24),  # 5 * (5 - 1 / 5)
+        ((1, 3, 4, 6), 24),  # 6 / (1 - 3 / 4)
+        ((75, 50, 2, 3, 8, 7), 812),
+        ((6, 6), 36),
+    ],
+)
+def test_known_puzzles(numbers, target):
+    solution = solve(numbers, target)
+    assert solution is not None
+    assert evaluate(write(solution)) == target
+    assert numbers_in(write(solution)) == sorted(numbers)
+
+
+@pytest.mark.parametrize(("numbers", "target"), [((1, 1), 3), ((1, 1, 1, 1), 24), ((2, 2, 2, 2), 100), ((7, 7, 7), 9)])
+def test_puzzles_without_a_solution(numbers, target):
+    assert solve(numbers, target) is None
+
+
+@settings(max_examples=6)
+@given(st.lists(st.integers(1, 20), min_size=5, max_size=5), st.randoms(use_true_random=False))
+def test_what_was_drawn_from_an_expression_is_solved(numbers, rng):
+    solution = solve(tuple(numbers), sum(numbers[:3]) * numbers[3] + numbers[4])
+    assert solution is not None
+    rng.shuffle(numbers)
+    again = solve(tuple(numbers), sum(sorted(numbers)))
+    assert again is not None

@@ -1,0 +1,116 @@
+"""MetaMathQA: pay by retry, what is told, a user's file, and how it is played by demonstration."""
+
+import json
+import random
+
+import pytest
+from pydantic import ValidationError
+
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.envs import make
+from starpo.ragen.envs.check import check
+from starpo.ragen.envs.metamath_qa.claims import claims
+from starpo.ragen.envs.metamath_qa.demonstrations import demonstrate
+from starpo.ragen.envs.metamath_qa.environment import MetaMathQA, MetaMathQASettings
+from starpo.ragen.envs.sources import file_digest
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Of three questions."""
+    path = tmp_path / "mine.json"
+    rows = [{"query": f"What is {n} + {n}?", "response": f"Sure. The answer is: {2 * n}"} for n in (1, 2, 3)]
+    path.write_text(json.dumps(rows))
+    return path
+
+
+@pytest.mark.parametrize("settings", [MetaMathQASettings(), MetaMathQASettings(max_tries=1, max_steps=1)], ids=str)
+def test_the_conventions(settings):
+    assert check(settings, should_start_process=settings.max_tries == 5) == []
+
+
+def test_a_users_file_keeps_the_conventions_and_its_digest_is_a_setting(file):
+    settings = MetaMathQASettings(path=str(file))
+    assert settings.digest == file_digest(str(file)) != ""
+    assert check(settings, should_start_process=False) == []
+    environment = make(settings)
+    assert {environment.reset(seed=seed)[0] for seed in range(40)} == {f"What is {n} + {n}?" for n in (1, 2, 3)}
+
+
+def test_settings_of_other_content_are_other_settings_and_stored_ones_keep_theirs(file):
+    settings = MetaMathQASettings(path=str(file))
+    file.write_text(file.read_text().replace("Sure", "Well"))
+    assert MetaMathQASettings(path=str(file)) != settings
+    stored = MetaMathQASettings.model_validate_json(settings.model_dump_json())
+    assert stored == settings
+    with pytest.raises(EnvironmentFault, match="has changed"):
+        make(stored).reset(seed=0)
+    assert any("has changed" in str(finding) for finding in check(stored, should_start_process=False))
+
+
+def test_a_file_that_is_not_there_is_an_error_of_the_settings(tmp_path):
+    with pytest.raises(ValidationError, match="these settings do not name"):
+        MetaMathQASettings(digest="0" * 16)
+    with pytest.raises(ValidationError, match=r"none\.json cannot be read"):
+        MetaMathQASettings(path=str(tmp_path / "none.json"))
+
+
+@pytest.mark.parametrize("num_wrong", range(5))
+def test_the_kth_retry_pays_one_over_two_to_the_k(num_wrong):
+    environment = MetaMathQA(MetaMathQASettings(max_tries=5))
+    environment.reset(seed=3)
+    for _ in range(num_wrong):
+        observation, reward, terminated, _, info = environment.step("no idea")
+        assert (reward, terminated, info["is_success"]) == (0.0, False, False)
+        assert observation.endswith("\nIncorrect. Please think again.")
+        assert observation.startswith(environment.question.text)
+    observation, reward, terminated, *_ = environment.step(f"The answer is: {environment.question.answer}")
+    assert (reward, terminated, environment.is_success) == (1 / 2**num_wrong, True, True)
+    assert observation.endswith("Correct!")
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step("1")
+
+
+def test_tries_end():
+    environment = MetaMathQA(MetaMathQASettings(max_tries=2))
+    environment.reset(seed=0)
+    assert environment.step("x")[1:3] == (0.0, False)
+    assert environment.step("y")[1:3] == (0.0, True)
+    assert not environment.is_success
+    assert environment.render().splitlines()[1] == "Tried: x, y"
+
+
+def test_what_was_tried_is_shown_on_one_line():
+    environment = MetaMathQA(MetaMathQASettings())
+    environment.reset(seed=0)
+    observation, *_ = environment.step("well,\nit is\n4")
+    assert observation.splitlines()[1] == "Tried: well, it is 4"
+
+
+@pytest.mark.parametrize("said", ["", " 4", "4 || 5", "x" * 201, "\x1b[2J"])
+def test_what_the_grammar_does_not_read_is_refused(said):
+    environment = MetaMathQA(MetaMathQASettings())
+    environment.reset(seed=0)
+    with pytest.raises(EnvironmentFault, match="is no answer"):
+        environment.step(said)
+
+
+@pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.1, 0.35), (1.0, 1.0, 1.0)])
+def test_the_player_is_as_good_as_its_skill_and_says_the_truth(skill, least, most):
+    environment, successes = make(MetaMathQASettings(max_tries=1)), 0
+    for seed in range(300):
+        environment.reset(seed=seed)
+        decision = demonstrate(environment, skill, random.Random(seed))
+        judged = claims(environment.render(), decision.think)
+        assert len(judged) == len(environment.question.changes)
+        assert all(claim.is_true for claim in judged)
+        environment.step(decision.actions[0])
+        successes += environment.is_success
+    assert least <= successes / 300 <= most
+
+
+def test_nobody_demonstrates_a_users_questions(file):
+    environment = make(MetaMathQASettings(path=str(file)))
+    environment.reset(seed=0)
+    with pytest.raises(ConfigError, match=r"policy\.demonstrator"):
+        demonstrate(environment, 0.5, random.Random(0))

@@ -1,0 +1,124 @@
+"""Questions: sums in words that say what they are, and files of which nothing is dropped unsaid."""
+
+import json
+import logging
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.metamath_qa.questions import VERBS, after_mark, normalised, stored_questions, sum_in_words
+from starpo.ragen.envs.sources import file_digest
+
+GOOD = {"query": "What is 2 + 2?", "response": "Two and two.\nThe answer is: 4", "type": "GSM_Rephrased"}
+
+
+@given(st.integers(0, 2**32), st.integers(1, 2), st.integers(2, 100))
+def test_a_sum_in_words_has_the_answer_that_its_words_say(seed, num_steps, largest):
+    question = sum_in_words(num_steps, largest, random.Random(seed))
+    words = question.text.replace(".", "").split()
+    total = int(words[2])
+    if words[3] == "bags":
+        total *= int(words[5])
+    for verb, number in pairwise(words):
+        if verb in VERBS:
+            total += int(number) if VERBS[verb] == "+" else -int(number)
+            assert total >= 0
+    assert question.answer == str(total)
+    assert len(question.changes) == num_steps
+    assert all(int(word) <= largest for word in words if word.isdigit())
+
+
+def test_the_form_of_a_question():
+    question = sum_in_words(2, 9, random.Random(2))
+    assert question.text.endswith("?")
+    assert " and " in question.text
+    assert len(question.text.split()) <= 20
+
+
+@pytest.mark.parametrize(
+    ("said", "compared"),
+    [
+        ("4", "4"),
+        (" 4 \n", "4"),
+        ("The answer is: 4", "4"),
+        ("so.\nthe ANSWER is:  x + Y", "x+y"),
+        ("The answer is: 3. No. The answer is: 4", "4"),
+        ("\\frac{1}{2}", "\\frac{1}{2}"),
+        ("1 000", "1000"),
+        ("4.0", "4.0"),  # nothing is calculated
+    ],
+)
+def test_what_is_compared(said, compared):
+    assert normalised(said) == compared
+
+
+def test_the_part_after_the_mark():
+    assert after_mark("Long.\nThe answer is: 5 dollars ") == "5 dollars"
+
+
+@pytest.mark.parametrize("as_lines", [True, False])
+def test_a_file_is_read_as_a_list_or_by_lines(tmp_path, as_lines):
+    rows = [GOOD, GOOD | {"query": " And 3 + 3? ", "response": "The answer is: 6"}]
+    file = tmp_path / "mine.json"
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n\n" if as_lines else json.dumps(rows, indent=1))
+    questions = stored_questions(str(file), file_digest(str(file)))
+    assert [(question.text, question.answer) for question in questions] == [
+        ("What is 2 + 2?", "4"),
+        ("And 3 + 3?", "6"),
+    ]
+
+
+BAD = [
+    ("{", "no JSON"),
+    ("[1]", "a list, no object"),
+    (json.dumps({"query": "Why?"}), "'response' is missing"),
+    (json.dumps(GOOD | {"query": 3}), "'query' is no text"),
+    (json.dumps(GOOD | {"response": "4"}), "'response' does not say 'The answer is:'"),
+    (json.dumps(GOOD | {"response": "The answer is: "}), "nothing follows 'The answer is:'"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), BAD, ids=[said for _, said in BAD])
+def test_a_bad_line_is_counted_and_named(tmp_path, caplog, line, said):
+    file = tmp_path / "mine.jsonl"
+    file.write_text(f"{json.dumps(GOOD)}\n{line}\n")
+    with caplog.at_level(logging.WARNING):
+        assert len(stored_questions(str(file), file_digest(str(file)))) == 1
+    assert "1 of 2 rows cannot be used (line 2: " + said in caplog.text
+    assert "the other 1 are played" in caplog.text
+
+
+def test_a_file_of_bad_lines_alone_is_refused(tmp_path):
+    file = tmp_path / "mine.jsonl"
+    file.write_text("\n".join(line for line, _ in BAD[:1] + BAD[2:]))
+    with pytest.raises(
+        EnvironmentFault, match=r"5 of 5 rows cannot be used \(line 1: no JSON.*nothing is left to play"
+    ):
+        stored_questions(str(file), file_digest(str(file)))
+
+
+def test_an_empty_file_a_broken_list_and_a_missing_file_are_refused(tmp_path):
+    file = tmp_path / "mine.json"
+    for content, said in (("", "holds no rows"), ("[]", "holds no rows"), ("[{]", "1 of 1 rows cannot be used")):
+        file.write_text(content)
+        with pytest.raises(EnvironmentFault, match=said):
+            stored_questions(str(file), file_digest(str(file)))
+    digest = file_digest(str(file))
+    file.unlink()
+    with pytest.raises(EnvironmentFault, match="cannot be read"):
+        stored_questions(str(file), digest)
+    with pytest.raises(ValueError, match="cannot be read"):
+        file_digest(str(file))
+
+
+def test_a_file_that_has_changed_is_refused(tmp_path):
+    file = tmp_path / "mine.jsonl"
+    file.write_text(json.dumps(GOOD))
+    digest = file_digest(str(file))
+    file.write_text(json.dumps(GOOD) + "\n")
+    with pytest.raises(EnvironmentFault, match=f"has changed: .* these settings are of {digest}"):
+        stored_questions(str(file), digest)

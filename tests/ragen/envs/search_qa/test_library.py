@@ -1,0 +1,104 @@
+"""The made-up world, the index over documents, and libraries of the user's."""
+
+import json
+import logging
+import sys
+
+import pytest
+
+from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
+from starpo.ragen.envs.search_qa.index import Index
+from starpo.ragen.envs.search_qa.library import made_up, stored
+from starpo.ragen.envs.search_qa.solver import read_facts, read_question
+from starpo.ragen.envs.search_qa.world import FIRST_NAMES, JOBS, LANDS, LAST_NAMES, PLACES, RIVERS, make_world
+from starpo.ragen.envs.sources import file_digest
+
+pytest.importorskip("bm25s", reason="bm25s is not installed (pip install 'starpo[webshop]')")
+
+
+def test_better_matches_come_first_and_ties_keep_their_order():
+    index = Index(["red fox den", "red fox", "blue whale", "red cat", "red red fox"])
+    assert index.search("red fox", 10) == [4, 1, 0, 3]  # red twice; the shorter one of those with both words; one word
+    assert index.search("whale", 3) == [2]
+    assert index.search("RED, fox?", 2) == index.search("red fox", 2)
+    assert Index(["same words", "same words", "other things"]).search("same", 5) == [0, 1]
+
+
+@pytest.mark.parametrize("query", ["", "?", "x", "zebra", "\x00", "日本", "a" * 10_000])
+def test_a_query_without_a_known_word_finds_nothing(query):
+    assert Index(["red fox", "blue whale"]).search(query, 5) == []
+
+
+def test_bm25_is_lucenes():
+    """Two documents, one with the word once in two words, of average length 2: idf = log(1 + 1.5 / 1.5) = 0.6931,
+    tf = 1 / (1 + 0.9 * (0.6 + 0.4 * 2 / 2)) = 1 / 1.9."""
+    index = Index(["red fox", "blue whale"])
+    assert index._scorer.get_scores(["fox"])[0] == pytest.approx(0.6931 / 1.9, rel=1e-3)
+
+
+def test_without_bm25s_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(MissingPackageError, match="pip install"):
+        Index(["red fox"])
+
+
+def test_the_world_is_a_function_of_its_seed():
+    assert make_world(30, (1, 2), 0) == make_world(30, (1, 2), 0)
+    assert make_world(30, (1, 2), 0) != make_world(30, (1, 2), 1)
+
+
+def test_names_are_told_apart():
+    words = [*FIRST_NAMES, *LAST_NAMES, *PLACES, *RIVERS, *LANDS, *JOBS]
+    assert len(words) == len(set(words))
+    assert (len(FIRST_NAMES), len(LAST_NAMES), len(PLACES)) == (16, 16, 24)
+
+
+@pytest.mark.parametrize("hops", [(1,), (2,), (1, 2)])
+def test_every_question_is_answered_by_the_documents_on_its_way(hops):
+    documents, questions = make_world(40, hops, 5)
+    texts = {document.title: document.text for document in documents}
+    assert len(texts) == 40 + 24
+    for question in questions:
+        assert len(question.way) == len(question.facts) in hops
+        name, kinds = read_question(question.text)
+        assert name == question.way[0]
+        for title, fact, kind in zip(question.way, question.facts, kinds, strict=True):
+            assert fact in texts[title]
+            (said,) = [found for found in read_facts(texts[title]) if found.kind == kind]
+            assert (said.name, said.sentence) == (title, fact)
+        assert said.value in question.answers
+    assert len({question.text for question in questions}) == len(questions)
+
+
+def test_what_is_no_question_of_this_world_is_not_read():
+    assert read_question("Why is the sky blue?") is None
+    assert read_facts("The sky is blue.") == []
+
+
+def test_every_document_is_found_by_its_title():
+    library = made_up(60, (1,), 0)
+    for document in library.documents:
+        assert library.search(document.title, 1) == [document]
+
+
+def test_a_users_library(tmp_path, caplog):
+    documents, questions = tmp_path / "documents.jsonl", tmp_path / "questions.jsonl"
+    rows = [
+        {"title": "Rome", "text": "Capital of Italy."},
+        {"title": "Oslo"},
+        {"title": "Bern", "text": "In Switzerland."},
+    ]
+    documents.write_text("\n".join(map(json.dumps, rows)))
+    questions.write_text(
+        json.dumps({"question": "Capital of Italy?", "answers": ["Rome"]}) + '\n{"question": "Why?"}\n'
+    )
+    files = [text for file in (documents, questions) for text in (str(file), file_digest(str(file)))]
+    with caplog.at_level(logging.WARNING):
+        library = stored(*files)
+    assert [document.title for document in library.search("capital", 5)] == ["Rome"]
+    assert [question.text for question in library.questions] == ["Capital of Italy?"]
+    assert "1 of 3 rows cannot be used (line 2: 'text' is missing)" in caplog.text
+    assert "1 of 2 rows cannot be used (line 2: 'answers' is missing)" in caplog.text
+    questions.write_text('{"question": "Why?", "answers": []}')
+    with pytest.raises(EnvironmentFault, match=r"no list of texts.*nothing is left to play"):
+        stored(*files[:3], file_digest(str(questions)))

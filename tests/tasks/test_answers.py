@@ -1,0 +1,53 @@
+"""Environments of free answers from demonstration to stored reward: what is said is what the environment was given."""
+
+from pathlib import Path
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.ragen.envs import make
+from starpo.ragen.store import Store
+from starpo.tasks.reward import reward
+from starpo.tasks.rollout import rollout
+from starpo.tasks.warm_start import warm_start
+
+SMALL = {
+    "policy.hidden_size": 32,
+    "policy.intermediate_size": 64,
+    "policy.num_layers": 1,
+    "policy.demonstration_turns": 60,
+    "policy.warm_start_steps": 4,
+    "rollout.num_groups": 2,
+    "rollout.group_size": 2,
+    "rollout.shard_groups": 2,
+    "rollout.max_response_tokens": 128,
+    "evaluation.num_prompts": 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("countdown", {}),
+        ("metamath-qa", {}),
+        ("search-qa", {"environment.actions": "tools", "rollout.max_context_tokens": 400}),
+    ],
+    ids=["expression", "text", "tool calls"],
+)
+def test_a_rollout_of_free_answers_is_stored_and_paid(tmp_path: Path, name: str, changed: dict[str, object]) -> None:
+    if name == "search-qa":
+        pytest.importorskip("bm25s", reason="bm25s is not installed (pip install 'starpo[webshop]')")
+    config = preset(name, {**SMALL, **changed})
+    store = Store(str(tmp_path))
+    begun = warm_start(config).carry_out(store)["checkpoint"]
+    assert store.manifest("checkpoint", begun).headline["demonstration_success"] > 0
+    played = rollout(0, config, begun).carry_out(store)
+    rows = store.read_table("turns", played["turns"]).to_pylist()
+    paid = store.read_table("rewards", reward(config.reward, **played).carry_out(store)["rewards"])
+    assert len(paid) == len(rows) >= 4
+    assert not any(row["status"] == "env_error" for row in rows)
+    grammar = make(config.environment)
+    grammar.reset(seed=0)
+    for row in rows:
+        for action in row["executed_actions"]:
+            assert grammar.grammar.read(action) == action
