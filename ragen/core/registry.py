@@ -88,6 +88,7 @@ ENVIRONMENTS = Registry(
         "sokoban": "starpo.ragen.envs.sokoban.environment:Sokoban",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
         "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
+        "webshop": "starpo.ragen.envs.webshop.environment:WebShop",
     },
     takes_targets=True,
 )

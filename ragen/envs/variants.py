@@ -64,6 +64,13 @@ VARIANTS: dict[str, Variant] = {
     "FrozenLake": Variant("walk over ice to the goal; 4x4, one step in three goes as intended", "frozen_lake"),
     "FrozenLakeNoSlip": Variant("the lake without slips: steps go as intended", "frozen_lake", {"slip": 0.0}),
     "FrozenLakeCoord": Variant("the slippery lake with coordinates below", "frozen_lake", {"observation": "coord"}),
+    "WebShop": Variant("buy what is asked for; 5,000 made-up products", "webshop", {"observation": "compact"}),
+    "WebShopHidden": Variant(
+        "WebShop, where one attribute that is asked for stands only on the page Features",
+        "webshop",
+        {"observation": "compact", "num_hidden": 1},
+    ),
+    "WebShopText": Variant("WebShop with the observations of the original, joined by [SEP]", "webshop"),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
 """By name, the variants of RAGEN, where everything not named is as in the paper; and every environment of an
