@@ -1,6 +1,6 @@
 """`Catalogue`: what a shop sells, its index and its goals; loaded once a process and shared by all environments.
 
-    synthetic goods or the user's files -> Catalogue, named by the digest of what it holds
+synthetic goods or the user's files -> Catalogue, named by the digest of what it holds
 """
 
 import logging

@@ -29,9 +29,9 @@ def demonstrate(environment: WebShop, skill: float, rng: random.Random) -> Demon
     Args:
         environment: Before the purchase.
         skill: Probability that a decision is a good one: all words are searched for; the first product is opened that
-            has all words and is not dear, or the next page where this one has none; an option is chosen as asked for. Otherwise
-            each word but the last is searched for or not, any product is opened, and an option is chosen at random or
-            forgotten.
+            has all words and is not dear, or the next page where this one has none; an option is chosen as asked for.
+            Otherwise each word but what kind of thing it is is searched for or not, any product is opened, and an
+            option is chosen at random or forgotten.
         rng: The only source of chance.
 
     Returns:

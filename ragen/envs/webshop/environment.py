@@ -1,6 +1,6 @@
 """WebShop (Yao et al. 2022): buy what an instruction asks for, by searching and clicking through a shop's pages.
 
-    seed -> goal        settings -> catalogue (loaded once a process)
+seed -> goal        settings -> catalogue (loaded once a process)
 """
 
 import random
@@ -68,7 +68,8 @@ class WebShopSettings(EnvironmentSettings):
     should_show_attributes: bool = False
     """Has a product a page with its attributes?"""
     observation: Literal["text", "compact"] = "text"
-    """'text': what stands on WebShop's pages, joined by [SEP]. 'compact': few lines, what can be clicked in brackets."""
+    """'text': what stands on WebShop's pages, joined by [SEP]. 'compact': few lines, with what can be clicked in
+    brackets."""
     should_list_admissible: bool = False
     """Does an observation end with a line of all that can be done?"""
 

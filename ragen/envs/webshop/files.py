@@ -10,6 +10,7 @@ What cannot be used is left out and named, with the reason; everything else is t
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -38,7 +39,7 @@ class Refusal(NamedTuple):
         return f"{self.what} ({self.why})"
 
 
-class _Unusable(ValueError):
+class _UnusableError(ValueError):
     """Why a product cannot be sold."""
 
 
@@ -80,13 +81,13 @@ def read_products(folder: str, num_products: int | None) -> tuple[list[Product],
         try:
             product = _product(item, wishes.get(what))
             if product.asin.lower() in products:
-                raise _Unusable("an earlier product has the same asin")
-        except _Unusable as error:
+                raise _UnusableError("an earlier product has the same asin")
+        except _UnusableError as error:
             refused.append(Refusal(quoted(what), str(error)))
             continue
         asked, unasked = _human_wishes(human.get(what, []))
         refused += [Refusal(f"wish {place} for {quoted(what)}", why) for place, why in unasked]
-        products[product.asin.lower()] = _with_wishes(product, asked)
+        products[product.asin.lower()] = replace(product, human_wishes=asked)
     if not products:
         raise ConfigError(
             f"{files['products']}: none of {len(listed)} products can be used: {', '.join(map(str, refused[:5]))}"
@@ -134,10 +135,10 @@ def _read(path: Path, kind: type) -> Any:
 
 def _product(item: Any, wished: Any) -> Product:
     if not isinstance(item, dict):
-        raise _Unusable("no JSON object")
+        raise _UnusableError("no JSON object")
     asin = _text(item, "asin")
     if asin == "nan" or len(asin) > _MAX_NUMBER or re.search(r"[\[\]\s]", asin):
-        raise _Unusable(f"asin must have at most {_MAX_NUMBER} characters, without blanks and brackets")
+        raise _UnusableError(f"asin must have at most {_MAX_NUMBER} characters, without blanks and brackets")
     wished = wished if isinstance(wished, dict) else {}
     bullets = item.get("small_description") or []
     return Product(
@@ -152,12 +153,6 @@ def _product(item: Any, wished: Any) -> Product:
         options=_options(item.get("customization_options")),
         wish=_wish(wished),
     )
-
-
-def _with_wishes(product: Product, wishes: tuple[Wish, ...]) -> Product:
-    from dataclasses import replace
-
-    return replace(product, human_wishes=wishes) if wishes else product
 
 
 def _wish(wished: dict[str, Any]) -> Wish | None:
@@ -186,7 +181,7 @@ def _price_range(pricing: Any) -> tuple[float, float]:
         return _USUAL_PRICE, _USUAL_PRICE
     amounts = [float(part.replace(",", "")) for part in _AMOUNT.findall(pricing)] if isinstance(pricing, str) else []
     if not amounts:
-        raise _Unusable(f"pricing {quoted(str(pricing))} is no amount of dollars")
+        raise _UnusableError(f"pricing {quoted(str(pricing))} is no amount of dollars")
     return min(amounts[:2]), max(amounts[:2])
 
 
@@ -194,14 +189,14 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not listed:
         return ()
     if not isinstance(listed, dict):
-        raise _Unusable("customization_options is no JSON object")
+        raise _UnusableError("customization_options is no JSON object")
     options = []
     for name, contents in listed.items():
         if contents is None:
             continue
         values = [content.get("value") for content in contents if isinstance(content, dict)]
         if len(values) < len(contents) or not all(isinstance(value, str) and value.strip() for value in values):
-            raise _Unusable(f"customization_options.{name} has a value without text")
+            raise _UnusableError(f"customization_options.{name} has a value without text")
         written = (_clean(value.replace("/", " | ").replace("||", "|"))[:_MAX_VALUE] for value in values)
         unique = tuple(dict.fromkeys(value.strip().lower().translate(_UNCLICKABLE) for value in written))
         options.append((_clean(name).lower(), unique))
@@ -211,7 +206,7 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _text(item: dict[str, Any], field: str) -> str:
     value = item.get(field)
     if not isinstance(value, str) or not _clean(value):
-        raise _Unusable(f"{field} is missing")
+        raise _UnusableError(f"{field} is missing")
     return _clean(value)
 
 

@@ -1,13 +1,14 @@
 """Pages as text.
 
-    'text'     what stands on WebShop's pages, joined by [SEP]
-    'compact'  few lines, what can be clicked in brackets
+'text'     what stands on WebShop's pages, joined by [SEP]
+'compact'  few lines, what can be clicked in brackets
 """
 
 from starpo.ragen.envs.webshop.goals import Goal
 from starpo.ragen.envs.webshop.product import Product
-from starpo.ragen.envs.webshop.visit import BUY, Shop, Visit
+from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS, Shop, Visit
 
+_WRITTEN = {BACK: "Back to Search", PREVIOUS: "< Prev", NEXT: "Next >", BUY: "Buy Now"}
 _SEPARATOR = " [SEP] "
 _NOTHING = "There is nothing on this page."
 _NO_REVIEWS = "There are no reviews."
@@ -27,7 +28,7 @@ def write_text(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
     instruction = ["Instruction:", goal.instruction]
     if visit.page == "search":
         return _SEPARATOR.join(["WebShop", *instruction, "Search"])
-    buttons = [label.title() for label in shop.buttons(visit)]
+    buttons = [_WRITTEN[label] for label in shop.buttons(visit)]
     if visit.page == "results":
         products = [shop.catalogue.products[place] for place in shop.shown(visit)]
         lines = [part for product in products for part in (product.asin, product.title, product.price_tag)]
@@ -40,7 +41,7 @@ def write_text(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
     chosen = [f"You have chosen: {', '.join(visit.values)}"] if visit.chosen else []
     facts = [product.title, f"Price: {product.price_tag}", "Rating: N.A."]
     sub_pages = [page.title() for page in shop.sub_pages]
-    return _SEPARATOR.join([*instruction, *buttons, *options, *chosen, *facts, *sub_pages, BUY.title()])
+    return _SEPARATOR.join([*instruction, *buttons, *options, *chosen, *facts, *sub_pages, _WRITTEN[BUY]])
 
 
 def write_compact(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:

@@ -38,7 +38,7 @@ def draw(page: str, chosen: tuple[str, ...]) -> np.ndarray:
     top += _MARGIN
     for line in lines:
         left = _MARGIN
-        for label, text in _PART.findall(line):
+        for label, text in _PART.findall(line.replace("< ", "").replace(" >", "")):
             for row in textwrap.wrap(label or text, _COLUMNS):
                 if left > _MARGIN and left + len(row) * _CHARACTER > _WIDTH - _MARGIN:
                     left, top = _MARGIN, top + _LINE

@@ -1,6 +1,6 @@
 """Players to compare with: WebShop's rule policy, and the solver, whose success bounds everybody's.
 
-    environment -> player -> action, until the purchase
+environment -> player -> action, until the purchase
 """
 
 from collections.abc import Callable, Iterable

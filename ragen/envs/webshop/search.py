@@ -1,8 +1,9 @@
 """Search by BM25 as Lucene computes it, k1 = .9 and b = .4 as WebShop sets them; without stemming and stop words.
 
-    catalogue -> index (bm25s) -> words -> places of the 50 best products
+catalogue -> index (bm25s) -> words -> places of the 50 best products
 """
 
+import logging
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -39,6 +40,7 @@ def needed_packages() -> tuple[Any, Any]:
             f"the environment webshop searches with bm25s and compares with rapidfuzz; {error.name} is not installed: "
             "pip install 'starpo[webshop]'"
         ) from error
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it tells of every index that it builds
     return bm25s, fuzz
 
 

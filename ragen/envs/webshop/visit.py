@@ -1,7 +1,7 @@
 """`Visit`: where a shopper stands, and where each click leads.
 
-    search -> results -> item -> description, features, reviews, attributes
-                           '---> done
+search -> results -> item -> description, features, reviews, attributes
+                       '---> done
 """
 
 from typing import Literal, NamedTuple

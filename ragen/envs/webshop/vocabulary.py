@@ -63,7 +63,7 @@ DEPARTMENTS: tuple[Department, ...] = (
     Department(
         "beauty",
         ("soap", "lotion", "shampoo", "brush", "perfume", "mask"),
-        ("mild", "strong", "light", "rich", "organic", "clear", "clay", "cream"),
+        ("mild", "strong", "light", "rich", "organic", "clear", "clay", "creamy"),
         ("vegan", "travel", "hypoallergenic"),
         (("scent", ("rose", "lavender", "citrus", "musk")), _SIZE),
     ),
@@ -84,19 +84,17 @@ DEPARTMENTS: tuple[Department, ...] = (
 )
 
 MATERIALS = frozenset(
-    ["wool", "cotton", "leather", "canvas", "oak", "bamboo", "steel", "glass", "clay", "cream", "carbon", "titanium"]
-    + ["nylon"]
+    ["wool", "cotton", "leather", "canvas", "oak", "bamboo", "steel", "glass", "clay", "carbon", "titanium", "nylon"]
 )
 
 NOUNS = MATERIALS | {noun for department in DEPARTMENTS for noun in department.nouns}
 """The nouns that occur in titles of the synthetic catalogue."""
 
-COLOURS: tuple[str, ...] = tuple(
-    (
-        "amber aqua apricot beige black blue bronze brown burgundy camel champagne charcoal chocolate copper coral cream "
-        "crimson cyan emerald fuchsia gold gray green grey indigo ivory jade khaki lavender lilac lime magenta maroon "
-        "mauve mint multicolor mustard navy nude olive orange orchid peach pink plum purple red rose ruby rust salmon "
-        "sand sapphire scarlet silver sienna sky snow tan taupe teal turquoise violet white wine yellow"
-    ).split()
+_COLOUR_NAMES = (
+    "amber aqua apricot beige black blue bronze brown burgundy camel champagne charcoal chocolate copper coral cream "
+    "crimson cyan emerald fuchsia gold gray green grey indigo ivory jade khaki lavender lilac lime magenta maroon "
+    "mauve mint multicolor mustard navy nude olive orange orchid peach pink plum purple red rose ruby rust salmon sand "
+    "sapphire scarlet silver sienna sky tan taupe teal turquoise violet white wine yellow"
 )
+COLOURS: tuple[str, ...] = tuple(_COLOUR_NAMES.split())
 """Names of colours, in the order in which `score.plain_colour` looks for them."""
