@@ -7,11 +7,14 @@ from importlib.util import find_spec
 
 from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.tokenizer import demonstrator
+from starpo.ragen.agents.prompting.prompt import prompt_of
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, resolve
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -47,7 +50,10 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
     """
     policy = config.policy
     found = _of_names(config) + _of_judges(config)
-    found += _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, should_download)
+    found += (
+        _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, config.agent, should_download)
+    )
+    found += _of_prompt(config)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
@@ -73,6 +79,25 @@ def _of_judges(config: StarPOConfig) -> list[str]:
     return [f"reward component '{asking[0]}' asks a server and needs the package openai: pip install 'starpo[openai]'"]
 
 
+def _of_prompt(config: StarPOConfig) -> list[str]:
+    agent = config.agent
+    try:
+        world = make(config.environment)
+        observation, _ = world.reset(seed=0)
+    except Exception:
+        return []  # told of the environment
+    try:
+        prompt = prompt_of(agent)
+        prompt.introduction(world.rules(), world.grammar, agent)
+        prompt.turn_message(
+            observation, turn=0, actions_left=1, reward=None, had_invalid_action=False, agent=agent,
+            grammar=world.grammar, max_response_tokens=1,
+        )  # fmt: skip
+    except StarPOError as error:
+        return [str(error)]
+    return []
+
+
 def _of_demonstrator(config: StarPOConfig) -> list[str]:
     assert isinstance(config.policy, TinyPolicy)
     try:
@@ -93,22 +118,22 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
     return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.told()}"] if strange else []
 
 
-def _of_model(policy: PretrainedPolicy, should_download: bool) -> list[str]:
+def _of_model(policy: PretrainedPolicy, agent: AgentConfig, should_download: bool) -> list[str]:
     from starpo.ragen.agents.policy.place import named_folder
 
     try:
         if named_folder(policy) is not None or should_download:
-            _check_model(policy)
+            _check_model(policy, agent)
     except StarPOError as error:
         return [str(error)]
     return []
 
 
-def _check_model(policy: PretrainedPolicy) -> None:
+def _check_model(policy: PretrainedPolicy, agent: AgentConfig) -> None:
     from starpo.ragen.agents.policy.load import load_tokenizer, resolve_policy
     from starpo.ragen.agents.prompting.template import derive_pieces
 
-    derive_pieces(load_tokenizer(resolve_policy(policy)))
+    derive_pieces(load_tokenizer(resolve_policy(policy)), agent)
 
 
 def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOConfig) -> list[str]:

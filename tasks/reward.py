@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import REWARDS, SCENES, needs
+from starpo.ragen.core.lookup import needs
+from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work

@@ -19,7 +19,8 @@ from pydantic import (
 )
 
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.registry import ENVIRONMENTS, TARGET
+from starpo.ragen.core.lookup import TARGET
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import settings_type
 

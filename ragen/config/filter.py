@@ -10,7 +10,8 @@ from pydantic import (
     model_validator,
 )
 
-from starpo.ragen.core.registry import FILTERS, checked_options, registered
+from starpo.ragen.core.lookup import checked_options, registered
+from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.core.settings import Settings
 
 

@@ -13,7 +13,8 @@ from pydantic import (
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING, OverlongOptions
-from starpo.ragen.core.registry import REWARDS, SCENES, checked_options, needs, registered
+from starpo.ragen.core.lookup import checked_options, needs, registered
+from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.core.settings import Settings
 
 

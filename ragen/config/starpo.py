@@ -111,6 +111,11 @@ class StarPOConfig(Settings):
                 f"agent.form = '{self.agent.form}' is not known to demonstrations, which the policy would imitate: set "
                 "policy.type = 'pretrained' without policy.fine_tuning, or agent.form = 'free'"
             )
+        if self.agent.chat_template and self.rollout.engine == "openai":
+            raise ValueError(
+                "rollout.engine = 'openai' sends messages, which the server renders by its own chat template: leave "
+                "agent.chat_template out, and give the template to the server"
+            )
         if self.filter.strategy == "top_k" and self.filter.keep_count is None:
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")
         if self.filter.strategy != "top_k" and self.filter.keep_count is not None:

@@ -6,7 +6,8 @@ from typing import Any, Literal
 from pydantic import create_model
 
 from starpo.ragen.core.errors import RegistryError
-from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 
 

@@ -18,7 +18,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS, resolve
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS
 from starpo.ragen.core.seeding import derive_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings

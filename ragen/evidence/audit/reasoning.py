@@ -8,7 +8,7 @@ from functools import cache
 import pyarrow as pa
 
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.registry import resolve
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.envs.claim import Claim
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.evidence.audit.database import Database

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.core.errors import DataError
-from starpo.ragen.core.registry import FILTERS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
 from starpo.schemas.datasets import SELECTION, UNKNOWN_FINISH

@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import REWARDS, load, needs
+from starpo.ragen.core.lookup import load, needs
+from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
 from starpo.schemas.datasets import REWARDS as REWARDS_DATASET

@@ -10,7 +10,7 @@ import pytest
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import resolve
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type, make
 from starpo.ragen.envs.sokoban.environment import SokobanSettings

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.reward_components import OverlongOptions
-from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.learning.reward.components import (
     environment_reward,
     forfeited_actions,
