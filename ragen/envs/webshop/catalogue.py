@@ -14,13 +14,14 @@ from starpo.ragen.envs.webshop.files import Refusal, files_digest, read_products
 from starpo.ragen.envs.webshop.goals import Goals, price_of
 from starpo.ragen.envs.webshop.product import Product
 from starpo.ragen.envs.webshop.score import Nouns, guessed_nouns, listed_nouns, tagged_nouns
-from starpo.ragen.envs.webshop.search import Index
+from starpo.ragen.envs.webshop.search import Index, needed_packages
 from starpo.ragen.envs.webshop.synthetic import make_products
 
 _log = logging.getLogger(__name__)
 
 _NUM_SYNTHETIC = 5000
 _NUM_NAMED = 50
+_NOUNS: dict[str, Nouns] = {"list": listed_nouns, "rule": guessed_nouns, "spacy": tagged_nouns}
 
 
 class Source(NamedTuple):
@@ -56,14 +57,15 @@ class Catalogue:
 
         Raises:
             ConfigError: If there is no goal.
-            MissingPackageError: See `search.needed_packages`.
+            MissingPackageError: See `search.needed_packages` and `score.tagged_nouns`.
         """
         self.products, self.digest, self.refused = tuple(products), digest, tuple(refused)
         self.prices = tuple(price_of(product, digest) for product in products)
         self.index = Index([product.indexed for product in products], [product.asin for product in products])
         self.goals = Goals(self.products, self.prices, digest, goals)
         self.nouns_rule = nouns_rule
-        self.nouns: Nouns = {"list": listed_nouns, "rule": guessed_nouns, "spacy": tagged_nouns}[nouns_rule]
+        self.nouns = _NOUNS[nouns_rule]
+        self.nouns(products[0].title)
         self._places = {product.asin.lower(): place for place, product in enumerate(products)}
         if not self.goals:
             raise ConfigError(
@@ -86,8 +88,9 @@ def load_catalogue(source: Source) -> Catalogue:
 
     Raises:
         ConfigError: If the files are missing, cannot be read, or are not those of `source.digest`; if there is no goal.
-        MissingPackageError: If bm25s or rapidfuzz is not installed.
+        MissingPackageError: If bm25s or rapidfuzz is not installed, or spaCy or its model where it is asked for.
     """
+    needed_packages()
     if not source.folder:
         num_products = source.num_products or _NUM_SYNTHETIC
         made = make_products(num_products, source.seed, source.num_hidden)

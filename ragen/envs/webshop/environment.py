@@ -20,7 +20,7 @@ from starpo.ragen.envs.webshop.goals import Goal, Split
 from starpo.ragen.envs.webshop.pages import write_compact, write_text
 from starpo.ragen.envs.webshop.picture import draw
 from starpo.ragen.envs.webshop.score import Score, score
-from starpo.ragen.envs.webshop.search import needed_packages, words
+from starpo.ragen.envs.webshop.search import words
 from starpo.ragen.envs.webshop.visit import BUY, Page, Shop, Visit
 
 GRAMMAR = Pattern(
@@ -102,9 +102,12 @@ class WebShop(Environment[WebShopSettings]):
     demonstrator: ClassVar[str] = "starpo.ragen.envs.webshop.demonstrations:demonstrate"
 
     def __init__(self, settings: WebShopSettings) -> None:
-        """Raises MissingPackageError where bm25s or rapidfuzz is not installed."""
+        """Load the catalogue, unless this process has it: what is wrong with it is one error before any episode.
+
+        Raises:
+            ConfigError, MissingPackageError: See `load_catalogue`; or if the split has no goals.
+        """
         super().__init__(settings)
-        needed_packages()
         self._source = Source(
             settings.folder,
             settings.digest,
@@ -114,6 +117,7 @@ class WebShop(Environment[WebShopSettings]):
             settings.goals,
             settings.nouns,
         )
+        self.catalogue.goals.index(settings.split, settings.split_rule, seed=0)
         self._goal: Goal | None = None
         self._visit = Visit()
         self._clicks: dict[str, Visit] | None = None

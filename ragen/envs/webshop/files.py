@@ -194,13 +194,18 @@ def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for name, contents in listed.items():
         if contents is None:
             continue
-        values = [content.get("value") for content in contents if isinstance(content, dict)]
-        if len(values) < len(contents) or not all(isinstance(value, str) and value.strip() for value in values):
-            raise _UnusableError(f"customization_options.{name} has a value without text")
+        values = [_text_of_value(content, name) for content in contents]
         written = (_clean(value.replace("/", " | ").replace("||", "|"))[:_MAX_VALUE] for value in values)
         unique = tuple(dict.fromkeys(value.strip().lower().translate(_UNCLICKABLE) for value in written))
         options.append((_clean(name).lower(), unique))
     return tuple(option for option in options if option[1])
+
+
+def _text_of_value(content: Any, option: str) -> str:
+    value = content.get("value") if isinstance(content, dict) else None
+    if not isinstance(value, str) or not value.strip():
+        raise _UnusableError(f"customization_options.{option} has a value without text")
+    return value
 
 
 def _text(item: dict[str, Any], field: str) -> str:

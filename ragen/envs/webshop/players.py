@@ -50,8 +50,8 @@ def solver(environment: WebShop) -> str:
         return search_for(" ".join([goal.title, *goal.options]))
     clicks = environment.clicks
     if visit.page == "results":
-        wanted = goal.asin.lower()
-        return f"click[{wanted}]" if wanted in clicks else f"click[{NEXT if NEXT in clicks else 'back to search'}]"
+        asin = goal.asin.lower()
+        return f"click[{asin}]" if asin in clicks else f"click[{NEXT if NEXT in clicks else 'back to search'}]"
     for _, values in shop.catalogue.product(goal.asin).options:
         wanted = next((value for value in values if value in goal.options), None)
         wanted = wanted or next((value for value in values if options_met([value], goal.options)), None)

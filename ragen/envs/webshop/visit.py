@@ -75,9 +75,9 @@ class Shop(NamedTuple):
             asins = [self.catalogue.products[place].asin for place in self.shown(visit)]
             return {BACK: Visit()} | pages | {asin.lower(): visit._replace(page="item", asin=asin) for asin in asins}
         if visit.page == "item":
-            pages = {BUY: "done"} | {page: page for page in self.sub_pages}
             clicks = {BACK: Visit(), PREVIOUS: Visit("results", visit.query, visit.number)}
-            return self._options(visit) | clicks | {label: visit._replace(page=page) for label, page in pages.items()}
+            clicks[BUY] = visit._replace(page="done")
+            return self._options(visit) | clicks | {page: visit._replace(page=page) for page in self.sub_pages}
         return {BACK: Visit(), PREVIOUS: visit._replace(page="item")} if buttons else {}
 
     def _options(self, visit: Visit) -> dict[str, Visit]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault, MissingPackageError
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.players import results_of, rule_policy, solver
@@ -216,7 +216,12 @@ def test_without_its_packages_there_is_one_message(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingPackageError, match=r"pip install 'starpo\[webshop\]'"):
-        WebShop(WebShopSettings(**SMALL))
+        WebShop(WebShopSettings(**SMALL | {"catalogue_seed": 1}))
+
+
+def test_a_split_without_goals_is_found_before_anything_is_played():
+    with pytest.raises(ConfigError, match="split = 'train' begins at goal 1500"):
+        WebShop(WebShopSettings(num_products=100))
 
 
 @pytest.mark.parametrize(

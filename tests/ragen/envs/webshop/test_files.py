@@ -2,11 +2,12 @@
 
 import json
 import logging
+import sys
 
 import pytest
 from pydantic import ValidationError
 
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, MissingPackageError
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.files import files_digest, read_products
@@ -91,9 +92,9 @@ def test_a_bad_product_is_left_out_by_name_and_reason(folder, fault):
 
 def test_what_is_refused_is_counted_and_said(folder, caplog):
     products = [item(f"B{n}") for n in range(10)] + [item("C1", name=""), item("B1")]
-    environment = WebShop(WebShopSettings(folder=folder(products, wishes(*(f"B{n}" for n in range(10)))), split="all"))
+    settings = WebShopSettings(folder=folder(products, wishes(*(f"B{n}" for n in range(10)))), split="all")
     with caplog.at_level(logging.WARNING):
-        _, info = environment.reset(seed=0)
+        _, info = WebShop(settings).reset(seed=0)
     assert info["num_refused"] == 2
     assert "2 products and wishes" in caplog.text
     assert "'C1' (name is missing), 'B1' (an earlier product has the same asin)" in caplog.text
@@ -113,7 +114,7 @@ def test_changed_files_are_another_environment(folder):
     assert WebShopSettings(folder=settings.folder, split="all").digest != settings.digest
     assert WebShopSettings.model_validate_json(settings.model_dump_json()) == settings  # read without the old files
     with pytest.raises(ConfigError, match=f"expected {settings.digest}: they were changed since"):
-        WebShop(settings.model_copy(update={"catalogue_seed": 0, "num_products": 1000})).reset(seed=0)
+        WebShop(settings.model_copy(update={"num_products": 1000}))
 
 
 def test_the_users_files_keep_the_conventions_and_can_be_solved(folder):
@@ -122,6 +123,13 @@ def test_the_users_files_keep_the_conventions_and_can_be_solved(folder):
     assert check(settings, should_start_process=False) == []
     assert results_of(solver, settings, range(8)) == (1.0, 1.0)
     assert results_of(rule_policy, settings, range(8))[0] >= 0.5
+
+
+def test_spacy_is_asked_for_before_anything_is_played(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    settings = WebShopSettings(folder=folder([item("B7")], wishes("B7")), split="all", nouns="spacy")
+    with pytest.raises(MissingPackageError, match="python -m spacy download en_core_web_sm"):
+        WebShop(settings)
 
 
 def test_human_goals(folder):
