@@ -100,6 +100,7 @@ class WebShop(Environment[WebShopSettings]):
 
     settings_type = WebShopSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.webshop.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.webshop.claims:claims"
 
     def __init__(self, settings: WebShopSettings) -> None:
         """Load the catalogue, unless this process has it: what is wrong with it is one error before any episode.

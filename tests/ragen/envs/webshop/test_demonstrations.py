@@ -1,11 +1,14 @@
 """The demonstrator: what it says of a page is true, what it decides is as good as its skill."""
 
+from collections import Counter
+
 import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 from starpo.ragen.agents.prompting.parser import format_response, parse
 from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.webshop.claims import claims
 from starpo.ragen.envs.webshop.demonstrations import demonstrate
 from starpo.ragen.envs.webshop.environment import WebShop
 
@@ -39,18 +42,28 @@ def test_a_skilled_player_succeeds_and_an_unskilled_one_seldom(config):
     assert success(config.policy.demonstration_skill) < 0.3
 
 
-def test_what_is_said_of_results_is_true(config):
-    judged = 0
+def test_what_is_said_of_pages_is_true(config):
+    judged = Counter()
     for environment, decision in turns(config, 0.5, range(40)):
-        if decision is None or environment.visit.page != "results":
-            continue
-        for line in decision.think.splitlines():
-            asin, *found, price = line.split()
-            product = environment.catalogue.product(asin)
-            assert set(found) <= set(product.title.split()) & set(environment.goal.terse.split())
-            assert (price == "ok") == (product.price_range[0] <= environment.goal.price_limit)
-            judged += 1
-    assert judged > 100
+        for claim in claims(environment.render(), decision.think) if decision else ():
+            assert claim.is_true, claim
+            judged[claim.about.split()[0]] += 1
+    assert judged["words"] == judged["price"] > 100
+    assert judged["option"] > 40
+
+
+def test_false_statements_are_found():
+    results = "soft wool coat color red under 40\n[k4t] soft coat $35\n[m2x] slim hat $72\n[back to search]"
+    found = claims(results, "k4t soft wool coat ok\nm2x ok\nsomething else\nz9z ok")
+    assert [(claim.about, claim.is_true, claim.truth) for claim in found] == [
+        ("words of k4t", False, "soft coat"),
+        ("price of k4t", True, "ok"),
+        ("words of m2x", True, "none"),
+        ("price of m2x", False, "dear"),
+    ]
+    item = "soft wool coat color red size large under 40\nsoft coat $35\ncolor [blue] [red]\nsize [tiny]\n[buy now]"
+    assert [claim.is_true for claim in claims(item, "color blue size none")] == [False, True]
+    assert claims("soft coat under 40\nsearch[words]", "soft coat") == []
 
 
 def test_demonstrations_are_read_as_they_are_meant_and_fit_into_a_response(config):
