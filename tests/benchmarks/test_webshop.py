@@ -1,5 +1,7 @@
 """WebShop without a policy: what a catalogue, a search and an episode of pages cost, and who plays it how well.
 
+Seconds are the processor's, since it is one thread on a shared machine.
+
 pytest -m benchmark tests/benchmarks/test_webshop.py -s
 """
 
@@ -22,9 +24,9 @@ EPISODES, STEPS, QUERIES = 1000, 10, 500
 
 def test_a_catalogue_of_5000_is_made_in_two_seconds() -> None:
     load_catalogue.cache_clear()
-    started = time.perf_counter()
+    started = time.process_time()
     WebShop(WebShopSettings(num_products=5000)).reset(seed=0)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     print(f"catalogue of 5,000: {seconds:.2f} s")
     assert seconds < 2
 
@@ -36,9 +38,9 @@ def test_a_search_among_10000_takes_less_than_5_ms() -> None:
     queries = [" ".join(words(goals.goal(number).instruction)) for number in range(QUERIES)]
     times = []
     for query in queries:
-        started = time.perf_counter()
+        started = time.process_time()
         index.search(query)
-        times.append(1000 * (time.perf_counter() - started))
+        times.append(1000 * (time.process_time() - started))
     print(f"search among 10,000: median {statistics.median(times):.3f} ms, slowest {max(times):.3f} ms")
     assert statistics.median(times) < 5
 
@@ -47,16 +49,16 @@ def test_a_search_among_10000_takes_less_than_5_ms() -> None:
 def test_500_episodes_of_pages_a_second(observation: str) -> None:
     """Random searches, never the same twice, and random clicks, until the purchase or ten actions."""
     environment = WebShop(WebShopSettings(num_products=5000, observation=observation))
-    rng, num_steps = random.Random(0), 0
+    rng, num_steps = random.Random(observation), 0
     environment.reset(seed=0)
-    started = time.perf_counter()
+    started = time.process_time()
     for seed in range(EPISODES):
         environment.reset(seed=seed)
         for _ in range(STEPS):
             num_steps += 1
             if environment.step(environment.random_action(rng))[2]:
                 break
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     print(f"{observation}: {EPISODES / seconds:.0f} episodes a second, {num_steps / seconds:.0f} steps")
     assert EPISODES / seconds > 500
 
