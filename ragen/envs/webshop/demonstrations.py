@@ -12,7 +12,7 @@ from starpo.ragen.envs.webshop.environment import WebShop
 from starpo.ragen.envs.webshop.players import search_for
 from starpo.ragen.envs.webshop.product import Product
 from starpo.ragen.envs.webshop.search import words
-from starpo.ragen.envs.webshop.visit import BUY, NEXT, PREVIOUS
+from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS
 
 _MAX_WORDS = 6
 """Words of a title that are written down."""
@@ -22,9 +22,9 @@ def demonstrate(environment: WebShop, skill: float, rng: random.Random) -> Demon
     """Decide on one page. The environment is not stepped.
 
     The thought writes down what has to be compared. On the search page the words that tell products apart:
-    `soft wool coat red large`. On a page of results a line for each: its number, the words of its title that are asked
-    for, and whether its price is within the limit: `k4t wool coat ok`, `m2x soft wool coat dear`. On a product's page
-    the options, and what is asked for of them: `color red size none`.
+    `soft wool coat red large`. On a page of results a line for each: what is clicked for it, the words of its title
+    that are asked for, its price, and whether that is within the limit: `1 wool coat 35 ok`, `2 coat 72 dear`. On
+    a product's page the options, and what is asked for of them: `color red size none`.
 
     Args:
         environment: Before the purchase.
@@ -60,21 +60,20 @@ def _search(environment: WebShop, skill: float, rng: random.Random) -> Demonstra
 
 def _open(environment: WebShop, skill: float, rng: random.Random) -> Demonstration:
     shop, visit = environment.shop, environment.visit
-    products = [shop.catalogue.products[place] for place in shop.shown(visit)]
-    wanted = _wanted(environment)
-    facts = [_facts(environment, product, wanted) for product in products]
-    think = "\n".join(" ".join([product.asin.lower(), *fact]) for product, fact in zip(products, facts, strict=True))
-    fitting = [p for p, fact in zip(products, facts, strict=True) if set(wanted) <= set(fact) and fact[-1] == "ok"]
+    labels, wanted = shop.labels(visit), _wanted(environment)
+    facts = [_facts(environment, shop.catalogue.products[place], wanted) for place in shop.shown(visit)]
+    think = "\n".join(" ".join([label, *fact]) for label, fact in zip(labels, facts, strict=True))
+    fitting = [label for label, fact in zip(labels, facts, strict=True) if {*wanted, "ok"} <= set(fact)]
     is_good = rng.random() < skill
-    if products and (not is_good or fitting):
-        return Demonstration(think, (f"click[{(fitting[0] if is_good else rng.choice(products)).asin.lower()}]",))
+    if labels and (not is_good or fitting):
+        return Demonstration(think, (f"click[{fitting[0] if is_good else rng.choice(labels)}]",))
     clicks = environment.clicks
     if NEXT in clicks:
         return Demonstration(think, (f"click[{NEXT}]",))
-    if products:
-        best = max(range(len(products)), key=lambda place: (len(facts[place]), facts[place][-1] == "ok"))
-        return Demonstration(think, (f"click[{products[best].asin.lower()}]",))
-    return Demonstration("nothing", ("click[back to search]",))
+    if labels:
+        best = max(range(len(labels)), key=lambda place: (len(facts[place]), facts[place][-1] == "ok"))
+        return Demonstration(think, (f"click[{labels[best]}]",))
+    return Demonstration("nothing", (f"click[{BACK}]",))
 
 
 def _buy(environment: WebShop, skill: float, rng: random.Random) -> Demonstration:
@@ -98,7 +97,7 @@ def _wanted(environment: WebShop) -> list[str]:
 
 
 def _facts(environment: WebShop, product: Product, wanted: list[str]) -> list[str]:
-    """The words of a title that are wanted, in its order, and `ok` or `dear`."""
+    """The words of a title that are wanted, in its order, the price, and `ok` or `dear`."""
     found = list(dict.fromkeys(word for word in words(product.title) if word in wanted))[:_MAX_WORDS]
-    is_ok = product.price_range[0] <= environment.goal.price_limit
-    return [*found, "ok" if is_ok else "dear"]
+    price = product.price_range[0]
+    return [*found, f"{price:g}", "ok" if price <= environment.goal.price_limit else "dear"]

@@ -69,7 +69,7 @@ class WebShopSettings(EnvironmentSettings):
     """Has a product a page with its attributes?"""
     observation: Literal["text", "compact"] = "text"
     """'text': what stands on WebShop's pages, joined by [SEP]. 'compact': few lines, with what can be clicked in
-    brackets."""
+    brackets; products are clicked by their place on the page of results, not by their number."""
     should_list_admissible: bool = False
     """Does an observation end with a line of all that can be done?"""
 
@@ -133,7 +133,7 @@ class WebShop(Environment[WebShopSettings]):
     def shop(self) -> Shop:
         """The catalogue, and how it is shown."""
         sub_pages = (*_SUB_PAGES, "attributes") if self.settings.should_show_attributes else _SUB_PAGES
-        return Shop(self.catalogue, self.settings.results_per_page, sub_pages)
+        return Shop(self.catalogue, self.settings.results_per_page, sub_pages, self.settings.observation == "compact")
 
     @property
     def goal(self) -> Goal:
@@ -235,7 +235,7 @@ class WebShop(Environment[WebShopSettings]):
             [
                 "You are in a web shop and buy the product that the instruction asks for.",
                 "On the search page you can search for words: search[words].",
-                "On every other page you can click its buttons, its product numbers and its options: click[name].",
+                "On every other page you can click its buttons, its products, by number, and its options: click[name].",
                 "Choose the options that are asked for on the product's page, then click[buy now], which ends it.",
                 "The score of a purchase is the share that it meets of the attributes, the options and the price limit "
                 "of the instruction, less if it is another kind of product.",

@@ -52,7 +52,8 @@ def write_compact(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
         return f"{goal.terse}\nsearch[words]"
     if visit.page == "results":
         products = [shop.catalogue.products[place] for place in shop.shown(visit)]
-        lines = [f"[{product.asin.lower()}] {product.title} {product.price_tag}" for product in products]
+        labelled = zip(shop.labels(visit), products, strict=True)
+        lines = [f"[{label}] {product.title} {product.price_tag}" for label, product in labelled]
         return "\n".join([goal.terse, *lines, _bracketed(shop.buttons(visit)[::-1])])
     product = shop.catalogue.product(visit.asin)
     if visit.page != "item":

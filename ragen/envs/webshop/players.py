@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.score import options_met
 from starpo.ragen.envs.webshop.search import words
-from starpo.ragen.envs.webshop.visit import BUY, NEXT
+from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT
 
 Player = Callable[[WebShop], str]
 """The next action; the environment is not stepped."""
@@ -38,8 +38,7 @@ def rule_policy(environment: WebShop) -> str:
     if visit.page == "search":
         return search_for(environment.goal.instruction)
     if visit.page == "results":
-        shown = shop.shown(visit)
-        return f"click[{shop.catalogue.products[shown[0]].asin.lower()}]" if shown else "click[back to search]"
+        return f"click[{next(iter(shop.labels(visit)), BACK)}]"
     return f"click[{BUY}]"
 
 
@@ -50,8 +49,8 @@ def solver(environment: WebShop) -> str:
         return search_for(" ".join([goal.title, *goal.options]))
     clicks = environment.clicks
     if visit.page == "results":
-        asin = goal.asin.lower()
-        return f"click[{asin}]" if asin in clicks else f"click[{NEXT if NEXT in clicks else 'back to search'}]"
+        opening = (label for label, ahead in clicks.items() if ahead.asin == goal.asin)
+        return f"click[{next(opening, NEXT if NEXT in clicks else BACK)}]"
     for _, values in shop.catalogue.product(goal.asin).options:
         wanted = next((value for value in values if value in goal.options), None)
         wanted = wanted or next((value for value in values if options_met([value], goal.options)), None)

@@ -43,11 +43,13 @@ class Shop(NamedTuple):
         catalogue: What is sold.
         page_size: Products on a page of results.
         sub_pages: Of a product's page, in order.
+        is_numbered: Are products clicked by their place on the page of results, from 1, and not by their number?
     """
 
     catalogue: Catalogue
     page_size: int
     sub_pages: tuple[Page, ...]
+    is_numbered: bool = False
 
     def results(self, visit: Visit) -> tuple[int, ...]:
         """Places in the catalogue of all that the visit's search has found."""
@@ -56,6 +58,13 @@ class Shop(NamedTuple):
     def shown(self, visit: Visit) -> tuple[int, ...]:
         """Those on the visit's page of results."""
         return self.results(visit)[(visit.number - 1) * self.page_size : visit.number * self.page_size]
+
+    def labels(self, visit: Visit) -> tuple[str, ...]:
+        """What is clicked for each product on the visit's page of results, in lower case."""
+        shown = self.shown(visit)
+        if self.is_numbered:
+            return tuple(str(number) for number in range(1, len(shown) + 1))
+        return tuple(self.catalogue.products[place].asin.lower() for place in shown)
 
     def buttons(self, visit: Visit) -> tuple[str, ...]:
         """Labels that lead from page to page, in lower case; none on the search page, and after the purchase."""
@@ -72,8 +81,8 @@ class Shop(NamedTuple):
         if visit.page == "results":
             steps = {PREVIOUS: visit.number - 1, NEXT: visit.number + 1}
             pages = {label: visit._replace(number=number) for label, number in steps.items() if label in buttons}
-            asins = [self.catalogue.products[place].asin for place in self.shown(visit)]
-            return {BACK: Visit()} | pages | {asin.lower(): visit._replace(page="item", asin=asin) for asin in asins}
+            items = [visit._replace(page="item", asin=self.catalogue.products[at].asin) for at in self.shown(visit)]
+            return {BACK: Visit()} | pages | dict(zip(self.labels(visit), items, strict=True))
         if visit.page == "item":
             clicks = {BACK: Visit(), PREVIOUS: Visit("results", visit.query, visit.number)}
             clicks[BUY] = visit._replace(page="done")

@@ -53,13 +53,13 @@ def test_what_is_said_of_pages_is_true(config):
 
 
 def test_false_statements_are_found():
-    results = "soft wool coat color red under 40\n[k4t] soft coat $35\n[m2x] slim hat $72\n[back to search]"
-    found = claims(results, "k4t soft wool coat ok\nm2x ok\nsomething else\nz9z ok")
+    results = "soft wool coat color red under 40\n[1] soft coat $35\n[2] slim hat $72\n[back to search]"
+    found = claims(results, "1 soft wool coat 35 ok\n2 72 ok\nsomething else\n9 11 ok")
     assert [(claim.about, claim.is_true, claim.truth) for claim in found] == [
-        ("words of k4t", False, "soft coat"),
-        ("price of k4t", True, "ok"),
-        ("words of m2x", True, "none"),
-        ("price of m2x", False, "dear"),
+        ("words of 1", False, "soft coat"),
+        ("price of 1", True, "35 ok"),
+        ("words of 2", True, "none"),
+        ("price of 2", False, "72 dear"),
     ]
     item = "soft wool coat color red size large under 40\nsoft coat $35\ncolor [blue] [red]\nsize [tiny]\n[buy now]"
     assert [claim.is_true for claim in claims(item, "color blue size none")] == [False, True]
