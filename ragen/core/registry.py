@@ -19,6 +19,7 @@ ENVIRONMENTS = Registry(
         "game_2048": "starpo.ragen.envs.game_2048.environment:Game2048",
         "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
         "sudoku": "starpo.ragen.envs.sudoku.environment:Sudoku",
+        "webshop": "starpo.ragen.envs.webshop.environment:WebShop",
     },
     takes_targets=True,
 )

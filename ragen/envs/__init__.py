@@ -1,6 +1,6 @@
 """Environments: text observations, actions in words, Gymnasium's conventions, generators of their own.
 
-bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoban, sudoku
+bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoban, sudoku, webshop
                 a folder each, with all that is the environment's:
     environment     the class; beside it boards, rooms, maps, puzzles, libraries, solvers, pictures
     demonstrations  a mediocre player, for the embedded policy to imitate

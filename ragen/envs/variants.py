@@ -81,6 +81,13 @@ VARIANTS: dict[str, Variant] = {
     "SearchQA": Variant("search documents about a made-up world, and answer", "search_qa"),
     "SearchQAOneHop": Variant("SearchQA, one document leads to the answer", "search_qa", {"hops": "one"}),
     "SearchQATools": Variant("SearchQA by tool calls", "search_qa", {"actions": "tools"}),
+    "WebShop": Variant("buy what is asked for; 5,000 made-up products", "webshop", {"observation": "compact"}),
+    "WebShopHidden": Variant(
+        "WebShop, where one attribute that is asked for stands only on the page Features",
+        "webshop",
+        {"observation": "compact", "num_hidden": 1},
+    ),
+    "WebShopText": Variant("WebShop with the observations of the original, joined by [SEP]", "webshop"),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
 """By name, the variants of RAGEN, where everything not named is as in the paper; those of RAGEN-2's further
