@@ -93,6 +93,16 @@ ENVIRONMENTS = Registry(
 )
 """Classes derived from `ragen.envs.base.Environment`."""
 
+SUITES: dict[str, str] = {
+    "gymnasium": "gymnasium",
+    "reasoning_gym": "reasoning-gym",
+    "textarena": "textarena",
+    "verifiers": "verifiers",
+    "openenv": "openenv-core",
+}
+"""Environments that stand for all tasks of a package -> the package, which is the extra of the same name. Their tasks
+are named as `suite/task`."""
+
 DEMONSTRATORS = Registry("starpo.demonstrators", {}, takes_targets=True)
 """Functions `(environment, skill, rng) -> Demonstration` of one mediocre decision, beside those that environments name
 themselves (`Environment.demonstrator`)."""
