@@ -16,6 +16,7 @@ from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import check
+from starpo.ragen.envs.grammar import ToolCalls
 from starpo.ragen.envs.initial_states import fresh_env_seed
 
 
@@ -88,8 +89,8 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
         actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
     except Exception as error:  # a demonstrator of somebody else's may raise anything
         return [f"demonstrator {target} failed at an initial state: {describe_fault(error, target.partition(':')[0])}"]
-    strange = [action for action in actions if action not in world.actions]
-    return [f"demonstrator {target} chose {strange[0]!r}; actions are {', '.join(world.actions)}"] if strange else []
+    strange = [action for action in actions if world.grammar.read(action) != action]
+    return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.told()}"] if strange else []
 
 
 def _of_model(policy: PretrainedPolicy, should_download: bool) -> list[str]:
@@ -114,6 +115,14 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
     evaluation = config.evaluation
     try:
         panel = make_panel(settings, evaluation.num_prompts, evaluation.panel_seed)
+        world = make(settings)
+        world.reset(seed=0)
+        agent = config.agent
+        if isinstance(world.grammar, ToolCalls) and agent.should_prefill_think and not agent.should_think:
+            return [
+                f"{place}: '{settings.type}' is acted in by tool calls, and agent.should_prefill_think without "
+                "agent.should_think would open an <answer>: set one of them otherwise"
+            ]
         if place == "environment":
             fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests)
     except StarPOError as error:

@@ -4,11 +4,13 @@ from typing import Annotated
 
 import typer
 from rich.panel import Panel
+from rich.text import Text
 
 from starpo.flows.console.terminal import Console
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs import make
+from starpo.ragen.envs.grammar import Names
 from starpo.ragen.envs.variants import variant as find_variant
 
 
@@ -38,17 +40,17 @@ def play_in_terminal(variant: str, seed: int, console: Console | None = None) ->
     environment = make(find_variant(variant).settings)
     environment.reset(seed=seed, dynamics_seed=dynamics_seed(seed, 0))
     console.print(environment.rules(), highlight=False, markup=False)
-    keys = _keys(environment.actions)
-    console.print(
-        "keys: " + ", ".join(f"{key} = {action}" for key, action in keys.items()) + ", q = quit", markup=False
-    )
+    grammar = environment.grammar
+    keys = _keys(environment.actions) if isinstance(grammar, Names) else {}
+    told = [f"{key} = {action}" for key, action in keys.items()] or [grammar.told()]
+    console.print(("keys: " if keys else "") + ", ".join(told) + ", q = quit", markup=False, highlight=False)
     left, total = AgentConfig().max_actions, 0.0
     while left:
-        console.print(Panel(environment.render(), title=f"{left} actions left, reward {total:.1f}", expand=False))
+        console.print(Panel(Text(environment.render()), title=f"{left} actions left, reward {total:.1f}", expand=False))
         typed = console.input("action: ").strip()
         if typed.lower() in ("q", "quit"):
             return False
-        action = keys.get(typed.lower()) or next((a for a in environment.actions if a.lower() == typed.lower()), None)
+        action = keys.get(typed.lower()) or grammar.read(typed)
         if action is None:
             console.print(f"'{typed}' is no action here", markup=False)
             continue
@@ -56,7 +58,7 @@ def play_in_terminal(variant: str, seed: int, console: Console | None = None) ->
         total, left = total + reward, left - 1
         if terminated:
             break
-    console.print(Panel(environment.render(), title=f"the end, reward {total:.1f}", expand=False))
+    console.print(Panel(Text(environment.render()), title=f"the end, reward {total:.1f}", expand=False))
     console.print("goal reached" if environment.is_success else "goal not reached")
     return environment.is_success
 

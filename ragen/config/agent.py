@@ -8,9 +8,6 @@ from pydantic import Field, model_validator
 from starpo.ragen.core.registry import PROMPTS, registered
 from starpo.ragen.core.settings import Settings
 
-ACTION_SEPARATOR = "||"
-"""Stands between the actions of one answer."""
-
 FORMS: Mapping[str, tuple[str, ...]] = {
     "free": (),
     "grounding": ("observation", "reasoning"),

@@ -1,4 +1,4 @@
-"""The environment protocol: Gymnasium's conventions with text observations and named actions.
+"""The environment protocol: Gymnasium's conventions with text observations and actions in words.
 
 An environment owns its random generators (never global ones), separates the *initial state* (shared by a group)
 from the *dynamics* (each member's own), and never judges an agent's text: parsing is `ragen.agents.prompting`'s work,
@@ -7,6 +7,7 @@ its own ends.
 """
 
 import copy
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -15,6 +16,7 @@ import numpy as np
 
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.settings import Settings
+from starpo.ragen.envs.grammar import Grammar, Names
 
 Info = dict[str, Any]
 """JSON-serialisable facts about a step. Every step reports `effective`: did the action change the state?"""
@@ -45,7 +47,7 @@ class Environment(ABC, Generic[S]):
             settings themselves are.
         claims: `module:attribute` of a function `(observation, reasoning) -> list of Claim`, for the audit `reasoning`.
         spoken: Of a built-in environment, settings (what differs from the defaults) whose words are tokens of every
-            embedded policy. Words of any other are tokens of those embedded policies that play it.
+            embedded policy. Where it is empty, they are tokens of those embedded policies that play it.
         words: Texts to be made tokens beside what is said in play, since they are rare there.
         drawn_as: Settings that change how a state is written and nothing else, set to what the report can draw.
     """
@@ -77,13 +79,13 @@ class Environment(ABC, Generic[S]):
 
     @abstractmethod
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Take one action, one of `actions`.
+        """Take one action, as `grammar` spells it. One that it allows and the state does not changes nothing.
 
         Returns:
             observation, reward, terminated, truncated (always False: limits are the agent loop's), info.
 
         Raises:
-            EnvironmentFault: If the action is not one of `actions`, or the episode has ended.
+            EnvironmentFault: If the grammar does not know the action, or the episode has ended.
         """
 
     def reseed(self, dynamics_seed: int) -> None:
@@ -112,7 +114,17 @@ class Environment(ABC, Generic[S]):
     @property
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """Names of the actions that may be taken in the present episode."""
+        """Names of the actions that may be taken in the present episode; with another grammar, the actions that are
+        admissible in the present state, where they can be listed, and nothing otherwise."""
+
+    @property
+    def grammar(self) -> Grammar:
+        """What an action may be, the same throughout an episode: one of `actions`, unless overridden."""
+        return Names(self.actions)
+
+    def random_action(self, rng: random.Random) -> str:
+        """Some action that may be taken now, for the checker; overridden where `actions` does not list them."""
+        return rng.choice(self.actions)
 
     @property
     def has_chance(self) -> bool:

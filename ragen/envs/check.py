@@ -23,6 +23,7 @@ import numpy as np
 from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
+from starpo.ragen.envs.grammar import Names
 from starpo.ragen.envs.make import environment_type, make, settings_type
 
 _NUM_SEEDS = 8
@@ -104,10 +105,10 @@ def _apply(rule: Rule, settings: EnvironmentSettings) -> Iterator[Finding]:
 
 def _play(environment: Environment[Any], seed: int, dynamics_seed: int, max_steps: int = _MAX_STEPS) -> Iterator[Any]:
     observation, info = environment.reset(seed=seed, dynamics_seed=dynamics_seed)
-    yield [observation, info, environment.state_digest(), environment.rules(), list(environment.actions)]
+    yield [observation, info, environment.state_digest(), environment.rules(), environment.grammar.told()]
     rng = python_random(seed, "random player")
     for _ in range(max_steps):
-        action = rng.choice(environment.actions)
+        action = environment.random_action(rng)
         observation, reward, terminated, truncated, info = environment.step(action)
         yield [action, observation, reward, terminated, truncated, info, environment.state_digest()]
         if terminated:
@@ -138,7 +139,7 @@ def _reset_and_step_conventions(settings: EnvironmentSettings) -> Iterator[str]:
         rng = python_random(seed, "random player")
         for _ in range(_MAX_STEPS):
             before = environment.state_digest()
-            observation, reward, terminated, truncated, info = environment.step(rng.choice(environment.actions))
+            observation, reward, terminated, truncated, info = environment.step(environment.random_action(rng))
             yield from _wrong_results(environment, observation, info)
             if not isinstance(reward, float) or not math.isfinite(reward):
                 yield f"reward {reward!r} is not a finite float"
@@ -166,7 +167,13 @@ def _actions_can_be_named(settings: EnvironmentSettings) -> Iterator[str]:
     environment = make(settings)
     for seed in range(_NUM_SEEDS):
         environment.reset(seed=seed)
-        actions = environment.actions
+        grammar, actions = environment.grammar, environment.actions
+        said = environment.random_action(python_random(seed, "random player"))
+        unread = next((action for action in (said, *actions) if grammar.read(action) != action), None)
+        if unread is not None:
+            yield f"action {unread!r} is read by the grammar as {grammar.read(unread)!r}"
+        if not isinstance(grammar, Names):
+            continue
         if not isinstance(actions, tuple) or not actions or len(set(map(str.casefold, actions))) < len(actions):
             yield f"actions {actions!r} must be a tuple of at least one name, all different whatever their case"
         for action in actions:
@@ -180,9 +187,10 @@ def _unknown_actions_are_refused(settings: EnvironmentSettings) -> Iterator[str]
     environment = make(settings)
     environment.reset(seed=0)
     before = environment.state_digest()
+    unknown = next(said for said in (_NO_ACTION, "") if environment.grammar.read(said) is None)
     try:
-        environment.step(_NO_ACTION)
-        yield f"step({_NO_ACTION!r}) is not refused with EnvironmentFault"
+        environment.step(unknown)
+        yield f"step({unknown!r}) is not refused with EnvironmentFault"
     except EnvironmentFault:
         if environment.state_digest() != before:
             yield "an action that was refused has changed the state"
@@ -197,7 +205,7 @@ def _the_end_is_the_end(settings: EnvironmentSettings) -> Iterator[str]:
             yield f"seed {seed}: success without an end"
         if has_ended:
             try:
-                environment.step(environment.actions[0])
+                environment.step(environment.random_action(python_random(seed, "after the end")))
                 yield f"seed {seed}: a step after the end is not refused with EnvironmentFault"
             except EnvironmentFault:
                 continue

@@ -77,7 +77,7 @@ def demonstrate_turns(
             # What is said is cut at a turn's limit, which never changes, but not at the actions left, which the
             # 'state' prompt does not show; those are only not carried out, as in a rollout.
             actions = decision.actions[: agent.max_actions_per_turn]
-            text = format_response(decision.think, actions, agent)
+            text = format_response(decision.think, actions, agent, world.grammar)
             response_ids = [*tokenizer.encode(text, add_special_tokens=False), contexts.stop_token_ids[0]]
             _check_length(response_ids, max_response_tokens)
             played.prompts.append(list(context.token_ids))

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from starpo.ragen.config.agent import ACTION_SEPARATOR
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS, resolve
 from starpo.ragen.core.seeding import derive_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
+from starpo.ragen.envs.grammar import ACTION_SEPARATOR, Names
 from starpo.ragen.envs.make import environment_type, settings_type
 
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
 
 
 def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings) -> Speech | None:
-    """An environment that is not built in and who demonstrates it: their words are tokens of this policy alone."""
+    """An environment whose words not every policy has, and who demonstrates it: they are tokens of this one alone."""
     is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
-    return None if is_built_in else (environment.model_dump_json(), demonstrator(policy, environment))
+    is_known = is_built_in and bool(environment_type(environment.type).spoken)
+    return None if is_known else (environment.model_dump_json(), demonstrator(policy, environment))
 
 
 def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
@@ -154,32 +155,45 @@ def _spoken(speech: Speech | None) -> Iterator[str]:
         own = settings_type(json.loads(speech[0])["type"]).model_validate_json(speech[0])
         played.append((own, speech[1]))
     for number, (settings, player) in enumerate(played):
-        yield from _said(settings, player, number)
+        yield from _said(settings, player, number, is_told_later=bool(speech) and number == len(played) - 1)
     if speech:
         yield from environment_type(own.type).words
 
 
-def _said(settings: EnvironmentSettings, player: str, number: int) -> Iterator[str]:
-    """What is said in some episodes of an environment."""
+def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_later: bool) -> Iterator[str]:
+    """What is said in some episodes of an environment.
+
+    Args:
+        settings: What is played.
+        player: Who plays.
+        number: Of the environment among those that are played; gives the episodes' seeds.
+        is_told_later: Are later observations and the demonstrated actions said too, beside names of actions? Of the
+            environments that every policy speaks, first observations and names are all there is.
+    """
     environment, demonstrate = make(settings), resolve(player)
     for episode in range(_EPISODES_EACH):
         rng = python_random("tokenizer", number, episode)
         observation, _ = environment.reset(seed=derive_seed("tokenizer", number, episode))
         yield observation
-        for action in environment.actions:
-            yield f"{action} {ACTION_SEPARATOR} {action}"
+        if isinstance(environment.grammar, Names):
+            for action in environment.actions:
+                yield f"{action} {ACTION_SEPARATOR} {action}"
         is_over = False
         for _ in range(_DECISIONS):  # a later position may call for words that the first one never does
             if not is_over:
                 decision = demonstrate(environment, 0.0, rng)
                 yield decision.think
-                is_over = _carry_out(environment, decision.actions)
+                observation, is_over = _carry_out(environment, decision.actions)
+                if is_told_later:
+                    yield f" {ACTION_SEPARATOR} ".join(decision.actions)
+                    yield observation
 
 
-def _carry_out(environment: Environment, actions: tuple[str, ...]) -> bool:
-    """Take the actions until the episode ends; does it?"""
+def _carry_out(environment: Environment, actions: tuple[str, ...]) -> tuple[str, bool]:
+    """Take the actions until the episode ends: what is seen then, and does it end?"""
+    observation = ""
     for action in actions:
-        _, _, terminated, truncated, _ = environment.step(action)
+        observation, _, terminated, truncated, _ = environment.step(action)
         if terminated or truncated:
-            return True
-    return False
+            return observation, True
+    return observation, False

@@ -19,9 +19,10 @@ from transformers import PreTrainedTokenizerBase
 from starpo.ragen.agents.prompting.forms import in_form
 from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.agents.prompting.prompt import prompt_of
-from starpo.ragen.agents.prompting.template import derive_pieces
+from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.base import Environment
+from starpo.ragen.envs.grammar import Grammar, Tool, ToolCalls
 
 _CACHED_TEXTS = 8192  # members of a group are shown the same texts, and so are later turns that change nothing
 
@@ -64,21 +65,33 @@ class ContextBuilder:
         self.agent = agent
         self.prompt = in_form(prompt_of(agent), agent)
         self.max_response_tokens = max_response_tokens
-        self.pieces = derive_pieces(tokenizer)
+        self._tokenizer = tokenizer
+        self._pieces: dict[tuple[Tool, ...], ChatPieces] = {}
+        self.pieces = self.pieces_with(())
         self.stop_token_ids = self.pieces.stop_token_ids
-        tag_ids = tokenizer.encode(prefilled_tag(agent), add_special_tokens=False)
-        self._generation_ids = [*self.pieces.generation_ids, *tag_ids]
+        self._tag_ids = tokenizer.encode(prefilled_tag(agent), add_special_tokens=False)
         # Whether special tokens are split is state of a tokenizer: a copy of our own keeps threads from changing it.
         self._splitting_tokenizer = deepcopy(tokenizer)
         self._text_ids = lru_cache(_CACHED_TEXTS)(self._encode)
 
     def start(self, environment: Environment) -> "Context":
         """Begin the context of an episode; call after the environment's reset."""
-        return Context(self, self.prompt.introduction(environment.rules(), environment.actions, self.agent))
+        grammar = environment.grammar
+        return Context(self, self.prompt.introduction(environment.rules(), grammar, self.agent), grammar)
+
+    def pieces_with(self, tools: tuple[Tool, ...]) -> ChatPieces:
+        """The template's pieces where these tools are declared.
+
+        Raises:
+            TemplateError: As above.
+        """
+        if tools not in self._pieces:
+            self._pieces[tools] = derive_pieces(self._tokenizer, tools)
+        return self._pieces[tools]
 
     def message_ids(self, text: str) -> list[int]:
         """Token ids of a user message and of what follows it up to the response."""
-        return [*self._text_ids(text), *self._generation_ids]
+        return [*self._text_ids(text), *self.pieces.generation_ids, *self._tag_ids]
 
     def _encode(self, text: str) -> tuple[int, ...]:
         # An observation may quote special tokens; split, they stay text and cannot end a message or forge a turn.
@@ -88,9 +101,11 @@ class ContextBuilder:
 class Context:
     """The context of one trajectory. Calls alternate: observe, respond, observe, ..."""
 
-    def __init__(self, builder: ContextBuilder, introduction_text: str) -> None:
+    def __init__(self, builder: ContextBuilder, introduction_text: str, grammar: Grammar) -> None:
         self._builder = builder
         self._introduction = introduction_text
+        self._grammar = grammar
+        self._pieces = builder.pieces_with(grammar.tools if isinstance(grammar, ToolCalls) else ())
         self._turns: deque[_Turn] = deque(maxlen=builder.agent.window_turns)  # in sight; of 'full', the last is enough
         self._num_turns = 0
         self._token_ids: list[int] = []
@@ -98,7 +113,7 @@ class Context:
 
     def copy(self) -> "Context":
         """The same context, to go on in another way; neither changes the other."""
-        twin = Context(self._builder, self._introduction)
+        twin = Context(self._builder, self._introduction, self._grammar)
         twin._turns.extend(replace(turn) for turn in self._turns)
         twin._num_turns = self._num_turns
         twin._token_ids, twin._user_texts = self.token_ids, self.user_texts
@@ -129,7 +144,7 @@ class Context:
             reward: The environment's reward of the turn before; None in the first turn.
             had_invalid_action: Was the response before this one malformed?
         """
-        agent, pieces = self._builder.agent, self._builder.pieces
+        agent, pieces = self._builder.agent, self._pieces
         assert not self._turns or self._turns[-1].response_ids is not None, "observe was called twice without respond"
         previous_ids = self._turns[-1].response_ids if self._turns else None
         self._turns.append(self._turn(observation, actions_left, reward, had_invalid_action))
@@ -167,9 +182,12 @@ class Context:
                 reward=shown,
                 had_invalid_action=had_invalid_action,
                 agent=agent,
+                grammar=self._grammar,
                 max_response_tokens=self._builder.max_response_tokens,
             )
             for shown in (None, reward if agent.should_show_reward else None)
         )
         first_text = f"{self._introduction}\n\n{message}" if self._introduction else message
+        if isinstance(self._grammar, ToolCalls):
+            message_with_reward = f"<tool_response>\n{message_with_reward}\n</tool_response>"
         return _Turn(first_text, message_with_reward)

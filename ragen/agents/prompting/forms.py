@@ -17,6 +17,7 @@ from typing import Any
 from starpo.ragen.agents.prompting.parser import ParsedResponse, parse
 from starpo.ragen.agents.prompting.prompt import Prompt
 from starpo.ragen.config.agent import FORMS, AgentConfig
+from starpo.ragen.envs.grammar import Grammar
 
 _MEANINGS: Mapping[str, str] = {
     "observation": "where things are now",
@@ -31,15 +32,15 @@ _HOW_TO_SAY = (
 """A form, not a statement: nothing is called THING, so that repeating it says nothing."""
 
 
-def read_response(text: str, *, actions: Sequence[str], agent: AgentConfig) -> ParsedResponse:
+def read_response(text: str, *, grammar: Grammar, agent: AgentConfig) -> ParsedResponse:
     """As `parser.parse`; and reasoning that is not of the agent's form is malformed, as is any other wrong tag.
 
     Args:
         text: The response without its end token; without the opening tag when the prompt holds it already.
-        actions: Names of the environment's actions.
+        grammar: Of the environment's actions.
         agent: Which form is asked for.
     """
-    parsed = parse(text, actions=actions, agent=agent)
+    parsed = parse(text, grammar=grammar, agent=agent)
     if agent.form == "free" or parsed.think is None or _parts(parsed.think, FORMS[agent.form]) is not None:
         return parsed
     return ParsedResponse()
@@ -78,9 +79,9 @@ class _FormedPrompt:
     def __init__(self, prompt: Prompt) -> None:
         self._prompt = prompt
 
-    def introduction(self, rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
+    def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
         """That of the prompt."""
-        return self._prompt.introduction(rules, actions, agent)
+        return self._prompt.introduction(rules, grammar, agent)
 
     def turn_message(self, observation: str, *, agent: AgentConfig, **told: Any) -> str:
         """That of the prompt, and the form."""

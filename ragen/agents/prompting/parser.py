@@ -1,6 +1,6 @@
 """From a response's text to its reasoning and actions, and back.
 
-    response text -> `parse` -> ParsedResponse -> (loop) environment steps
+    response text, Grammar -> `parse` -> ParsedResponse -> (loop) environment steps
     demonstration -> `format_response` -> text to imitate
 
 A response is untrusted text of any shape. Parsing never raises, never rewrites what is stored, and takes time linear
@@ -11,11 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starpo.ragen.config.agent import ACTION_SEPARATOR, AgentConfig
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.grammar import Grammar, ToolCalls
 
 _TAG = re.compile(r"(</?(?:think|answer)>)")
-_THINK_TAGS = ["<think>", "</think>", "<answer>", "</answer>"]
-_ANSWER_TAGS = ["<answer>", "</answer>"]
+_TAG_WITH_CALLS = re.compile(r"(</?(?:think|answer|tool_call)>)")
+_THINK_TAGS = ["<think>", "</think>"]
 
 
 @dataclass(frozen=True)
@@ -38,58 +39,74 @@ class ParsedResponse:
     format_ok: bool = False
 
 
-def parse(text: str, *, actions: Sequence[str], agent: AgentConfig) -> ParsedResponse:
+def parse(text: str, *, grammar: Grammar, agent: AgentConfig) -> ParsedResponse:
     """Read a response of the form `<think>...</think><answer>a || b</answer>` (without thinking, the answer alone).
 
     White space may stand around the tags, and nothing else; no tag may be missing, repeated, nested or out of order.
-    An action is known if it equals an environment's action but for case and surrounding white space. A blank answer
-    names no action; a blank piece between separators is an unknown action.
+    Tool calls stand in tags of their own, one or more, in place of the answer: `<tool_call>...</tool_call>`. An action
+    is known if the grammar reads it. A blank answer names no action; a blank piece between separators is an unknown
+    action.
 
     Args:
         text: The response without its end token; without the opening tag when the prompt holds it already.
-        actions: Names of the environment's actions.
+        grammar: Of the environment's actions.
         agent: Which form is asked for.
     """
-    pieces = _TAG.split(prefilled_tag(agent) + text)
+    pattern = _TAG_WITH_CALLS if isinstance(grammar, ToolCalls) else _TAG
+    pieces = pattern.split(prefilled_tag(agent) + text)
     tags, texts = pieces[1::2], pieces[0::2]
-    expected = _THINK_TAGS if agent.should_think else _ANSWER_TAGS
+    opening, closing = _answer_tags(grammar)
+    lead = _THINK_TAGS if agent.should_think else []
+    num_answers = max(1, (len(tags) - len(lead)) // 2) if isinstance(grammar, ToolCalls) else 1
     outside, inside = texts[0::2], texts[1::2]
-    if tags != expected or any(piece.strip() for piece in outside):
+    if tags != lead + [opening, closing] * num_answers or any(piece.strip() for piece in outside):
         return ParsedResponse()
 
-    names = {name.casefold(): name for name in actions}
-    answer = inside[-1]
-    named = [piece.strip() for piece in answer.split(ACTION_SEPARATOR)] if answer.strip() else []
-    known = [names.get(piece.casefold()) for piece in named]
+    answers = inside[len(lead) // 2 :]
+    named = [piece.strip() for answer in answers for piece in _pieces(answer, grammar)]
+    known = [grammar.read(piece) for piece in named]
     num_known = known.index(None) if None in known else len(known)
     return ParsedResponse(
         think=inside[0] if agent.should_think else None,
-        answer=answer,
-        actions=tuple(name or piece for name, piece in zip(known, named, strict=True)),
+        answer="".join(pieces[2 * len(lead) + 2 : -2]),
+        actions=tuple(piece if name is None else name for name, piece in zip(known, named, strict=True)),
         known_prefix=tuple(name for name in known[:num_known] if name is not None),
         format_ok=0 < num_known == len(known),
     )
 
 
-def format_response(think: str, actions: Sequence[str], agent: AgentConfig) -> str:
+def format_response(think: str, actions: Sequence[str], agent: AgentConfig, grammar: Grammar) -> str:
     """Write the response that `parse` reads as this reasoning and these actions.
 
     Args:
         think: The reasoning, without tags. Left out where the agent does not think.
-        actions: At least one of the environment's actions.
+        actions: At least one action of the environment.
         agent: Which form is asked for.
+        grammar: Of the environment's actions.
 
     Returns:
         The text of a response, without the end token, and without the opening tag when the prompt holds it already.
     """
-    assert not _TAG.search(think), f"the reasoning contains a tag: {think!r}"
-    answer = f"<answer>{f' {ACTION_SEPARATOR} '.join(actions)}</answer>"
+    assert not _TAG_WITH_CALLS.search(think), f"the reasoning contains a tag: {think!r}"
+    opening, closing = _answer_tags(grammar)
+    between = f"{closing}{opening}" if isinstance(grammar, ToolCalls) else f" {grammar.separator} "
+    answer = f"{opening}{between.join(actions)}{closing}"
     text = f"<think>{think}</think>{answer}" if agent.should_think else answer
     return text.removeprefix(prefilled_tag(agent))
+
+
+def _answer_tags(grammar: Grammar) -> tuple[str, str]:
+    return f"<{grammar.tag}>", f"</{grammar.tag}>"
+
+
+def _pieces(answer: str, grammar: Grammar) -> list[str]:
+    if not answer.strip():
+        return []
+    return [answer] if grammar.separator is None else answer.split(grammar.separator)
 
 
 def prefilled_tag(agent: AgentConfig) -> str:
     """The tag with which the prompt ends, and that is therefore no part of the response; '' if there is none."""
     if not agent.should_prefill_think:
         return ""
-    return _THINK_TAGS[0] if agent.should_think else _ANSWER_TAGS[0]
+    return "<think>" if agent.should_think else "<answer>"

@@ -6,12 +6,12 @@ sampling and training cannot see different prompts.
     environment's rules and observation -> text of a user message -> `context`
 """
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
-from starpo.ragen.config.agent import ACTION_SEPARATOR, AgentConfig
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.registry import PROMPTS, load
+from starpo.ragen.envs.grammar import Grammar, ToolCalls
 
 _INVALID_ACTION_WARNING = (
     "Your last response was invalid: it broke the output form or named an unknown action. Please follow the form."
@@ -21,7 +21,7 @@ _INVALID_ACTION_WARNING = (
 class Prompt(Protocol):
     """What a name in `ragen.core.registry.PROMPTS` stands for: a class of this form, without state."""
 
-    def introduction(self, rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
+    def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
         """What opens every context; "": nothing does."""
 
     def turn_message(
@@ -33,6 +33,7 @@ class Prompt(Protocol):
         reward: float | None,
         had_invalid_action: bool,
         agent: AgentConfig,
+        grammar: Grammar,
         max_response_tokens: int,
     ) -> str:
         """What a turn tells."""
@@ -57,22 +58,25 @@ def prompt_of(agent: AgentConfig) -> Prompt:
 class FullPrompt:
     """Rules, symbols, actions, actions left, format, response length, as in the paper (RAGEN, environments)."""
 
-    def introduction(self, rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
+    def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
         """What opens every context: the rules, the actions, and how to name several of them.
 
         Args:
             rules: The environment's rules and the meaning of its symbols.
-            actions: Names of the actions.
+            grammar: Of the actions.
             agent: Gives the number of actions a turn.
         """
-        if agent.max_actions_per_turn == 1:
-            allowance = "Take one action a turn."
-        else:
+        most, separator = agent.max_actions_per_turn, grammar.separator
+        if most > 1 and isinstance(grammar, ToolCalls):
+            allowance = f"Make up to {most} calls a turn, each in tags of its own."
+        elif most > 1 and separator is not None:
             allowance = (
-                f"Take up to {agent.max_actions_per_turn} actions a turn, separated by {ACTION_SEPARATOR}, "
-                f"as in: first action {ACTION_SEPARATOR} second action"
+                f"Take up to {most} actions a turn, separated by {separator}, "
+                f"as in: first action {separator} second action"
             )
-        return f"{rules.strip()}\n\nYour available actions are: {', '.join(actions)}\n{allowance}"
+        else:
+            allowance = "Take one action a turn."
+        return f"{rules.strip()}\n\n{grammar.told()}\n{allowance}"
 
     def turn_message(
         self,
@@ -83,6 +87,7 @@ class FullPrompt:
         reward: float | None,
         had_invalid_action: bool,
         agent: AgentConfig,
+        grammar: Grammar,
         max_response_tokens: int,
     ) -> str:
         """What a turn tells: the state and, everything else that RAGEN lists for it.
@@ -94,6 +99,7 @@ class FullPrompt:
             reward: The environment's reward of the turn before; None: do not show it.
             had_invalid_action: Was the response before this one malformed?
             agent: Which prompt, and the output form.
+            grammar: Of the actions.
             max_response_tokens: Longest response.
         """
         lines = []
@@ -103,7 +109,7 @@ class FullPrompt:
         if had_invalid_action:
             lines.append(_INVALID_ACTION_WARNING)
         lines.append(f"You have {actions_left} action{'' if actions_left == 1 else 's'} left.")
-        lines.append(f"Always output: {_output_form(agent)} with nothing outside the tags.")
+        lines.append(f"Always output: {_output_form(agent, grammar)} with nothing outside the tags.")
         lines.append(f"Max response length: {max_response_tokens} tokens.")
         return "\n".join(lines)
 
@@ -111,7 +117,7 @@ class FullPrompt:
 class StatePrompt:
     """The observation alone, for a policy whose warm start has taught it everything else."""
 
-    def introduction(self, rules: str, actions: Sequence[str], agent: AgentConfig) -> str:
+    def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
         """Nothing."""
         return ""
 
@@ -120,7 +126,9 @@ class StatePrompt:
         return observation
 
 
-def _output_form(agent: AgentConfig) -> str:
-    actions = "your action" if agent.max_actions_per_turn == 1 else "your actions"
-    answer = f"<answer>{actions}</answer>"
+def _output_form(agent: AgentConfig, grammar: Grammar) -> str:
+    said = grammar.example
+    if agent.max_actions_per_turn > 1 and grammar.separator is not None:
+        said += "s"
+    answer = f"<{grammar.tag}>{said}</{grammar.tag}>"
     return f"<think>your reasoning</think>{answer}" if agent.should_think else answer

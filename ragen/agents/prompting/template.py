@@ -2,7 +2,8 @@
 
     opening  | user text | generation | response | continuation | user text | generation | response | ...
 
-`opening` is what the template writes before the first user message (a default system prompt included), `generation`
+`opening` is what the template writes before the first user message (a default system prompt included, and the tools
+that may be called, where the template knows tools), `generation`
 closes a user message and opens the assistant's, `continuation` closes the assistant's and opens the next user message.
 They are found once, by rendering probe conversations, and tokenised once. From then on a context grows by appending
 ids: no text that was sampled is ever tokenised again.
@@ -10,12 +11,14 @@ ids: no text that was sampled is ever tokenised again.
 No system message is sent: instructions open the first user message, so templates without a system role work alike.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jinja2 import TemplateError as JinjaError
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.core.errors import TemplateError
+from starpo.ragen.envs.grammar import Tool
 
 _NUM_PROBE_TURNS = 4
 _FIXED_DATE = "26 Jul 2024"  # Llama 3 templates print today's date if not given one: prompts would change overnight
@@ -45,10 +48,14 @@ class ChatPieces:
         return list(self.continuation_ids[1:] if was_ended else self.continuation_ids)
 
 
-def derive_pieces(tokenizer: PreTrainedTokenizerBase) -> ChatPieces:
+def derive_pieces(tokenizer: PreTrainedTokenizerBase, tools: Sequence[Tool] = ()) -> ChatPieces:
     """Find the pieces, and check over several turns that renderings consist of nothing else.
 
     White space that a template puts before the assistant's text is the model's to sample, and belongs to no piece.
+
+    Args:
+        tokenizer: Whose template it is.
+        tools: What the agent may call; a template that knows tools declares them in its own form, in the opening.
 
     Raises:
         TemplateError: If the tokenizer has no chat template, or one that does not take plain user and assistant
@@ -57,7 +64,7 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase) -> ChatPieces:
     """
     users = [f"state probe {n}" for n in range(_NUM_PROBE_TURNS)]
     replies = [f"<think>reasoning probe {n}</think><answer>action probe {n}</answer>" for n in range(_NUM_PROBE_TURNS)]
-    renderings = [_render(tokenizer, users[: n + 1], replies[:n]) for n in range(_NUM_PROBE_TURNS)]
+    renderings = [_render(tokenizer, users[: n + 1], replies[:n], tools) for n in range(_NUM_PROBE_TURNS)]
 
     opening, _, generation = renderings[0].partition(users[0])
     found = renderings[1]
@@ -89,13 +96,17 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase) -> ChatPieces:
     )
 
 
-def _render(tokenizer: PreTrainedTokenizerBase, users: list[str], replies: list[str]) -> str:
+def _render(tokenizer: PreTrainedTokenizerBase, users: list[str], replies: list[str], tools: Sequence[Tool]) -> str:
     messages = [{"role": "user", "content": users[0]}]
     for reply, user in zip(replies, users[1:], strict=True):
         messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": user}]
     try:
         text = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, date_string=_FIXED_DATE
+            messages,
+            tools=[tool.declaration for tool in tools] or None,
+            tokenize=False,
+            add_generation_prompt=True,
+            date_string=_FIXED_DATE,
         )
     except (JinjaError, ValueError, TypeError) as error:
         raise TemplateError(

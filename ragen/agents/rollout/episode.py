@@ -105,7 +105,7 @@ class LiveEpisode:
         try:
             self._observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
             self.initial_digest = self._digest = environment.state_digest()
-            self._actions = environment.actions
+            self._grammar = environment.grammar
             self._context: Context = contexts.start(environment)
         except Exception as error:
             self.end_without_response("env_error", _facts(error))
@@ -167,7 +167,7 @@ class LiveEpisode:
             text: Its text without the end token.
         """
         self._context.respond(response.token_ids)
-        parsed = read_response(text, actions=self._actions, agent=self._agent)
+        parsed = read_response(text, grammar=self._grammar, agent=self._agent)
         is_well_formed = parsed.format_ok and response.finish_reason == "stop"
         num_allowed = min(self._agent.max_actions_per_turn, self._actions_left)
         reply = self._act(parsed.known_prefix[:num_allowed])

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from starpo.ragen.agents.evaluation.episodes import SEEN
-from starpo.ragen.config.agent import ACTION_SEPARATOR
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.seeding import dynamics_seed
+from starpo.ragen.envs.grammar import ACTION_SEPARATOR
 from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.reading import Place, Reader

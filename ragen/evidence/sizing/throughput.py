@@ -221,9 +221,10 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     prompt = in_form(prompt_of(agent), agent)
     message = prompt.turn_message(
         observation, turn=1, actions_left=agent.max_actions, reward=0.0 if agent.should_show_reward else None,
-        had_invalid_action=False, agent=agent, max_response_tokens=config.rollout.max_response_tokens,
+        had_invalid_action=False, agent=agent, grammar=environment.grammar,
+        max_response_tokens=config.rollout.max_response_tokens,
     )  # fmt: skip
-    opening = prompt.introduction(environment.rules(), environment.actions, agent)
+    opening = prompt.introduction(environment.rules(), environment.grammar, agent)
     if config.policy.type == "tiny":
         from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 

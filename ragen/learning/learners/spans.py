@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 UNKNOWN, FORMAT, THINK, ANSWER = range(4)
 KINDS = {"think": THINK, "answer": ANSWER, "format": FORMAT}
 """By the names used in settings."""
-_THINK_TAG, _ANSWER_TAG = "<think>", "<answer>"
+_THINK_TAG, _ANSWER_TAG, _CALL_TAG = "<think>", "<answer>", "<tool_call>"
 
 
 class Spans:
@@ -51,7 +51,8 @@ class Spans:
         if parts is None:
             return None
         kind_of = np.full(len(response) + 1, FORMAT, dtype=np.int8)
-        for text, tag, kind in ((think, _THINK_TAG, THINK), (answer, _ANSWER_TAG, ANSWER)):
+        answer_tag = _ANSWER_TAG if _ANSWER_TAG in response else _CALL_TAG
+        for text, tag, kind in ((think, _THINK_TAG, THINK), (answer, answer_tag, ANSWER)):
             if text is not None:
                 start = response.find(tag) + len(tag) if tag in response else 0  # else the prompt held the tag
                 kind_of[start : start + len(text)] = kind

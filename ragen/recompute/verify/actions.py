@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from starpo.ragen.agents.evaluation.episodes import fold_episodes
-from starpo.ragen.config.agent import ACTION_SEPARATOR, AgentConfig
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.grammar import ACTION_SEPARATOR
 from starpo.schemas.datasets import TURNS
 
 Row = dict[str, Any]

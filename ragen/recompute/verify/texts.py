@@ -2,7 +2,7 @@
 
     turns, tokenizer -> text_differences
 
-No policy and no engine takes part. The environment is asked for nothing but its rules and the names of its actions.
+No policy and no engine takes part. The environment is asked for nothing but its rules and the grammar of its actions.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _difference(
         return ""
     try:
         environment.reset(seed=rows[0]["env_seed"], dynamics_seed=rows[0]["dynamics_seed"])
-        names, context = environment.actions, contexts.start(environment)
+        grammar, context = environment.grammar, contexts.start(environment)
     except Exception as error:  # environments are foreign code
         return f"the environment now fails: {quoted(error)}"
     texts = tokenizer.batch_decode(
@@ -72,7 +72,7 @@ def _difference(
             had_invalid_action=before is not None and not before["format_ok"],
         )
         context.respond(row["response_ids"])
-        parsed = read_response(text, actions=names, agent=contexts.agent)
+        parsed = read_response(text, grammar=grammar, agent=contexts.agent)
         is_stopped = bool(row["response_ids"]) and row["response_ids"][-1] in contexts.stop_token_ids
         expected: Row = {
             "is_context_start": prompt.is_context_start,

@@ -14,6 +14,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.envs import make
 from starpo.ragen.envs.bandit.environment import NAME_PAIRS, BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.grammar import Names
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.learning import demonstrations, imitation
 
@@ -41,9 +42,9 @@ def test_every_demonstrated_response_is_well_formed_and_ends() -> None:
         played = demonstrate(settings, turns=20)
         for ids in played.responses:
             assert ids[-1] == TOKENIZER.eos_token_id
-            actions = ("Up", "Down", "Left", "Right") if settings.type != "bandit" else None
             text = TOKENIZER.decode(ids[:-1])
-            assert parse(text, actions=actions or [text.split("<answer>")[1][:-9]], agent=AGENT).format_ok
+            names = ("Up", "Down", "Left", "Right") if settings.type != "bandit" else (text.split("<answer>")[1][:-9],)
+            assert parse(text, grammar=Names(names), agent=AGENT).format_ok
 
 
 def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:

@@ -7,6 +7,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from starpo.ragen.envs.grammar import Grammar, Names
+
 _TEMPLATES = Path(__file__).parent / "templates"
 _SPECIALS = {
     "llama3": ["<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"],
@@ -43,7 +45,7 @@ def make_tokenizer() -> Callable[[str | None], PreTrainedTokenizerFast]:
 class Words:
     """Stands in for an environment: contexts ask for nothing but its words."""
 
-    actions = ("Left", "Right")
+    grammar: Grammar = Names(("Left", "Right"))
 
     def rules(self) -> str:
         return "Walk to the goal.\nP = player, G = goal."

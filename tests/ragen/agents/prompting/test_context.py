@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.grammar import Tool, ToolCalls
+from tests.ragen.agents.prompting.conftest import Words
 
 SYSTEM = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
 INTRODUCTION = (
@@ -197,3 +199,27 @@ def test_added_ids_since_the_last_start_are_the_context(make_tokenizer, words, t
         context.respond(response_ids)
         stored += response_ids
         assert stored == context.token_ids
+
+
+def test_tools_are_declared_and_answered_in_the_templates_own_form(make_tokenizer):
+    tool = Tool("look", "Looks around.", {"type": "object", "properties": {}})
+    world = Words()
+    world.grammar = ToolCalls((tool,))
+    tokenizer = make_tokenizer("hermes_tools")
+    context = ContextBuilder(tokenizer, AgentConfig(should_show_reward=False), 50).start(world)
+    call = '<think>t</think><tool_call>{"name": "look", "arguments": {}}</tool_call>'
+    observe(context, "dark")
+    context.respond(ids_of(tokenizer, call + "<|im_end|>"))
+    observe(context, "light", actions_left=9)
+    first, second = context.user_texts
+    messages = [
+        {"role": "user", "content": first},
+        {"role": "assistant", "content": call},
+        {"role": "tool", "content": second.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")},
+    ]
+    expected = tokenizer.apply_chat_template(
+        messages, tools=[tool.declaration], tokenize=False, add_generation_prompt=True
+    )
+    assert tokenizer.decode(context.token_ids) == expected
+    assert '"name": "look"' in expected
+    assert "light" in second

@@ -9,14 +9,18 @@ from starpo.ragen.agents.prompting.forms import in_form, parts, read_response
 from starpo.ragen.agents.prompting.parser import ParsedResponse, parse
 from starpo.ragen.agents.prompting.prompt import FullPrompt, prompt_of
 from starpo.ragen.config.agent import FORMS, AgentConfig
+from starpo.ragen.envs.grammar import Names
 
-ACTIONS = ("Up", "Down")
+ACTIONS = Names(("Up", "Down"))
 THINK = {
     "grounding": "<observation>o</observation><reasoning>r</reasoning>",
     "worldmodeling": "<reasoning>r</reasoning><prediction>p</prediction>",
     "grounding_worldmodeling": "<observation>o</observation><reasoning>r</reasoning><prediction>p</prediction>",
 }
-TOLD = {"turn": 0, "actions_left": 10, "reward": None, "had_invalid_action": False, "max_response_tokens": 400}
+TOLD = {
+    "turn": 0, "actions_left": 10, "reward": None, "had_invalid_action": False, "grammar": ACTIONS,
+    "max_response_tokens": 400,
+}  # fmt: skip
 TAG_SOUP = st.lists(
     st.sampled_from(
         [f"<{slash}{name}>" for name in ("observation", "reasoning", "prediction", "think") for slash in ("", "/")]
@@ -33,7 +37,7 @@ def response(think: str) -> str:
 @pytest.mark.parametrize("form", THINK)
 def test_each_form_is_read_as_itself_and_as_no_other(form):
     for asked in THINK:
-        parsed = read_response(response(THINK[form]), actions=ACTIONS, agent=AgentConfig(form=asked))
+        parsed = read_response(response(THINK[form]), grammar=ACTIONS, agent=AgentConfig(form=asked))
         expected = (THINK[form], "Up", ("Up",), ("Up",), True)
         assert parsed == (ParsedResponse(*expected) if asked == form else ParsedResponse())
 
@@ -53,13 +57,13 @@ def test_each_form_is_read_as_itself_and_as_no_other(form):
     ],
 )
 def test_any_other_reasoning_is_malformed(think):
-    parsed = read_response(response(think), actions=ACTIONS, agent=AgentConfig(form="grounding"))
+    parsed = read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form="grounding"))
     assert parsed == ParsedResponse()
 
 
 def test_white_space_may_stand_around_the_inner_tags():
     think = "\n<observation> o </observation>\n<reasoning>r</reasoning> "
-    assert read_response(response(think), actions=ACTIONS, agent=AgentConfig(form="grounding")).think == think
+    assert read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form="grounding")).think == think
     assert parts(think) == {"observation": " o ", "reasoning": "r"}
 
 
@@ -69,13 +73,13 @@ def test_parts_of_what_has_none():
 
 def test_a_prefilled_tag_is_no_part_of_the_reasoning():
     agent = AgentConfig(form="grounding", should_prefill_think=True)
-    assert read_response(response(THINK["grounding"]).removeprefix("<think>"), actions=ACTIONS, agent=agent).format_ok
+    assert read_response(response(THINK["grounding"]).removeprefix("<think>"), grammar=ACTIONS, agent=agent).format_ok
 
 
 @given(text=TAG_SOUP.map(response) | st.text() | TAG_SOUP, form=st.sampled_from(sorted(FORMS)))
 def test_a_form_only_ever_refuses(text, form):
-    plain = parse(text, actions=ACTIONS, agent=AgentConfig())
-    formed = read_response(text, actions=ACTIONS, agent=AgentConfig(form=form))
+    plain = parse(text, grammar=ACTIONS, agent=AgentConfig())
+    formed = read_response(text, grammar=ACTIONS, agent=AgentConfig(form=form))
     assert formed in (plain, ParsedResponse())
     assert form != "free" or formed == plain
     if formed.think is not None and form != "free":

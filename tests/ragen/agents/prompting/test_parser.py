@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from starpo.ragen.agents.prompting.parser import ParsedResponse, format_response, parse, prefilled_tag
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.grammar import FreeText, Names, Pattern, Tool, ToolCalls
 
-ACTIONS = ("Up", "Down", "Left", "Turn Right")
+ACTIONS = Names(("Up", "Down", "Left", "Turn Right"))
 THINK = AgentConfig()
 NO_THINK = AgentConfig(should_think=False)
 PREFILLED = AgentConfig(should_prefill_think=True)
@@ -27,23 +28,23 @@ TAG_SOUP = st.lists(
 
 
 def test_think_and_answer():
-    parsed = parse("<think>box is above</think><answer>Up || Left</answer>", actions=ACTIONS, agent=THINK)
+    parsed = parse("<think>box is above</think><answer>Up || Left</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse("box is above", "Up || Left", ("Up", "Left"), ("Up", "Left"), True)
 
 
 def test_answer_alone_without_thinking():
-    parsed = parse("<answer>Down</answer>", actions=ACTIONS, agent=NO_THINK)
+    parsed = parse("<answer>Down</answer>", grammar=ACTIONS, agent=NO_THINK)
     assert parsed == ParsedResponse(None, "Down", ("Down",), ("Down",), True)
 
 
 def test_white_space_may_stand_around_the_tags():
-    parsed = parse("\n <think> t\nt </think>\n\n<answer>\nup\n</answer> \n", actions=ACTIONS, agent=THINK)
+    parsed = parse("\n <think> t\nt </think>\n\n<answer>\nup\n</answer> \n", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse(" t\nt ", "\nup\n", ("Up",), ("Up",), True)
 
 
 @pytest.mark.parametrize("spelled", ["turn right", "TURN RIGHT", "  Turn Right\t"])
 def test_actions_are_matched_without_case_and_outer_space(spelled):
-    parsed = parse(f"<think></think><answer>{spelled}</answer>", actions=ACTIONS, agent=THINK)
+    parsed = parse(f"<think></think><answer>{spelled}</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed.known_prefix == ("Turn Right",)
     assert parsed.format_ok
 
@@ -60,13 +61,13 @@ def test_actions_are_matched_without_case_and_outer_space(spelled):
     ],
 )
 def test_unknown_action_makes_it_malformed_but_keeps_the_known_prefix(answer, named, known_prefix):
-    parsed = parse(f"<think>t</think><answer>{answer}</answer>", actions=ACTIONS, agent=THINK)
+    parsed = parse(f"<think>t</think><answer>{answer}</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse("t", answer, named, known_prefix, False)
 
 
 @pytest.mark.parametrize("blank", ["", "  \n"])
 def test_blank_answer_names_no_action(blank):
-    parsed = parse(f"<think>t</think><answer>{blank}</answer>", actions=ACTIONS, agent=THINK)
+    parsed = parse(f"<think>t</think><answer>{blank}</answer>", grammar=ACTIONS, agent=THINK)
     assert parsed == ParsedResponse("t", blank, (), (), False)
 
 
@@ -95,32 +96,32 @@ def test_blank_answer_names_no_action(blank):
     ],
 )
 def test_malformed_tags_tell_nothing_apart(text):
-    assert parse(text, actions=ACTIONS, agent=THINK) == MALFORMED
+    assert parse(text, grammar=ACTIONS, agent=THINK) == MALFORMED
 
 
 def test_thinking_is_malformed_where_it_is_not_asked_for():
-    assert parse("<think>t</think><answer>Up</answer>", actions=ACTIONS, agent=NO_THINK) == MALFORMED
+    assert parse("<think>t</think><answer>Up</answer>", grammar=ACTIONS, agent=NO_THINK) == MALFORMED
 
 
 def test_prefilled_tag_is_prompt_and_not_response():
-    assert parse("t</think><answer>Up</answer>", actions=ACTIONS, agent=PREFILLED).think == "t"
-    assert parse("Up</answer>", actions=ACTIONS, agent=PREFILLED_NO_THINK).format_ok
-    assert parse("<think>t</think><answer>Up</answer>", actions=ACTIONS, agent=PREFILLED) == MALFORMED
+    assert parse("t</think><answer>Up</answer>", grammar=ACTIONS, agent=PREFILLED).think == "t"
+    assert parse("Up</answer>", grammar=ACTIONS, agent=PREFILLED_NO_THINK).format_ok
+    assert parse("<think>t</think><answer>Up</answer>", grammar=ACTIONS, agent=PREFILLED) == MALFORMED
     assert [prefilled_tag(a) for a in (THINK, PREFILLED, PREFILLED_NO_THINK)] == ["", "<think>", "<answer>"]
 
 
 def test_format_response_writes_the_form_that_is_asked_for():
     actions = ["Up", "Turn Right"]
-    assert format_response("t", actions, THINK) == "<think>t</think><answer>Up || Turn Right</answer>"
-    assert format_response("t", actions, NO_THINK) == "<answer>Up || Turn Right</answer>"
-    assert format_response("t", actions, PREFILLED) == "t</think><answer>Up || Turn Right</answer>"
+    assert format_response("t", actions, THINK, ACTIONS) == "<think>t</think><answer>Up || Turn Right</answer>"
+    assert format_response("t", actions, NO_THINK, ACTIONS) == "<answer>Up || Turn Right</answer>"
+    assert format_response("t", actions, PREFILLED, ACTIONS) == "t</think><answer>Up || Turn Right</answer>"
 
 
 @given(text=st.text() | TAG_SOUP, agent=AGENTS)
 def test_never_raises_and_never_contradicts_itself(text, agent):
-    parsed = parse(text, actions=ACTIONS, agent=agent)
+    parsed = parse(text, grammar=ACTIONS, agent=agent)
     assert parsed.known_prefix == parsed.actions[: len(parsed.known_prefix)]
-    assert set(parsed.known_prefix) <= set(ACTIONS)
+    assert set(parsed.known_prefix) <= set(ACTIONS.names)
     assert parsed.format_ok == (0 < len(parsed.actions) == len(parsed.known_prefix))
     assert (parsed.answer is None) <= (parsed.actions == ())
     assert (parsed.think is None) == (parsed.answer is None or not agent.should_think)
@@ -128,12 +129,12 @@ def test_never_raises_and_never_contradicts_itself(text, agent):
 
 @given(
     think=st.text().filter(lambda text: "<" not in text),
-    actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=6),
+    actions=st.lists(st.sampled_from(ACTIONS.names), min_size=1, max_size=6),
     agent=AGENTS,
     space=st.sampled_from(["", " ", "\n\n"]),
 )
 def test_round_trip(think, actions, agent, space):
-    parsed = parse(format_response(think, actions, agent) + space, actions=ACTIONS, agent=agent)
+    parsed = parse(format_response(think, actions, agent, ACTIONS) + space, grammar=ACTIONS, agent=agent)
     assert parsed.format_ok
     assert parsed.known_prefix == parsed.actions == tuple(actions)
     assert parsed.think == (think if agent.should_think else None)
@@ -141,7 +142,7 @@ def test_round_trip(think, actions, agent, space):
 
 def test_reasoning_that_contains_a_tag_cannot_be_written():
     with pytest.raises(AssertionError, match="contains a tag"):
-        format_response("a</think>b", ["Up"], THINK)
+        format_response("a</think>b", ["Up"], THINK, ACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +151,47 @@ def test_reasoning_that_contains_a_tag_cannot_be_written():
 )
 def test_hostile_input_takes_linear_time(hostile):
     started = time.perf_counter()
-    parse(hostile, actions=ACTIONS, agent=THINK)
-    parse(f"<think></think><answer>{hostile}</answer>", actions=ACTIONS, agent=THINK)
+    parse(hostile, grammar=ACTIONS, agent=THINK)
+    parse(f"<think></think><answer>{hostile}</answer>", grammar=ACTIONS, agent=THINK)
     assert time.perf_counter() - started < 5  # a quadratic parser would need minutes for a million characters
+
+
+SEARCH = Tool(
+    "search", "Search.", {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+)
+CALLS = ToolCalls((SEARCH,))
+CALL = '{"arguments": {"query": "lake"}, "name": "search"}'
+
+
+def test_tool_calls_stand_in_tags_of_their_own():
+    said = f"<tool_call>{CALL}</tool_call>\n<tool_call>\n{CALL}\n</tool_call>"
+    parsed = parse(f"<think>t</think>\n{said}", grammar=CALLS, agent=THINK)
+    inner = said.removeprefix("<tool_call>").removesuffix("</tool_call>")
+    assert parsed == ParsedResponse("t", inner, (CALL, CALL), (CALL, CALL), True)
+    assert parse(format_response("t", [CALL], NO_THINK, CALLS), grammar=CALLS, agent=NO_THINK).known_prefix == (CALL,)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", f"<answer>{CALL}</answer>", f"<tool_call>{CALL}", f"<tool_call>{CALL}</tool_call> and", "<tool_call>"],
+)
+def test_anything_but_whole_calls_is_malformed(said):
+    assert parse(f"<think>t</think>{said}", grammar=CALLS, agent=THINK) == MALFORMED
+
+
+def test_an_unknown_call_comes_after_the_known_ones():
+    text = f"<think></think><tool_call>{CALL}</tool_call><tool_call>{{}}</tool_call>"
+    parsed = parse(text, grammar=CALLS, agent=THINK)
+    assert (parsed.actions, parsed.known_prefix, parsed.format_ok) == ((CALL, "{}"), (CALL,), False)
+
+
+def test_a_free_text_is_one_action():
+    parsed = parse("<answer> a | b, c </answer>", grammar=FreeText("Say it."), agent=NO_THINK)
+    assert parsed.known_prefix == ("a | b, c",)
+    assert not parse("<answer>a || b</answer>", grammar=FreeText("Say it."), agent=NO_THINK).format_ok
+
+
+def test_patterns_are_separated_as_names_are():
+    grammar = Pattern(r"put \d in \d", "put <n> in <m>", "put 1 in 2")
+    parsed = parse("<answer>put  1 in 2 || put 3 in 4</answer>", grammar=grammar, agent=NO_THINK)
+    assert parsed.known_prefix == ("put 1 in 2", "put 3 in 4")

@@ -4,17 +4,19 @@ import pytest
 
 from starpo.ragen.agents.prompting.prompt import FullPrompt, prompt_of
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.grammar import FreeText, Names, Tool, ToolCalls
 
+NAMES = Names(("Up", "Down"))
 RULES = "Push every box onto a target.\nP = player, X = box, O = target.\n"
 
 
 def message(agent: AgentConfig, **changes) -> str:
     facts = {"turn": 0, "actions_left": 10, "reward": None, "had_invalid_action": False, "max_response_tokens": 400}
-    return prompt_of(agent).turn_message("P X O\n_ _ _", agent=agent, **(facts | changes))
+    return prompt_of(agent).turn_message("P X O\n_ _ _", agent=agent, grammar=NAMES, **(facts | changes))
 
 
 def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
-    assert FullPrompt().introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=3)) == (
+    assert FullPrompt().introduction(RULES, NAMES, AgentConfig(max_actions_per_turn=3)) == (
         "Push every box onto a target.\n"
         "P = player, X = box, O = target.\n"
         "\n"
@@ -26,7 +28,7 @@ def test_introduction_tells_rules_actions_separator_and_actions_a_turn():
 def test_introduction_with_one_action_a_turn():
     assert (
         FullPrompt()
-        .introduction(RULES, ("Up", "Down"), AgentConfig(max_actions_per_turn=1))
+        .introduction(RULES, NAMES, AgentConfig(max_actions_per_turn=1))
         .endswith("Your available actions are: Up, Down\nTake one action a turn.")
     )
 
@@ -73,3 +75,28 @@ def test_prompt_state_is_the_observation_alone():
 @pytest.mark.parametrize(("reward", "shown"), [(0.0, "0"), (-0.0, "0"), (10.9, "10.9"), (0.1 + 0.2, "0.3"), (-1, "-1")])
 def test_rewards_are_shown_without_rounding_noise(reward, shown):
     assert message(AgentConfig(), reward=reward).startswith(f"Reward: {shown}\n")
+
+
+CALLS = ToolCalls((Tool("search", "Finds pages.", {"type": "object", "properties": {"query": {"type": "string"}}}),))
+
+
+def test_tools_are_told_with_their_parameters_and_the_form_of_a_call():
+    assert (
+        FullPrompt()
+        .introduction(RULES, CALLS, AgentConfig(max_actions_per_turn=2))
+        .endswith(
+            "You act by calling one of these tools:\n- search(query): Finds pages.\n"
+            "Make up to 2 calls a turn, each in tags of its own."
+        )
+    )
+    agent = AgentConfig()
+    told = prompt_of(agent).turn_message(
+        "s", turn=0, actions_left=1, reward=None, had_invalid_action=False, agent=agent, grammar=CALLS,
+        max_response_tokens=9,
+    )  # fmt: skip
+    assert '<think>your reasoning</think><tool_call>{"name": "tool", "arguments": {...}}</tool_call> with' in told
+
+
+def test_of_free_text_there_is_one_action_a_turn():
+    told = FullPrompt().introduction(RULES, FreeText("Answer in words.", 80), AgentConfig(max_actions_per_turn=5))
+    assert told.endswith("Answer in words.\nAt most 80 characters.\nTake one action a turn.")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.prompting.parser import parse
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.grammar import Names
 from starpo.ragen.learning.learners.spans import ANSWER, FORMAT, THINK, Spans
 
 TOKENIZER = make_tokenizer()
@@ -54,7 +55,7 @@ def test_tokens_that_do_not_spell_the_response_are_unknown():
 @given(st.text(alphabet="UpX down|\n#é😀", max_size=20), st.sampled_from(["Up", "Up || Left", "é"]))
 def test_every_token_is_where_its_first_character_is(think, answer):
     text = f"<think>{think}</think><answer>{answer}</answer>"
-    parsed = parse(text, actions=("Up", "Left"), agent=AgentConfig())
+    parsed = parse(text, grammar=Names(("Up", "Left")), agent=AgentConfig())
     found = kinds(text, parsed.think, parsed.answer, end=False)
     expected = [F] * 7 + [T] * len(think) + [F] * 16 + [A] * len(answer) + [F] * 9
     assert len(found) == len(encode(text))

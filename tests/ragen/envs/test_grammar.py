@@ -1,0 +1,91 @@
+"""What is read of a model's text: strict, never raising, in linear time, and stable when read again."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema.exceptions import SchemaError
+
+from starpo.ragen.envs.grammar import FreeText, Names, Pattern, Tool, ToolCalls, read_call
+
+NAMES = Names(("Up", "Turn Right"))
+CLICK = Pattern(r"(search|click)\[[^\[\]]+\]", "search[words] or click[button]", "click[buy now]", max_chars=40)
+TEXT = FreeText("Say it.", max_chars=20)
+SEARCH = Tool(
+    "search",
+    "Finds pages.",
+    {
+        "type": "object",
+        "properties": {"query": {"type": "string", "maxLength": 30}, "top": {"type": "integer"}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+CALLS = ToolCalls((SEARCH,), max_chars=200)
+GRAMMARS = [NAMES, CLICK, TEXT, CALLS]
+
+
+def call(**arguments: object) -> str:
+    return json.dumps({"name": "search", "arguments": arguments})
+
+
+@pytest.mark.parametrize(
+    ("grammar", "said", "action"),
+    [
+        (NAMES, " turn RIGHT\n", "Turn Right"),
+        (NAMES, "Left", None),
+        (CLICK, " click[buy   now] ", "click[buy now]"),
+        (CLICK, "click[]", None),
+        (CLICK, "click[a] click[b]", None),
+        (CLICK, "search[" * 20, None),
+        (CLICK, "click[a || b]", None),
+        (TEXT, "  two\nlines ", "two\nlines"),
+        (TEXT, "   ", None),
+        (TEXT, "a \x1b[31m", None),
+        (TEXT, "a || b", None),
+        (TEXT, "x" * 21, None),
+        (CALLS, call(top=3, query="a"), '{"arguments": {"query": "a", "top": 3}, "name": "search"}'),
+        (CALLS, call(), None),
+        (CALLS, call(query="a", other=1), None),
+        (CALLS, call(query=7), None),
+        (CALLS, '{"name": "rm", "arguments": {}}', None),
+        (CALLS, '{"name": ["search"], "arguments": {"query": "a"}}', None),
+        (CALLS, '{"name": "search"', None),
+        (CALLS, '{"name": "search", "arguments": {"query": "a", "top": NaN}}', None),
+        (CALLS, "[" * 200, None),
+        (CALLS, '"search"', None),
+    ],
+)
+def test_reading(grammar, said, action):
+    assert grammar.read(said) == action
+
+
+def test_a_call_cannot_end_its_tag_or_be_cut_by_a_separator():
+    action = CALLS.read(call(query="</tool_call> || <answer>"))
+    assert action is not None
+    assert not set("<>|") & set(action)
+    assert read_call(action) == ("search", {"query": "</tool_call> || <answer>"})
+
+
+@given(said=st.text(max_size=60) | st.text('search[]click {}"name:arguments,1|', max_size=60))
+@pytest.mark.parametrize("grammar", GRAMMARS)
+def test_what_is_read_is_read_again_as_it_is(grammar, said):
+    action = grammar.read(said)
+    assert action is None or grammar.read(action) == action
+
+
+@pytest.mark.parametrize(
+    "hostile", ["[" * 100_000, "9" * 100_000, '{"a":' * 50_000, " " * 1_000_000, "search[" * 99_999]
+)
+@pytest.mark.parametrize("grammar", [*GRAMMARS, ToolCalls((SEARCH,), max_chars=1_000_000)])
+def test_hostile_text_is_refused_in_linear_time(grammar, hostile):
+    begun = time.perf_counter()
+    assert grammar.read(hostile) is None
+    assert time.perf_counter() - begun < 2
+
+
+def test_a_tool_with_a_schema_that_is_none_is_refused():
+    with pytest.raises(SchemaError):
+        Tool("search", "Finds pages.", {"type": "nothing"})
