@@ -84,8 +84,8 @@ def _play(
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
-    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
     from starpo.ragen.envs import make
+    from starpo.ragen.evidence.diagnostics.metrics import metrics_table
     from starpo.ragen.placement import checkpoint_folder, is_deterministic, shard_player
 
     cell, iteration = work.part, work.settings["iteration"]

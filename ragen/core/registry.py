@@ -88,6 +88,11 @@ ENVIRONMENTS = Registry(
         "sokoban": "starpo.ragen.envs.sokoban.environment:Sokoban",
         "frozen_lake": "starpo.ragen.envs.frozen_lake.environment:FrozenLake",
         "bandit": "starpo.ragen.envs.bandit.environment:Bandit",
+        "gymnasium": "starpo.ragen.envs.suites.gymnasium:GymnasiumTask",
+        "reasoning_gym": "starpo.ragen.envs.suites.reasoning_gym:ReasoningGymTask",
+        "textarena": "starpo.ragen.envs.suites.textarena:TextArenaGame",
+        "verifiers": "starpo.ragen.envs.suites.verifiers:VerifiersTask",
+        "openenv": "starpo.ragen.envs.suites.openenv:OpenEnvServer",
     },
     takes_targets=True,
 )

@@ -245,7 +245,10 @@ def _chance_is_each_members_own(settings: EnvironmentSettings) -> Iterator[str]:
 
 def _a_clone_goes_its_own_way(settings: EnvironmentSettings) -> Iterator[str]:
     environment = make(settings)
-    if environment.has_chance and type(environment).reseed is Environment.reseed:
+    environment.reset(seed=0)
+    try:
+        environment.clone(0)
+    except EnvironmentFault:
         return  # it cannot be searched, which is asked of nobody
     for seed in range(_NUM_SEEDS):
         expected = trace(settings, seed, seed)
