@@ -96,7 +96,7 @@ def test_it_is_told_where_the_run_is_shown(finished: Path, capsys: pytest.Captur
     assert f"cannot be replayed: {REASON}" in " ".join(capsys.readouterr().out.split())
     assert f"cannot be replayed: {REASON}" in render_report(gather(store, RUN))
     works = lineage_json(lineage(store, f"{RUN}:0:update"))["works"]
-    assert {work["stage"] for work in works if "replay_fault" in work} == {"warm_start", "rollout"}
+    assert {work["stage"] for work in works if "replay_fault" in work} == {"warm_start", "rollout", "evaluate"}
 
 
 def test_a_mark_is_believed_of_what_may_be_unable_and_excuses_no_forgery(folder: Path) -> None:

@@ -4,7 +4,9 @@ import random
 
 import pytest
 
-reasoning_gym = pytest.importorskip("reasoning_gym", reason="pip install 'starpo[reasoning_gym]'")
+pytest.importorskip("reasoning_gym", reason="pip install 'starpo[reasoning_gym]'")
+
+import reasoning_gym
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.identity import code_identity
