@@ -160,7 +160,8 @@ def _missing(
         if "variance_filter" in stages:
             data = recorded_data(stages)
             if "diagnose" not in stages:
-                yield diagnose_stage.diagnose(iteration, config.at(iteration).rollout.max_attempts, **data)
+                max_attempts = config.at(iteration).rollout.max_attempts
+                yield diagnose_stage.diagnose(iteration, max_attempts, config.tags, **data)
         if not every or iteration % every or not checkpoints.get(iteration):
             continue
         policies = checkpoints[iteration], checkpoints[0]

@@ -20,6 +20,14 @@ SHOWN = {
     "KL to the reference policy (nats a token)": "update/kl_reference",
 }
 
+_BY_TAG = {
+    "success": "rollout/success_rate",
+    "return": "reward/return_mean",
+    "in-group reward std": "reward/in_group_std",
+    "groups kept": "filter/num_kept",
+}
+"""Of each part of a mixture."""
+
 _LINE = (
     ("success {:.3f}", "rollout/success_rate"),
     ("return {:.3g}", "reward/return_mean"),
@@ -83,6 +91,12 @@ def iteration_markdown(
         for name, value in sorted(metrics.items())
         if name.startswith("evaluation/") and name.endswith("/success")
     ]
+    tags = [name.rpartition("/")[2] for name in sorted(metrics) if name.startswith("filter/num_kept/")]
+    parts = [
+        (tag, *(f"{metrics[f'{name}/{tag}']:.4g}" if f"{name}/{tag}" in metrics else "" for name in _BY_TAG.values()))
+        for tag in tags
+    ]
+    by_tag = ["", *table(("part", *_BY_TAG), parts, right=range(1, len(_BY_TAG) + 1))] if parts else []
     artifacts = [
         (stage, kind, Verbatim(code(f"{store_url}/{kind}/{key}")))
         for stage, keys in sorted(stages.items())
@@ -101,6 +115,7 @@ def iteration_markdown(
             f"- what it is doing now: {code(f'ragen follow {run}')}; to stop it: {code(f'ragen cancel {run}')}",
             "",
             *table(("metric", "value"), rows, right=[1]),
+            *by_tag,
             "",
             *table(("evaluated on", "success", "95% interval"), evaluations, right=[1, 2]),
             "",

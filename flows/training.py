@@ -211,14 +211,15 @@ def reward_and_filter(
         if play_on is None or _is_enough(runner, config, iteration, of_kind(data, "selection")):
             break
         data[numbered("turns", attempt)] = play_on(attempt)
-    runner.stage(iteration, diagnose(iteration, config.rollout.max_attempts, **data))
+    runner.stage(iteration, diagnose(iteration, config.rollout.max_attempts, config.tags, **data))
     return data
 
 
 def _reward_and_filter_one(runner: Runner, config: StarPOConfig, iteration: int, attempt: int, data: Keys) -> None:
     """Add the rewards and the selection of one attempt to its turns."""
     turns = data[numbered("turns", attempt)]
-    paid = runner.stage(iteration, reward(config.reward, turns, attempt))["rewards"]
+    types = {tag: part.type for tag, part in config.environment.tagged().items()} if config.tags else None
+    paid = runner.stage(iteration, reward(config.reward, turns, attempt, types))["rewards"]
     work = variance_filter(config.filter, turns, paid, of_kind(data, "selection"))
     data[numbered("rewards", attempt)] = paid
     data[numbered("selection", attempt)] = runner.stage(iteration, work)["selection"]

@@ -27,7 +27,8 @@ from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactMissingError
-from starpo.ragen.core.registry import LEARNERS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.learning.learners.learner import Learner
 from starpo.ragen.recompute.derive import derive, restore
 from starpo.ragen.store import Store

@@ -7,11 +7,14 @@ from importlib.util import find_spec
 
 from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.tokenizer import demonstrator
+from starpo.ragen.agents.prompting.prompt import prompt_of
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, resolve
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -47,7 +50,10 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
     """
     policy = config.policy
     found = _of_names(config) + _of_judges(config)
-    found += _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, should_download)
+    found += (
+        _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, config.agent, should_download)
+    )
+    found += _of_prompt(config)
     panels = {"environment": config.environment}
     panels |= {f"evaluation.variants.{name}": settings for name, settings in config.evaluation.variants.items()}
     for place, settings in panels.items():
@@ -61,7 +67,8 @@ def _of_names(config: StarPOConfig) -> list[str]:
     for phase in config.phases:
         used += [(REWARDS, name) for name in phase.reward.components]
         used += [(FILTERS, phase.filter.strategy), (ADVANTAGES, phase.update.advantage)]
-    used += [(ENVIRONMENTS, settings.type) for settings in config.panels.values()]
+    for settings in config.panels.values():
+        used += [(ENVIRONMENTS, part.type) for part in (settings, *settings.tagged().values())]
     return list(dict.fromkeys(registry.shadowed[name] for registry, name in used if name in registry.shadowed))
 
 
@@ -73,6 +80,25 @@ def _of_judges(config: StarPOConfig) -> list[str]:
     return [f"reward component '{asking[0]}' asks a server and needs the package openai: pip install 'starpo[openai]'"]
 
 
+def _of_prompt(config: StarPOConfig) -> list[str]:
+    agent = config.agent
+    try:
+        world = make(config.environment)
+        observation, _ = world.reset(seed=0)
+    except Exception:
+        return []  # told of the environment
+    try:
+        prompt = prompt_of(agent)
+        prompt.introduction(world.rules(), world.grammar, agent)
+        prompt.turn_message(
+            observation, turn=0, actions_left=1, reward=None, had_invalid_action=False, agent=agent,
+            grammar=world.grammar, max_response_tokens=1,
+        )  # fmt: skip
+    except StarPOError as error:
+        return [str(error)]
+    return []
+
+
 def _of_demonstrator(config: StarPOConfig) -> list[str]:
     assert isinstance(config.policy, TinyPolicy)
     try:
@@ -80,59 +106,64 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
         decide = resolve(target)
     except StarPOError as error:
         return [str(error)]
-    try:
-        world = make(config.environment)
-        world.reset(seed=0)
-    except Exception:
-        return []  # told of the environment
-    try:
-        actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
-    except Exception as error:  # a demonstrator of somebody else's may raise anything
-        return [f"demonstrator {target} failed at an initial state: {describe_fault(error, target.partition(':')[0])}"]
-    strange = [action for action in actions if world.grammar.read(action) != action]
-    return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.told()}"] if strange else []
+    for part in config.environment.tagged().values():
+        try:
+            world = make(part)
+            world.reset(seed=0)
+        except Exception:
+            return []  # told of the environment
+        try:
+            actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
+        except Exception as error:  # a demonstrator of somebody else's may raise anything
+            module = target.partition(":")[0]
+            return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]
+        strange = [action for action in actions if world.grammar.read(action) != action]
+        if strange:
+            return [f"demonstrator {target} chose {strange[0]!r}. {world.grammar.told()}"]
+    return []
 
 
-def _of_model(policy: PretrainedPolicy, should_download: bool) -> list[str]:
+def _of_model(policy: PretrainedPolicy, agent: AgentConfig, should_download: bool) -> list[str]:
     from starpo.ragen.agents.policy.place import named_folder
 
     try:
         if named_folder(policy) is not None or should_download:
-            _check_model(policy)
+            _check_model(policy, agent)
     except StarPOError as error:
         return [str(error)]
     return []
 
 
-def _check_model(policy: PretrainedPolicy) -> None:
+def _check_model(policy: PretrainedPolicy, agent: AgentConfig) -> None:
     from starpo.ragen.agents.policy.load import load_tokenizer, resolve_policy
     from starpo.ragen.agents.prompting.template import derive_pieces
 
-    derive_pieces(load_tokenizer(resolve_policy(policy)))
+    derive_pieces(load_tokenizer(resolve_policy(policy)), agent)
 
 
 def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOConfig) -> list[str]:
     evaluation = config.evaluation
     try:
         panel = make_panel(settings, evaluation.num_prompts, evaluation.panel_seed)
-        world = make(settings)
-        world.reset(seed=0)
-        agent = config.agent
-        if isinstance(world.grammar, ToolCalls) and agent.should_prefill_think and not agent.should_think:
-            return [
-                f"{place}: '{settings.type}' is acted in by tool calls, and agent.should_prefill_think without "
-                "agent.should_think would open an <answer>: set one of them otherwise"
-            ]
-        if place == "environment":
-            fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests)
+        for tag, part in settings.tagged().items():
+            world = make(part)
+            world.reset(seed=0)
+            agent = config.agent
+            if isinstance(world.grammar, ToolCalls) and agent.should_prefill_think and not agent.should_think:
+                return [
+                    f"{place}: '{part.type}' is acted in by tool calls, and agent.should_prefill_think without "
+                    "agent.should_think would open an <answer>: set one of them otherwise"
+                ]
+            if place == "environment":
+                fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except StarPOError as error:
         return [f"{place}: {error}"]
     except Exception as error:  # an environment of somebody else's may raise anything
         module = ENVIRONMENTS[settings.type].partition(":")[0]
         return [f"{place}: '{settings.type}' failed at an initial state: {describe_fault(error, module)}"]
-    if settings.type in ENVIRONMENTS and settings.type not in ENVIRONMENTS.packages:
-        return []  # built-in ones are checked by our tests
     return [
-        f"{place}: '{settings.type}' breaks its contract: {found}"
-        for found in check(settings, should_start_process=False)
+        f"{place}: '{part.type}' breaks its contract: {found}"
+        for part in settings.tagged().values()
+        if part.type not in ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # those our tests check
+        for found in check(part, should_start_process=False)
     ]

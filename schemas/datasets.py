@@ -85,7 +85,7 @@ class Dataset:
 
 
 _EPISODE_IDENTITY = (
-    Column("env", pa.string(), "environment type, as registered"),
+    Column("env", pa.string(), "environment type, as registered; of a mixture, the tag of the part"),
     Column("env_seed", pa.int64(), "seed of the initial state, shared by the group"),
 )
 

@@ -329,8 +329,8 @@ _EPISODE_ROWS = (
 )
 
 _EPISODE_TABLE = (
-    same("initial_state_digest", "cell", "env_seed"),
-    *(same(name, "cell") for name in ("env", "temperature")),
+    *(same(name, "cell", "env_seed") for name in ("initial_state_digest", "env")),  # a mixture's cell has several
+    same("temperature", "cell"),
     counted("member", "cell", "env_seed"),
     Rule(
         ("member", "cell", "env_seed"),

@@ -1,7 +1,8 @@
 """turns, rewards, selection -> metrics of what was collected, paid and kept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from starpo.ragen.evidence.diagnostics.by_tag import metrics_by_tag
 from starpo.ragen.evidence.diagnostics.metrics import (
     attempt_metrics,
     filter_metrics,
@@ -18,13 +19,21 @@ STAGE = Stage(name="diagnose", version=3)
 
 
 def diagnose(
-    iteration: int, max_attempts: int = 1, *, turns: str, rewards: str, selection: str, **further: str
+    iteration: int,
+    max_attempts: int = 1,
+    tags: Sequence[str] = (),
+    *,
+    turns: str,
+    rewards: str,
+    selection: str,
+    **further: str,
 ) -> Work:
     """Measure the data that an iteration learns from.
 
     Args:
         iteration: Updates done before.
         max_attempts: Rollouts that it may play; with more than one it is measured what they cost.
+        tags: Of the parts of a mixture, each of which is measured by itself too. Empty: it is none.
         turns: Key of what was played.
         rewards: Key of what was paid for it.
         selection: Key of the groups that are trained on.
@@ -39,9 +48,14 @@ def diagnose(
             **reward_metrics(tables["rewards"], tables["turns"]),
             **filter_metrics(tables["selection"]),
         }
+        values |= metrics_by_tag(tables["turns"], tables["rewards"], tables["selection"], tags)
         if max_attempts > 1:
             values |= attempt_metrics(tables["selection"], len(of_kind(inputs, "selection")))
         yield Made("metrics", metrics_table(iteration, STAGE.name, values))
 
-    settings = {"iteration": iteration, **({"max_attempts": max_attempts} if max_attempts > 1 else {})}
+    settings = {
+        "iteration": iteration,
+        **({"max_attempts": max_attempts} if max_attempts > 1 else {}),
+        **({"tags": list(tags)} if tags else {}),
+    }
     return Work(STAGE, ("metrics",), do, settings, inputs)

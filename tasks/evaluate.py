@@ -9,7 +9,8 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
-from starpo.ragen.core.registry import ENVIRONMENTS, agent_code
+from starpo.ragen.core.registry import agent_code
+from starpo.ragen.envs.make import environment_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
@@ -62,7 +63,7 @@ def evaluate(
         "panel": panel.digest,
         **({"seed": seed} if seed else {}),
     }
-    code = {"environment": ENVIRONMENTS[environment.type], **agent_code(agent.prompt, agent.form)}
+    code = {**environment_code(environment), **agent_code(agent.prompt, agent.form)}
     inputs, outputs = {"checkpoint": checkpoint}, ("episodes", "metrics")
     do = partial(_play, panel, environment, agent, rollout, evaluation, lineage)
     return Work(STAGE, outputs, do, settings, inputs, evaluation.panel_seed, code, cell)

@@ -1,9 +1,10 @@
 """turns -> rewards."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import REWARDS, SCENES, needs
+from starpo.ragen.core.lookup import needs
+from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
@@ -12,22 +13,24 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="reward", version=1)
 
 
-def reward(config: RewardConfig, turns: str, attempt: int = 0) -> Work:
+def reward(config: RewardConfig, turns: str, attempt: int = 0, types: Mapping[str, str] | None = None) -> Work:
     """Pay every turn for what it did.
 
     Args:
         config: Of the reward.
         turns: Key of what was played.
         attempt: Which of the iteration's rollouts that is.
+        types: Tag -> type of the parts of a mixture, for components that read its states. None: tags are types.
     """
     needed = {word for name in config.components for word in needs(REWARDS, name)}
 
     def do(work: Work, store: Store) -> Iterator[Made]:
-        rewards = compute_rewards(store.read_table("turns", turns), config, store)
+        rewards = compute_rewards(store.read_table("turns", turns), config, store, types)
         yield Made("rewards", rewards, is_deterministic="store" not in needed)  # a judge may change its mind
 
-    code = {name: REWARDS[name] for name in config.components}
+    code, settings = {name: REWARDS[name] for name in config.components}, config.effective()
     if "scene" in needed:
         code |= {f"scene of {environment}": target for environment, target in SCENES.items()}
+        settings |= {"types": dict(types)} if types else {}
     part = str(attempt) if attempt else ""
-    return Work(STAGE, ("rewards",), do, config.effective(), {"turns": turns}, code=code, part=part)
+    return Work(STAGE, ("rewards",), do, settings, {"turns": turns}, code=code, part=part)

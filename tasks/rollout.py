@@ -10,7 +10,8 @@ from starpo.ragen.agents.evaluation.panel import Panel, excluded_states, make_pa
 from starpo.ragen.config.environment import EnvironmentConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import ENVIRONMENTS, agent_code
+from starpo.ragen.core.registry import agent_code
+from starpo.ragen.envs.make import environment_code
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
@@ -27,7 +28,7 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
 
     Initial states of the run's evaluation panels are never played: their digests are excluded by hash. Groups are
     counted on from attempt to attempt, and so are their seeds: two attempts play what one rollout of twice the groups
-    would play.
+    would play. Of a mixture each group is dealt to a part, in every iteration alike.
 
     Args:
         iteration: Updates done before.
@@ -53,7 +54,7 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
         "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
         **({"attempt": attempt} if attempt else {}),
     }
-    code = {"environment": ENVIRONMENTS[config.environment.type], **agent_code(config.agent.prompt, config.agent.form)}
+    code = {**environment_code(config.environment), **agent_code(config.agent.prompt, config.agent.form)}
     do, part = partial(_play, config, iteration, attempt), str(attempt) if attempt else ""
     outputs = ("turns",) if config.rollout.search is None else ("siblings", "turns")
     return Work(STAGE, outputs, do, settings, {"checkpoint": checkpoint}, config.seed, code, part)
@@ -68,19 +69,20 @@ def held_out(config: StarPOConfig) -> list[Panel]:
 
 
 def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
-    """Make sure that candidates can be tried on copies of this environment.
+    """Make sure that candidates can be tried on copies of this environment, or of each part of a mixture.
 
     Raises:
         ConfigError: If they cannot.
     """
     from starpo.ragen.envs import make
 
-    world = make(environment)
-    world.reset(seed=0)
-    try:
-        world.clone(0)
-    except Exception as error:  # environments are foreign code
-        raise ConfigError(f"rollout.search tries responses on copies of the environment, and: {error}") from error
+    for part in environment.tagged().values():
+        world = make(part)
+        world.reset(seed=0)
+        try:
+            world.clone(0)
+        except Exception as error:  # environments are foreign code
+            raise ConfigError(f"rollout.search tries responses on copies of the environment, and: {error}") from error
 
 
 def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store: Store) -> Iterator[Made]:
@@ -94,11 +96,10 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
 
     settings = config.rollout
     excluded = excluded_states(held_out(config))
+    path = config.seed, "environment", iteration
+    dealt = config.environment.dealt((attempt + 1) * settings.num_groups)
     groups = [
-        (
-            f"g{group:04d}",
-            fresh_env_seed(config.environment, config.seed, "environment", iteration, group, excluded=excluded),
-        )
+        (f"g{group:04d}", fresh_env_seed(config.environment, *path, group, excluded=excluded, tag=dealt[group]))
         for group in range(attempt * settings.num_groups, (attempt + 1) * settings.num_groups)
     ]
     checkpoint = work.inputs["checkpoint"]

@@ -9,8 +9,8 @@ from starpo.ragen.agents.evaluation.training_states import read_states, write_st
 from starpo.ragen.agents.policy.place import named_folder
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.registry import ENVIRONMENTS, agent_code
-from starpo.ragen.envs.make import environment_type
+from starpo.ragen.core.registry import agent_code
+from starpo.ragen.envs.make import environment_code, environment_type
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
@@ -41,14 +41,18 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
             "max_response_tokens": config.rollout.max_response_tokens,
             "excluded_panels": sorted({panel.digest for panel in held_out(config)}),
         }
-        name = config.environment.type
         code = {
-            "environment": ENVIRONMENTS[name],
+            **environment_code(config.environment),
             "demonstrator": demonstrator(player, config.environment),
             **agent_code(config.agent.prompt),
         }
-        if lessons := environment_type(name).lessons:
+        if lessons := environment_type(config.environment.type).lessons:
             code["lessons"] = lessons
+        for tag, part in config.environment.tagged().items():
+            if part is not config.environment:
+                world = environment_type(part.type)
+                named = {f"demonstrator of {tag}": world.demonstrator, f"lessons of {tag}": world.lessons}
+                code |= {role: target for role, target in named.items() if target}
     seed = None if player is None else player.seed
 
     def do(work: Work, store: Store) -> Iterator[Made]:

@@ -1,21 +1,26 @@
 """`ragen checkpoint`: list a run's checkpoints, or export one, derived again where it was dropped."""
 
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.cli.options import JsonOption, PublicOption, PushOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.pushing import NOT_OF_THE_POLICY, named_repository, push_folder, pushed_words
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json
 from starpo.ragen.agents.evaluation.training_states import FILE, training_states, write_states
 from starpo.ragen.agents.policy.complete import complete, complete_folder
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
+from starpo.ragen.evidence.exchange.cards import write_model_card
+from starpo.ragen.evidence.exchange.hub import HubRepository, Pushed
 from starpo.ragen.recompute.derive import Derivation, derive, restore
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import RunCheckpoint, survey
@@ -39,13 +44,17 @@ def checkpoint(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write it to this folder. Default: back into the store.")
     ] = None,
+    push: PushOption = None,
+    public: PublicOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List a run's checkpoints, or export one; a dropped one is derived again from stored rollouts and checked."""
     opened = open_store(store)
     if iteration is not None:
-        print_checkpoint(opened, run, iteration, output, as_json)
+        print_checkpoint(opened, run, iteration, output, as_json, named_repository(push, "model", public))
+    elif push is not None:
+        raise ConfigError("--push needs --iteration N: which checkpoint?")
     elif output is not None:
         raise ConfigError("--output needs --iteration N: of which checkpoint?")
     else:
@@ -72,7 +81,9 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
     print_table(Console(), rows, title=f"checkpoints of {run}, by iterations before them", names=names, numbers=("MB",))
 
 
-def print_checkpoint(store: Store, run: str, number: int, output: Path | None, as_json: bool) -> None:
+def print_checkpoint(
+    store: Store, run: str, number: int, output: Path | None, as_json: bool, repository: HubRepository | None = None
+) -> None:
     """One checkpoint as a folder: the kept one, or the dropped one derived.
 
     Args:
@@ -81,8 +92,10 @@ def print_checkpoint(store: Store, run: str, number: int, output: Path | None, a
         number: Iterations before the checkpoint.
         output: Where the folder goes, new or empty; None: a dropped one is put back into the store.
         as_json: Print JSON.
+        repository: Push the policy there; without `output` from a folder that is removed afterwards.
 
     Raises:
+        HubError: If it cannot be pushed.
         ConfigError: If the run has no such checkpoint, or `output` is not empty.
         ArtifactMissingError: If it is not kept and cannot be derived; the message names what is missing.
         DerivationError: If what was derived is not the original.
@@ -92,24 +105,52 @@ def print_checkpoint(store: Store, run: str, number: int, output: Path | None, a
         raise ConfigError(f"run {run} has checkpoints {min(checkpoints)} to {max(checkpoints)}; there is no {number}")
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(f"{output} is there already; give --output a folder that is new or empty")
-    key = checkpoints[number].key
-    facts: dict[str, Any] = {"run": run, "iteration": number, "key": key}
-    recipe = find_recipe(store, key)
-    if recipe.updates:
-        facts |= _derived(store, recipe, checkpoints, output, should_draw=not as_json)
-    else:
-        folder = Path(complete_folder(store, key))
-        if output is not None:
-            _copy(folder, output)
-        facts |= {"how": "kept", "digest": checkpoints[number].digest, "folder": str((output or folder).absolute())}
-    if output is not None:
-        facts |= _note_training(store, key, output)
+    with _folder_to_push(output, repository) as folder:
+        facts = _exported(store, run, checkpoints[number], checkpoints, folder, should_draw=not as_json)
+        if repository is not None and folder is not None:
+            of_checkpoint = {name: facts[name] for name in ("iteration", "key", "digest")}
+            write_model_card(folder, store.runs.get(run), of_checkpoint)
+            message = f"Checkpoint {number} of run {run}"
+            pushed = push_folder(repository, folder, message, is_kept=output is not None, left_out=NOT_OF_THE_POLICY)
+            facts |= {"pushed": asdict(pushed)}
+            if output is None:
+                del facts["folder"]
     if as_json:
         print_json(facts)
         return
     console = Console()
     for line in _lines(facts):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _folder_to_push(output: Path | None, repository: HubRepository | None) -> Iterator[Path | None]:
+    if output is not None or repository is None:
+        yield output
+        return
+    with tempfile.TemporaryDirectory(prefix="ragen-push-") as folder:
+        yield Path(folder)
+
+
+def _exported(
+    store: Store,
+    run: str,
+    checkpoint: RunCheckpoint,
+    checkpoints: dict[int, RunCheckpoint],
+    output: Path | None,
+    should_draw: bool,
+) -> dict[str, Any]:
+    key = checkpoint.key
+    facts: dict[str, Any] = {"run": run, "iteration": checkpoint.number, "key": key}
+    recipe = find_recipe(store, key)
+    if recipe.updates:
+        facts |= _derived(store, recipe, checkpoints, output, should_draw)
+    else:
+        folder = Path(complete_folder(store, key))
+        if output is not None:
+            _copy(folder, output)
+        facts |= {"how": "kept", "digest": checkpoint.digest, "folder": str((output or folder).absolute())}
+    return facts | (_note_training(store, key, output) if output is not None else {})
 
 
 def _derived(
@@ -179,11 +220,14 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         yield f"derived from {at}, the nearest that is kept, by {len(facts['updates'])} updates in {facts['seconds']} s"
         yield _PROOFS[facts["proof"]]
     yield f"digest  {facts['digest']}"
-    yield f"folder  {facts['folder']}"
+    if "folder" in facts:
+        yield f"folder  {facts['folder']}"
     if facts.get("num_initial_states"):
         yield f"{FILE} in it: the {facts['num_initial_states']} states in which its training began"
     if facts.get("training_unknown"):
         yield f"not all states in which its training began are known: {facts['training_unknown']}"
+    if "pushed" in facts:
+        yield pushed_words(Pushed(**facts["pushed"]))
 
 
 @contextmanager

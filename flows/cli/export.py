@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.cli.options import JsonOption, PublicOption, PushOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.pushing import named_repository, push_folder, pushed_words
 from starpo.flows.console.terminal import Console, print_json, say, write
+from starpo.ragen.evidence.exchange.cards import write_dataset_card
 from starpo.ragen.evidence.exchange.choosing import parse_choice, parse_iterations
 from starpo.ragen.evidence.exchange.exporting import FORMATS, export_run
 from starpo.ragen.evidence.exchange.played import Recorded
@@ -33,16 +35,25 @@ def export(
     pair: Annotated[
         Literal["first", "all"], typer.Option("--pair", help="Preferences: compare the first response, or all.")
     ] = "all",
+    push: PushOption = None,
+    public: PublicOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a run's trajectories for others: chat messages, ATIF, verl's lines, preference pairs, a datasets folder."""
     choice = parse_choice(where or [])
-    recorded = Recorded(open_store(store), run, parse_iterations(iterations) if iterations is not None else None)
+    repository = named_repository(push, "dataset", public)
+    opened = open_store(store)
+    recorded = Recorded(opened, run, parse_iterations(iterations) if iterations is not None else None)
     with Console(stderr=True).status("exporting"):
         done = export_run(recorded, form, folder, choice, pair)
+    pushed = None
+    if repository is not None:
+        write_dataset_card(folder, opened, opened.runs.get(run), form, sorted(done.iterations))
+        pushed = push_folder(repository, folder, f"Trajectories of run {run}", is_kept=True)
     if as_json:
         facts = {**asdict(done), "iterations": sorted(done.iterations)}
+        facts |= {"pushed": asdict(pushed)} if pushed else {}
         print_json({"run": run, "format": form, "folder": str(folder), **facts})
         return
     if done.reused:
@@ -51,3 +62,5 @@ def export(
         f"{done.num_written} {_UNITS[form]} of {done.num_chosen} trajectories (of {done.num_trajectories}, "
         f"{len(done.iterations)} iterations) in {folder}"
     )
+    if pushed:
+        write(pushed_words(pushed))

@@ -28,6 +28,13 @@ MethodOption = Annotated[
     str | None, typer.Option("--method", help="A whole method's settings, before --set; `ragen presets --methods`.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
+PushOption = Annotated[
+    str | None,
+    typer.Option(
+        "--push", metavar="OWNER/NAME", help="Push it to the Hugging Face Hub, too; private, with `hf auth login`."
+    ),
+]
+PublicOption = Annotated[bool, typer.Option("--public", help="Push to a public repository.")]
 RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` lists them.")]
 
 

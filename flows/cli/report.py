@@ -19,7 +19,11 @@ def report(
             "--embed", metavar="ITERATION", help="Embed its trajectories, whatever the size; may be repeated."
         ),
     ] = None,
+    audits: Annotated[
+        bool,
+        typer.Option("--audits/--no-audits", help="Show what `ragen audit` finds; on large runs it takes minutes."),
+    ] = True,
     store: StoreOption = None,
 ) -> None:
     """Write a run's report: one self-contained HTML page."""
-    write(write_report(open_store(store), run, output, embed or ()))
+    write(write_report(open_store(store), run, output, embed or (), should_audit=audits))

@@ -102,6 +102,8 @@ def _iteration_facts(store: Store, run: Run, stages: StageKeys) -> dict[str, flo
         "format": "rollout/format_ok",
         "gradient_norm": "update/gradient_norm",
     }
+    success = shown["success"]
+    shown |= {name.removeprefix("rollout/"): name for name in sorted(metrics) if name.startswith(f"{success}/")}
     shown["panel"] = f"evaluation/{run.environment}/success"
     return {label: metrics.get(name) for label, name in shown.items()}
 

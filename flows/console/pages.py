@@ -5,18 +5,41 @@ from pathlib import Path
 
 from starpo.flows.console.terminal import Console, plain
 from starpo.ragen.config.runtime import Runtime
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, StoreError
+from starpo.ragen.evidence.report.audited import Audited, audited
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.store import Store
 
 
-def write_report(store: Store, run: str, output: Path | None, wanted: Sequence[int] = ()) -> Path:
-    """Write the report of a run and return where; `wanted` are iterations whose trajectories must be in it."""
+def write_report(
+    store: Store, run: str, output: Path | None, wanted: Sequence[int] = (), *, should_audit: bool = True
+) -> Path:
+    """Write the report of a run, with its audits, and return where.
+
+    Args:
+        store: Where the run is.
+        run: Its name.
+        output: The file; None: the usual place.
+        wanted: Iterations whose trajectories must be in it.
+        should_audit: Carry the audits out, and show what they found.
+
+    Raises:
+        StoreError: If there is no such run.
+        ConfigError: If it has no rollout at a wanted iteration, or the file cannot be written.
+    """
     path = output or Path(Runtime.current().state_dir) / "reports" / f"{run}.html"
     with Console(stderr=True).status(f"reading {run}") as status:
         data = gather(store, run, wanted=wanted, on_batch=lambda what: status.update(plain(f"reading {run}: {what}")))
-        return write_page(path, render_report(data))
+        status.update(plain(f"reading {run}: audits"))
+        return write_page(path, render_report(data, _audited(store, run) if should_audit else None))
+
+
+def _audited(store: Store, run: str) -> Audited | None:
+    try:
+        return audited(store, run)
+    except StoreError:  # a damaged record: the report says which
+        return None
 
 
 def write_page(path: Path, text: str) -> Path:

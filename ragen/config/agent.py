@@ -1,11 +1,13 @@
 """How observations become prompts, and responses become actions."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from starpo.ragen.core.registry import PROMPTS, registered
+from starpo.ragen.core.lookup import registered
+from starpo.ragen.core.registry import PROMPTS
 from starpo.ragen.core.settings import Settings
 
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -15,6 +17,18 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "grounding_worldmodeling": ("observation", "reasoning", "prediction"),
 }
 """Form of the reasoning -> the tags inside `<think>`, in order."""
+
+
+def _read_template(value: Any) -> Any:
+    if not isinstance(value, str) or not value.endswith(".jinja") or "\n" in value:
+        return value
+    try:
+        text = Path(value).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"the template {value} cannot be read: {error}") from error
+    if not text.strip():
+        raise ValueError(f"the template {value} is empty")
+    return text
 
 
 class AgentConfig(Settings):
@@ -31,7 +45,12 @@ class AgentConfig(Settings):
     uses up its turn alone, as in the paper, and forfeits nothing that the reward's component 'forfeit' could price."""
     prompt: Annotated[str, *registered(PROMPTS)] = "full"
     """'full': rules, symbols, actions, actions left, format, response length, as in the paper. 'state': the observation
-    alone, for a policy whose warm start has taught it everything else."""
+    alone, for a policy whose warm start has taught it everything else. 'template': by `prompt_template`."""
+    prompt_template: Annotated[str, BeforeValidator(_read_template)] = Field("", exclude_if=lambda text: not text)
+    """With prompt = 'template': what the agent is told, as a Jinja template with the blocks `introduction` and `turn`
+    (docs/prompts.md), or a file that ends in `.jinja`, whose text becomes the setting."""
+    system_prompt: str = Field("", exclude_if=lambda text: not text, max_length=20_000)
+    """A system message before the first user message, for chat templates that have that role. Empty: none is sent."""
     should_think: bool = True
     """True: `<think>...</think><answer>...</answer>`. False: `<answer>...</answer>` alone."""
     form: Literal["free", "grounding", "worldmodeling", "grounding_worldmodeling"] = Field(
@@ -45,11 +64,31 @@ class AgentConfig(Settings):
     """'full': a turn sees all turns before it. 'window': only the last `window_turns`, its own included."""
     window_turns: int = Field(1, ge=1, le=1000)
     """Turns in sight when context = 'window'. 1: only the present observation."""
+    earlier_thoughts: Literal["kept", "dropped"] = Field("kept", exclude_if=lambda thoughts: thoughts == "kept")
+    """Does a turn see what the agent thought in the turns before it? 'dropped': only what stands after `</think>`, as
+    the chat templates of Qwen3 and R1's distillations have it; then the context begins anew in every turn."""
+    chat_template: Annotated[str, BeforeValidator(_read_template)] = Field("", exclude_if=lambda text: not text)
+    """In place of the model's own chat template: the name of another that the model has (such as `tool_use`), a file
+    that ends in `.jinja`, or the template itself. A file's text becomes the setting. Empty: the model's own."""
     should_show_reward: bool = True
     """Does the next prompt begin with the reward of the turn before? Never in the first prompt of a window, and never
     with prompt = 'state'."""
     should_prefill_think: bool = False
     """Does the prompt end with an already opened `<think>` (or `<answer>`)? The tag is then prompt, not response."""
+
+    @property
+    def begins_anew(self) -> bool:
+        """Does the context begin anew in every turn? Otherwise it grows."""
+        return self.context == "window" or self.earlier_thoughts == "dropped"
+
+    @model_validator(mode="after")
+    def _template_is_used(self) -> "AgentConfig":
+        if (self.prompt == "template") != bool(self.prompt_template):
+            raise ValueError(
+                "prompt = 'template' and prompt_template go together: "
+                + ("name a file in prompt_template" if self.prompt == "template" else "set prompt = 'template'")
+            )
+        return self
 
     @model_validator(mode="after")
     def _form_is_told(self) -> "AgentConfig":

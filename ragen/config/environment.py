@@ -4,7 +4,6 @@ An environment that cannot be imported is an error for whoever asks for it, and 
 place of its settings, which refuses all of them with the reason.
 """
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import (
@@ -12,16 +11,16 @@ from pydantic import (
     Field,
     SerializeAsAny,
     Tag,
-    ValidationInfo,
     WrapValidator,
     create_model,
     model_validator,
 )
 
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.registry import ENVIRONMENTS, TARGET
+from starpo.ragen.core.lookup import TARGET
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs.base import EnvironmentSettings
-from starpo.ragen.envs.make import settings_type
+from starpo.ragen.envs.make import as_its_own, settings_type, type_of
 
 
 def usable_settings(name: str) -> type[EnvironmentSettings]:
@@ -46,20 +45,8 @@ class OtherEnvironment(EnvironmentSettings, extra="allow"):
     """`module:attribute` of a class derived from `Environment`."""
 
 
-def _as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
-    try:
-        model = settings_type(_type_of(value))
-    except StarPOError as error:
-        raise ValueError(str(error)) from error
-    return model.model_validate_json(json.dumps(value)) if info.mode == "json" else model.model_validate(value)
-
-
-def _type_of(value: Any) -> Any:
-    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-
-
 def _tag(value: Any) -> str | None:
-    name = _type_of(value)
+    name = type_of(value)
     if not isinstance(name, str):
         return None
     return name if name in ENVIRONMENTS or not TARGET.fullmatch(name) else "module:attribute"
@@ -69,5 +56,5 @@ if TYPE_CHECKING:
     EnvironmentConfig: TypeAlias = EnvironmentSettings
 else:
     _CHOICES = [Annotated[usable_settings(name), Tag(name)] for name in ENVIRONMENTS]
-    _CHOICES.append(Annotated[OtherEnvironment, WrapValidator(_as_its_own), Tag("module:attribute")])
+    _CHOICES.append(Annotated[OtherEnvironment, WrapValidator(as_its_own), Tag("module:attribute")])
     EnvironmentConfig = Annotated[SerializeAsAny[Union[tuple(_CHOICES)]], Discriminator(_tag)]  # noqa: UP007

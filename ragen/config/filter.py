@@ -10,7 +10,8 @@ from pydantic import (
     model_validator,
 )
 
-from starpo.ragen.core.registry import FILTERS, checked_options, registered
+from starpo.ragen.core.lookup import checked_options, registered
+from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.core.settings import Settings
 
 
@@ -25,6 +26,10 @@ class FilterConfig(Settings):
     """The share that the strategy speaks of. Ignored by 'none' and 'top_k'."""
     keep_count: int | None = Field(None, ge=1)
     """Groups kept by 'top_k'; needed there, and rejected elsewhere by the strategy."""
+    scope: Literal["batch", "environment"] = Field("batch", exclude_if=lambda scope: scope == "batch")
+    """Of a mixture: 'batch' compares all groups of a rollout, so that the part whose returns vary most may fill the
+    update; 'environment' applies the strategy to the groups of each part by themselves (RAGEN-2's 'inductive'):
+    `keep` is a share of each part's groups, and `keep_count` a number of each."""
     metric: Literal["std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length"] = "std"
     """The score of a group: the standard deviation of its returns with ddof 0 ('std') or with ddof 1 ('sample_std', the
     public code), their mean or their sum, the mean negative behaviour log-probability of its response tokens

@@ -160,7 +160,9 @@ def _merged(base: Table, extra: Table, annotation: Any) -> Table:
 def _is_other(base: Table, extra: Table, annotation: Any) -> bool:
     """Is it another alternative? A plain table may also have a setting called `type`; it has only one alternative."""
     has_changed = "type" in base and "type" in extra and base["type"] != extra["type"]
-    return has_changed and len(alternatives(annotation)) > 1
+    models = alternatives(annotation)
+    is_any = any(model.model_config.get("extra") == "allow" for model in models.values())  # of a mixture's part
+    return has_changed and (len(models) > 1 or is_any)
 
 
 def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list[Layer]:

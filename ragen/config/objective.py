@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES, checked_options, needs, registered
+from starpo.ragen.core.lookup import checked_options, needs, registered
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES
 from starpo.ragen.core.settings import Settings
 
 Tokens = Literal["all", "think", "answer", "format"]
@@ -154,7 +155,7 @@ class ObjectiveConfig(Settings):
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the objective cannot do without, of `ragen.core.registry.NEEDS`."""
+        """What the objective cannot do without, of `ragen.core.lookup.NEEDS`."""
         found = needs(ADVANTAGES, self.advantage) | needs(SURROGATES, self.surrogate)
         for name in self.shaping:
             found |= needs(SHAPINGS, name)

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from starpo.ragen.config.update import LoraConfig
-from starpo.ragen.core.registry import DEMONSTRATORS, registered
+from starpo.ragen.core.lookup import registered
+from starpo.ragen.core.registry import DEMONSTRATORS
 from starpo.ragen.core.settings import Settings
 
 

@@ -12,7 +12,8 @@ from starpo.ragen.config.ray_runtime import RayRuntime
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import alternatives
-from starpo.ragen.core.registry import REWARDS, Entry, resolve
+from starpo.ragen.core.lookup import Entry, resolve
+from starpo.ragen.core.registry import REWARDS
 
 _HEAD = """# Settings
 

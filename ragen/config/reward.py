@@ -1,5 +1,6 @@
 """The components of the reward, and how returns are normalised."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,7 +14,8 @@ from pydantic import (
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.config.reward_components import NEEDED_TAGS, THINKING, OverlongOptions
-from starpo.ragen.core.registry import REWARDS, SCENES, checked_options, needs, registered
+from starpo.ragen.core.lookup import checked_options, needs, registered
+from starpo.ragen.core.registry import REWARDS, SCENES
 from starpo.ragen.core.settings import Settings
 
 
@@ -42,8 +44,8 @@ class RewardConfig(Settings):
     std_ddof: Literal[0, 1] = 0
     """Of 'mean_std': the sum of squares is divided by the number n, or by n - 1 (the public code)."""
     normalisation_scope: Literal["group", "environment", "batch"] = "group"
-    """Over the group's trajectories, over all of the rollout's that play the same environment (the column `env`), or
-    over all of the rollout's."""
+    """Over the group's trajectories, over all of the rollout's that play the same environment (the column `env`: of a
+    mixture, the same part; RAGEN-2's 'inductive'), or over all of the rollout's."""
 
     @field_validator("options")
     @classmethod
@@ -71,11 +73,11 @@ class RewardConfig(Settings):
             values["options"][name] = {key: options[key] for key in options if key not in OpenAIServer.transport}
         return values
 
-    def check_fits(self, environment: str, agent: AgentConfig, max_response_tokens: int) -> None:
+    def check_fits(self, types: Mapping[str, str], agent: AgentConfig, max_response_tokens: int) -> None:
         """Be sure that the components find what they read.
 
         Args:
-            environment: Its type.
+            types: Tag -> type of what is played: of a mixture several, of an environment its own type twice.
             agent: What it is asked for.
             max_response_tokens: How long a response may be.
 
@@ -91,9 +93,11 @@ class RewardConfig(Settings):
                 f"reward.options.overlong.max_tokens = {max_response_tokens}, and buffer_tokens below it"
             )
         for name in self.components:
-            if "scene" in needs(REWARDS, name) and environment not in SCENES:
+            blind = next((part for part, kind in types.items() if kind not in SCENES), None)
+            if "scene" in needs(REWARDS, name) and blind is not None:
+                kind, which = types[blind], f" (part '{blind}')" if len(types) > 1 or blind != types[blind] else ""
                 raise ValueError(
-                    f"reward component '{name}' needs to know where things are, and environment '{environment}' has no "
+                    f"reward component '{name}' needs to know where things are, and environment '{kind}'{which} has no "
                     f"such state, or no reader of it; those that have one: {', '.join(SCENES)}. Leave the component "
                     "out, or write one of your own (docs/rewards.md)"
                 )

@@ -7,7 +7,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from starpo.ragen.config.openai_engine import OpenAIEngineConfig
 from starpo.ragen.config.search import SearchConfig
 from starpo.ragen.config.vllm_engine import VLLMEngineConfig
-from starpo.ragen.core.registry import ENGINES, registered
+from starpo.ragen.core.lookup import registered
+from starpo.ragen.core.registry import ENGINES
 from starpo.ragen.core.settings import Settings
 
 

@@ -96,6 +96,12 @@ class StarPOConfig(Settings):
         """What is evaluated, by the names under which it is reported: the training environment, and the variants."""
         return {self.environment.type: self.environment, **self.evaluation.variants}
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Of the parts of a mixture; empty: the run plays one environment."""
+        parts = self.environment.tagged()
+        return () if parts.get(self.environment.type) is self.environment else tuple(parts)
+
     @model_validator(mode="after")
     def _sections_agree(self) -> "StarPOConfig":
         own = self.environment.type
@@ -104,12 +110,18 @@ class StarPOConfig(Settings):
                 f"evaluation.variants.{own}: the panel of the training environment is called '{own}' already, after "
                 "its type; give the variant another name"
             )
-        self.reward.check_fits(own, self.agent, self.rollout.max_response_tokens)
+        types = {tag: part.type for tag, part in self.environment.tagged().items()}
+        self.reward.check_fits(types, self.agent, self.rollout.max_response_tokens)
         is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None
         if self.agent.form != "free" and is_demonstrated:
             raise ValueError(
                 f"agent.form = '{self.agent.form}' is not known to demonstrations, which the policy would imitate: set "
                 "policy.type = 'pretrained' without policy.fine_tuning, or agent.form = 'free'"
+            )
+        if self.agent.chat_template and self.rollout.engine == "openai":
+            raise ValueError(
+                "rollout.engine = 'openai' sends messages, which the server renders by its own chat template: leave "
+                "agent.chat_template out, and give the template to the server"
             )
         if self.filter.strategy == "top_k" and self.filter.keep_count is None:
             raise ValueError("filter.strategy = 'top_k' needs filter.keep_count")

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from starpo.ragen.config.objective import ObjectiveConfig
-from starpo.ragen.core.registry import LEARNERS, registered
+from starpo.ragen.core.lookup import registered
+from starpo.ragen.core.registry import LEARNERS
 from starpo.ragen.core.settings import Settings
 
 

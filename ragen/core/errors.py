@@ -62,6 +62,10 @@ class ArtifactDamagedError(StoreError):
     """What is wrong with it, in a few words, for tables; empty where only the message says it."""
 
 
+class HubError(StarPOError):
+    """The Hugging Face Hub cannot be reached, refuses, or there are no credentials for it."""
+
+
 class DataError(StarPOError):
     """A dataset violates its contract; the failing data are in quarantine."""
 

@@ -33,7 +33,7 @@ UNREADABLE = "unreadable:"
 """How the identity of code begins that has neither source nor version; see `is_reusable`."""
 
 _PROJECT = ("ragen", "schemas")
-_OPAQUE = ("starpo.ragen.core.registry",)
+_OPAQUE = ("starpo.ragen.core.lookup", "starpo.ragen.core.registry")
 """Modules that only look names up: what is found there has an identity of its own."""
 _TOKEN = "RAGEN_CODE_TOKEN"
 

@@ -28,6 +28,18 @@ class EnvironmentSettings(Settings):
     type: str
     """Name of the environment, or `module:attribute` of its class."""
 
+    def tagged(self) -> "Mapping[str, EnvironmentSettings]":
+        """What may be played, by the tags that the column `env` has: of a mixture its parts, else this, by its type."""
+        return {self.type: self}
+
+    def tag_of(self, seed: int) -> str:
+        """The tag of what is played from this seed of an initial state."""
+        return self.type
+
+    def dealt(self, number: int) -> list[str]:
+        """The tags of the first groups of a rollout, or of the first prompts of a panel; [number]."""
+        return [self.type] * number
+
 
 S = TypeVar("S", bound=EnvironmentSettings)
 

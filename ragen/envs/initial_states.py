@@ -3,6 +3,9 @@
 panel digests --fresh_env_seed--> env_seed of a training group
 """
 
+from collections.abc import Iterator
+from itertools import count, islice
+
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -11,7 +14,9 @@ from starpo.ragen.envs.make import make
 _MAX_REDRAWS = 100
 
 
-def fresh_env_seed(settings: EnvironmentSettings, *path: str | int, excluded: frozenset[str]) -> int:
+def fresh_env_seed(
+    settings: EnvironmentSettings, *path: str | int, excluded: frozenset[str], tag: str | None = None
+) -> int:
     """Derive the seed of an initial state that is not excluded.
 
     The first candidate is `derive_seed(*path)`; further ones are `derive_seed(*path, "again", n)`, n = 1, 2, ....
@@ -21,6 +26,7 @@ def fresh_env_seed(settings: EnvironmentSettings, *path: str | int, excluded: fr
         settings: The environment's settings.
         path: What the seed is for, as for `derive_seed`.
         excluded: State digests that must not be met, such as those of an evaluation panel. Empty: the first candidate.
+        tag: Which part of a mixture it is to be of; candidates of others are passed over. None: the first candidate's.
 
     Returns:
         A seed for `Environment.reset`. An environment with few initial states (`num_initial_states`) gets the first
@@ -29,19 +35,25 @@ def fresh_env_seed(settings: EnvironmentSettings, *path: str | int, excluded: fr
     Raises:
         EnvironmentFault: If 101 candidates in a row are excluded.
     """
-    seed = derive_seed(*path)
+    tag = settings.tag_of(derive_seed(*path)) if tag is None else tag
+    seeds = (seed for seed in _candidates(*path) if settings.tag_of(seed) == tag)
     if not excluded:
-        return seed
-    environment = make(settings)
+        return next(seeds)
+    environment = make(settings.tagged()[tag])
     if environment.num_initial_states is not None:
-        return seed
-    for redraw in range(1, _MAX_REDRAWS + 2):
+        return next(seeds)
+    for seed in islice(seeds, _MAX_REDRAWS + 1):
         environment.reset(seed=seed)
         if environment.state_digest() not in excluded:
             return seed
-        seed = derive_seed(*path, "again", redraw)
     raise EnvironmentFault(
-        f"{settings.type}: {_MAX_REDRAWS + 1} initial states drawn for {path!r}, all of them among the {len(excluded)} "
+        f"{tag}: {_MAX_REDRAWS + 1} initial states drawn for {path!r}, all of them among the {len(excluded)} "
         "excluded ones; these settings have too few initial states for a panel of this size: "
         "lower evaluation.num_prompts, or use settings with more variety"
     )
+
+
+def _candidates(*path: str | int) -> Iterator[int]:
+    yield derive_seed(*path)
+    for redraw in count(1):
+        yield derive_seed(*path, "again", redraw)

@@ -1,12 +1,14 @@
-"""From a name in the settings to an environment: `environment_type`, `settings_type`, `make`."""
+"""From a name in the settings to an environment: `environment_type`, `settings_type`, `make`; and to its code."""
 
+import json
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import create_model
+from pydantic import ValidationInfo, create_model
 
-from starpo.ragen.core.errors import RegistryError
-from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.core.errors import RegistryError, StarPOError
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 
 
@@ -59,3 +61,28 @@ def settings_type(name: str) -> type[EnvironmentSettings]:
         __doc__=settings.__doc__,
         type=(kind, name),
     )
+
+
+def type_of(value: Any) -> Any:
+    """What settings of an environment, validated or not, say that its `type` is; None where they say nothing."""
+    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+
+
+def as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
+    """Validate settings as those of the environment that they name: a pydantic wrap validator.
+
+    Raises:
+        ValueError: If there is no such environment, or it cannot be loaded.
+    """
+    try:
+        model = settings_type(type_of(value))
+    except StarPOError as error:
+        raise ValueError(str(error)) from error
+    return model.model_validate_json(json.dumps(value)) if info.mode == "json" else model.model_validate(value)
+
+
+def environment_code(settings: EnvironmentSettings) -> dict[str, str]:
+    """Role -> `module:attribute` of all that is played, for the keys of stages."""
+    parts = {tag: part for tag, part in settings.tagged().items() if part is not settings}
+    of_parts = {f"environment of {tag}": ENVIRONMENTS[part.type] for tag, part in parts.items()}
+    return {"environment": ENVIRONMENTS[settings.type], **of_parts}

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import ENVIRONMENTS, SUITES, TARGET
+from starpo.ragen.core.lookup import TARGET
+from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import settings_type

@@ -15,7 +15,7 @@ from starpo.ragen.agents.prompting.parser import format_response
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import resolve
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.core.seeding import dynamics_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings

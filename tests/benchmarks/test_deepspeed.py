@@ -33,7 +33,8 @@ import numpy as np, psutil
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
-from starpo.ragen.core.registry import LEARNERS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import LEARNERS
 
 config = UpdateConfig.model_validate_json(sys.argv[1])
 context = UpdateContext(iteration=0, num_iterations=20, seed=0, temperature=1.0, max_response_tokens=64)

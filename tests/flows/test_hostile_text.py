@@ -128,6 +128,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
         [RUN, "--format", "messages", "-o", "{out}/messages"], [RUN, "--format", "atif", "-o", "{out}/atif", "--json"],
         [RUN, "--format", "preferences", "-o", "{out}/pairs"], [RUN, "--format", EVIL, "-o", "{out}/x"],
         [RUN, "--format", "verl", "-o", "{out}/x", "--where", EVIL], [BROKEN, "--format", "datasets", "-o", "{out}/y"],
+        [RUN, "--format", "messages", "-o", "{out}/z", "--push", EVIL],
     ],
     "pack": [[RUN, "-o", "{out}/run.tar"], [BROKEN, "-o", "{out}/broken.tar"], [EVIL, "-o", "{out}/evil.tar"]],
     "unpack": [["{evil_file}"], [EVIL]],

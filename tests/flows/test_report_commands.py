@@ -75,3 +75,24 @@ def test_a_file_that_cannot_be_written_is_named(store: str, tmp_path: Path) -> N
     error = refusal("compare", "half", "--store", store, "-o", str(tmp_path / "file" / "two.html"))
     assert "two.html cannot be written" in str(error)
     assert "--output" in str(error)
+
+
+def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path) -> None:
+    path, without = tmp_path / "with.html", tmp_path / "without.html"
+    ragen("report", "half", "--store", store, "-o", str(path))
+    page = path.read_text()
+    assert 'id="audits"' in page
+    for title in ("Incomplete trajectories in baselines", "Staleness", "Re-tokenisation drift", "Contaminated panels"):
+        assert f"<td>{title}</td>" in page
+    ragen("report", "half", "--store", store, "-o", str(without), "--no-audits")
+    assert 'id="audits"' not in without.read_text()
+
+
+def test_what_cannot_be_audited_is_said_in_its_place(store: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    damaged = next(Path(store).glob("samples/*/*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    ragen("report", "half", "--store", store, "-o", str(path))
+    page = path.read_text()
+    assert '<td>staleness</td><td class="severity warning">not done</td>' in page
+    assert "<td>Invalid formats</td>" in page

@@ -8,7 +8,8 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.flows.run_code import code_of, default_run_name, replay_code
 from starpo.ragen.core.errors import StoreError
-from starpo.ragen.core.registry import ADVANTAGES, Entry
+from starpo.ragen.core.lookup import Entry
+from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.store import Store
 from starpo.schemas.manifest import Stage
 from starpo.tasks import update

@@ -13,7 +13,8 @@ import torch
 
 from starpo.ragen.agents.policy.tokenizer import vocabulary_digest
 from starpo.ragen.config.objective import ObjectiveConfig
-from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, SURROGATES
 from starpo.ragen.learning.objectives import kl, losses
 from starpo.ragen.learning.objectives.estimates import AdvantageInputs
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio

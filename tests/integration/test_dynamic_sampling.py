@@ -227,7 +227,10 @@ def test_a_copy_has_all_attempts(finished: tuple[Store, str], copied: tuple[Stor
     } <= reach.keys
 
 
-@pytest.mark.parametrize("missing", ["rollout", "rollout:1", "variance_filter:1"])
+@pytest.mark.parametrize(
+    "missing",
+    [*(pytest.param(stage, marks=pytest.mark.thorough) for stage in ("rollout", "rollout:1")), "variance_filter:1"],
+)
 def test_taken_up_anywhere_it_gives_the_same_digests(finished: tuple[Store, str], tmp_path: Path, missing: str) -> None:
     """As after a kill in the second iteration, before this stage's artifact was there."""
     original, run = finished

@@ -123,7 +123,7 @@ def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
     assert verify_run(store, run).is_faultless
 
 
-@pytest.mark.parametrize("missing", ["turns", "update"])
+@pytest.mark.parametrize("missing", ["turns", pytest.param("update", marks=pytest.mark.thorough)])
 def test_taken_up_where_either_of_the_two_was_lost_it_gives_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, missing: str
 ) -> None:

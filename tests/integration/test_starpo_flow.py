@@ -174,7 +174,7 @@ def leave_rewards_out(turns: pa.Table) -> pa.Table:
     ("break_contract", "column", "rule"),
     [
         (count_turns_from_one, "turn", "counts 0, 1, 2"),
-        (leave_rewards_out, "action_rewards", "is a column of type"),
+        pytest.param(leave_rewards_out, "action_rewards", "is a column of type", marks=pytest.mark.thorough),
     ],
 )
 def test_a_rollout_that_breaks_its_contract_stops_the_run_and_nothing_comes_of_it(

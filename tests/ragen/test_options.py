@@ -10,7 +10,8 @@ from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import FILTERS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 
 MINE = """

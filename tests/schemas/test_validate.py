@@ -215,7 +215,7 @@ OTHER_FAULTS = [
     ("episodes", setting(0, actions=[""], num_actions=0), "actions", "malformed or broke off"),
     ("episodes", setting(0, actions=[""], num_actions=0), "success", "only after an action"),
     ("episodes", setting(0, actions=[""], num_actions=0), "episode_return", "0 without an action"),
-    ("episodes", setting(1, env="frozen_lake"), "env", "same in all rows of a cell"),
+    ("episodes", setting(1, env="frozen_lake", env_seed=7, member=1), "env", "same in all rows of a cell and env_seed"),
     ("selection", setting(0, num_valid=5), "num_valid", "between 0 and num_trajectories"),
     ("selection", setting(0, num_valid=0), "return_mean", "0 where num_valid is 0"),
     ("selection", setting(0, metric="luck"), "metric", "is one of"),

@@ -14,6 +14,8 @@ from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import code_identity
 from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES
+from starpo.ragen.envs.bandit.environment import BanditSettings
+from starpo.ragen.envs.mixture.environment import MixtureSettings, Part
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.store import Store
 from starpo.ragen.work import Work
@@ -88,6 +90,30 @@ def test_a_reward_of_what_is_said_depends_on_how_scenes_are_read(
     monkeypatch.setitem(SCENES, "sokoban", "mine_code:scene")
     assert reward(plans, TURNS) != before
     assert reward(CONFIG.reward, TURNS) == plain
+
+
+def test_code_of_a_part_is_in_the_keys_of_what_plays_it(
+    mine: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {"boxes": Part(environment=CONFIG.environment), "bandit": Part(environment=BanditSettings())}
+    mixed = CONFIG.model_copy(update={"environment": MixtureSettings(parts=parts)})
+
+    def works() -> list[Work]:
+        cell = "mixture", mixed.environment, mixed.agent, mixed.rollout, mixed.evaluation, OTHER
+        return [warm_start(mixed), rollout(0, mixed, OTHER), evaluate(0, *cell, lineage="")]
+
+    before = works()
+    assert {"environment of boxes", "demonstrator of boxes", "lessons of bandit"} <= before[0].code.keys()
+    mine(f"{BASE}class other(Sokoban):\n    seen = 1\n")
+    monkeypatch.setitem(ENVIRONMENTS, "sokoban", "mine_code:other")
+    assert not set(before) & set(works())
+
+
+def test_what_is_said_of_a_part_is_read_as_its_type_says() -> None:
+    plans = RewardConfig(components=["environment", "agreement"])
+    types = {"boxes": "sokoban"}
+    assert reward(plans, TURNS, types=types) != reward(plans, TURNS)
+    assert reward(CONFIG.reward, TURNS, types=types) == reward(CONFIG.reward, TURNS)  # nothing reads a state there
 
 
 def test_a_form_of_reasoning_adds_its_code_and_no_form_adds_nothing() -> None:

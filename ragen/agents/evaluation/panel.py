@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
@@ -28,17 +27,19 @@ class Panel:
         digest: 32 hexadecimal digits over the environment's type, the seeds and the states; equal digests are equal
             prompts, and a change of the environment's generator shows in it.
         is_exhaustive: Has the environment so few initial states that training and evaluation must share them?
+        shared: Of a mixture, the states of parts of which that holds.
     """
 
     env_seeds: tuple[int, ...]
     state_digests: tuple[str, ...]
     digest: str
     is_exhaustive: bool = False
+    shared: frozenset[str] = frozenset()
 
     @property
     def excluded_digests(self) -> frozenset[str]:
         """The initial states that training must not begin in."""
-        return frozenset(self.state_digests)
+        return frozenset(self.state_digests) - self.shared
 
 
 @lru_cache(maxsize=64)
@@ -47,7 +48,8 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
 
     Prompt i has the seed `derive_seed(panel_seed, "panel", i)`; where that gives a state that an earlier prompt has, it
     is drawn again, so that all states differ. Environments with few initial states (`num_initial_states`) are not drawn
-    again: their panels repeat states as the environment does. A smaller panel is the beginning of a larger one.
+    again: their panels repeat states as the environment does. Prompts of a mixture are dealt to its parts by their
+    shares. A smaller panel is the beginning of a larger one.
 
     Args:
         settings: The environment's settings.
@@ -57,23 +59,28 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
     Raises:
         EnvironmentFault: If the environment runs out of different initial states.
     """
-    environment = make(settings)
+    worlds = {tag: make(part) for tag, part in settings.tagged().items()}
     seeds: list[int] = []
     digests: list[str] = []
     seen: set[str] = set()
-    for index in range(num_prompts):
-        path = (panel_seed, "panel", index)
-        seed = derive_seed(*path)
-        environment.reset(seed=seed)
-        if environment.state_digest() in seen:
-            seed = fresh_env_seed(settings, *path, excluded=frozenset(seen))
-            environment.reset(seed=seed)
+    shared: set[str] = set()
+    for index, tag in enumerate(settings.dealt(num_prompts)):
+        path, world = (panel_seed, "panel", index), worlds[tag]
+        seed = fresh_env_seed(settings, *path, excluded=frozenset(), tag=tag)
+        world.reset(seed=seed)
+        if world.state_digest() in seen:
+            seed = fresh_env_seed(settings, *path, excluded=frozenset(seen), tag=tag)
+            world.reset(seed=seed)
         seeds.append(seed)
-        digests.append(environment.state_digest())
+        digests.append(world.state_digest())
         seen.add(digests[-1])
+        if world.num_initial_states is not None:
+            shared.add(digests[-1])
     identity = [settings.type, *(f"{s} {d}" for s, d in zip(seeds, digests, strict=True))]
     digest = hashlib.blake2b("\n".join(identity).encode(), digest_size=16).hexdigest()
-    return Panel(tuple(seeds), tuple(digests), digest, environment.num_initial_states is not None)
+    is_exhaustive = all(world.num_initial_states is not None for world in worlds.values())
+    of_parts = frozenset() if is_exhaustive else frozenset(shared)
+    return Panel(tuple(seeds), tuple(digests), digest, is_exhaustive, of_parts)
 
 
 def excluded_states(panels: Iterable[Panel]) -> frozenset[str]:

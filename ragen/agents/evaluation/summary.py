@@ -11,7 +11,10 @@ from starpo.schemas.datasets import ERROR_STATUSES
 def summarise(episodes: pa.Table) -> dict[str, float]:
     """Summarise every cell of a table of episodes.
 
-    Episodes that ended in an environment's or a deadline's error are counted (`num_errors`) and are in no other number.
+    Of a cell in which several environments are played (a mixture), those of each are summarised by themselves too, as
+    `evaluation/<cell>/<tag>/...`. Episodes that ended in an environment's or a deadline's error are counted
+    (`num_errors`) and are in no other number.
+
     Over the others: `success`, the share that succeeds, with its 95% interval `success_low`, `success_high` (Wilson's
     where every prompt has one episode, else from resampling prompts, with a fixed seed); `pass_at_<k>` for k = 1, 2, 4,
     ... up to the fewest episodes of a prompt; `return_mean`; `turns_mean`, `actions_mean` (an episode);
@@ -25,10 +28,14 @@ def summarise(episodes: pa.Table) -> dict[str, float]:
         `num_errors` alone; no episodes give nothing.
     """
     values: dict[str, float] = {}
-    columns = ["cell", "env_seed", "status", "success", "num_turns", "num_actions", "num_response_tokens"]
+    columns = ["cell", "env", "env_seed", "status", "success", "num_turns", "num_actions", "num_response_tokens"]
     frame = pl.DataFrame(episodes.select([*columns, "num_format_errors", "episode_return"]))
     for (cell,), rows in frame.group_by("cell", maintain_order=True):
-        values |= {f"evaluation/{cell}/{name}": float(value) for name, value in _cell_metrics(str(cell), rows).items()}
+        parts = {str(cell): rows}
+        if rows["env"].n_unique() > 1:
+            parts |= {f"{cell}/{env}": rows.filter(env=env) for env in sorted(rows["env"].unique())}
+        for name, of in parts.items():
+            values |= {f"evaluation/{name}/{metric}": float(value) for metric, value in _cell_metrics(name, of).items()}
     return values
 
 

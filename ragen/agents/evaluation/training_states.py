@@ -8,7 +8,7 @@ has its rollouts, whichever run asks.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -38,10 +38,13 @@ class TrainingStates:
         num_unknown: Stages of the training (rollouts, a warm start) whose states are not in the store any more; 0: all
             states are in `digests`. What a pretrained policy had learned before it came here is known if its folder
             says so, as one that `ragen checkpoint --output` wrote does.
+        demonstrated: Those of `digests` that the first checkpoint notes: of its demonstrations, or of the training that
+            it comes from.
     """
 
     digests: frozenset[str]
     num_unknown: int
+    demonstrated: frozenset[str] = field(default=frozenset(), compare=False)
 
     def seen(self, panel: Panel) -> frozenset[str]:
         """States of a panel in which training began; none where a panel covers all there is to train on."""
@@ -76,6 +79,7 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
     Raises:
         ArtifactDamagedError: If something of the lineage is not what was written.
     """
+    demonstrated: frozenset[str] = frozenset()
     known: set[str] = set()
     rollouts: dict[str, None] = {}
     num_unknown = 0
@@ -90,14 +94,14 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
         if step.states is None:
             num_unknown += 1
         else:
-            known |= step.states
+            demonstrated = step.states
         current = step.parent
     for turns in rollouts:
         try:
             known |= _initial_states(store.url, turns)
         except ArtifactMissingError:
             num_unknown += 1
-    return TrainingStates(frozenset(known), num_unknown)
+    return TrainingStates(demonstrated | known, num_unknown, demonstrated)
 
 
 def write_states(folder: str | Path, digests: Iterable[str]) -> None:

@@ -18,7 +18,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS, resolve
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import DEMONSTRATORS, ENVIRONMENTS
 from starpo.ragen.core.seeding import derive_seed, python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
@@ -63,21 +64,21 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
     """
     if policy.demonstrator is not None:
         return DEMONSTRATORS[policy.demonstrator]
-    own = environment_type(environment.type).demonstrator
-    if not own:
-        raise ConfigError(
-            f"environment '{environment.type}' has no demonstrator, and the embedded policy (policy.type = 'tiny') "
-            "begins by imitating one. Give its class one (demonstrator = 'module:function', docs/extend.md), name one "
-            "in policy.demonstrator, or train a model that knows the format: policy.type = 'pretrained', "
-            "policy.name_or_path = a folder"
-        )
-    return own
+    for tag, part in environment.tagged().items():
+        if not environment_type(part.type).demonstrator:
+            which = "" if part is environment else f" (part '{tag}')"
+            raise ConfigError(
+                f"environment '{part.type}'{which} has no demonstrator, and the embedded policy (policy.type = 'tiny') "
+                "begins by imitating one. Give its class one (demonstrator = 'module:function', docs/extend.md), name "
+                "one in policy.demonstrator, or train a model that knows the format: policy.type = 'pretrained', "
+                "policy.name_or_path = a folder"
+            )
+    return environment_type(environment.type).demonstrator
 
 
 def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings) -> Speech | None:
     """An environment whose words not every policy has, and who demonstrates it: they are tokens of this one alone."""
-    is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
-    is_known = is_built_in and bool(environment_type(environment.type).spoken)
+    is_known = all(_is_spoken_by_all(part) for part in environment.tagged().values())
     return None if is_known else (environment.model_dump_json(), demonstrator(policy, environment))
 
 
@@ -139,6 +140,11 @@ def _make_bpe(speech: Speech | None) -> Tokenizer:
     return bpe
 
 
+def _is_spoken_by_all(environment: EnvironmentSettings) -> bool:
+    is_built_in = environment.type in ENVIRONMENTS and environment.type not in ENVIRONMENTS.packages
+    return is_built_in and bool(environment_type(environment.type).spoken)
+
+
 def _spoken(speech: Speech | None) -> Iterator[str]:
     """What stands between special tokens and tags in the contexts of the embedded policy."""
     yield "user\nassistant\nsystem\n"
@@ -151,13 +157,15 @@ def _spoken(speech: Speech | None) -> Iterator[str]:
         for environment in built_in
         for changed in environment.spoken
     ]
+    own: list[EnvironmentSettings] = []
     if speech:
-        own = settings_type(json.loads(speech[0])["type"]).model_validate_json(speech[0])
-        played.append((own, speech[1]))
+        whole = settings_type(json.loads(speech[0])["type"]).model_validate_json(speech[0])
+        own = [part for part in whole.tagged().values() if not _is_spoken_by_all(part)]
+        played += [(part, speech[1]) for part in own]
     for number, (settings, player) in enumerate(played):
-        yield from _said(settings, player, number, is_told_later=bool(speech) and number == len(played) - 1)
-    if speech:
-        yield from environment_type(own.type).words
+        yield from _said(settings, player, number, is_told_later=number >= len(played) - len(own))
+    for part in own:
+        yield from environment_type(part.type).words
 
 
 def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_later: bool) -> Iterator[str]:

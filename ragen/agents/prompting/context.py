@@ -16,8 +16,8 @@ from itertools import islice, pairwise
 
 from transformers import PreTrainedTokenizerBase
 
+from starpo.ragen.agents.prompting.earlier import EarlierResponses
 from starpo.ragen.agents.prompting.forms import in_form
-from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
 from starpo.ragen.config.agent import AgentConfig
@@ -54,6 +54,7 @@ class ContextBuilder:
 
     Attributes:
         stop_token_ids: The tokens that end an assistant message; the template's own first.
+        earlier: What is left of earlier responses.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, max_response_tokens: int) -> None:
@@ -69,9 +70,9 @@ class ContextBuilder:
         self._pieces: dict[tuple[Tool, ...], ChatPieces] = {}
         self.pieces = self.pieces_with(())
         self.stop_token_ids = self.pieces.stop_token_ids
-        self._tag_ids = tokenizer.encode(prefilled_tag(agent), add_special_tokens=False)
         # Whether special tokens are split is state of a tokenizer: a copy of our own keeps threads from changing it.
         self._splitting_tokenizer = deepcopy(tokenizer)
+        self.earlier = EarlierResponses(self._splitting_tokenizer, self.pieces, agent)
         self._text_ids = lru_cache(_CACHED_TEXTS)(self._encode)
 
     def start(self, environment: Environment) -> "Context":
@@ -86,12 +87,12 @@ class ContextBuilder:
             TemplateError: As above.
         """
         if tools not in self._pieces:
-            self._pieces[tools] = derive_pieces(self._tokenizer, tools)
+            self._pieces[tools] = derive_pieces(self._tokenizer, self.agent, tools)
         return self._pieces[tools]
 
-    def message_ids(self, text: str) -> list[int]:
-        """Token ids of a user message and of what follows it up to the response."""
-        return [*self._text_ids(text), *self.pieces.generation_ids, *self._tag_ids]
+    def text_ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of what a user message says."""
+        return self._text_ids(text)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         # An observation may quote special tokens; split, they stay text and cannot end a message or forge a turn.
@@ -106,7 +107,9 @@ class Context:
         self._introduction = introduction_text
         self._grammar = grammar
         self._pieces = builder.pieces_with(grammar.tools if isinstance(grammar, ToolCalls) else ())
-        self._turns: deque[_Turn] = deque(maxlen=builder.agent.window_turns)  # in sight; of 'full', the last is enough
+        agent = builder.agent
+        num_in_sight = None if agent.context == "full" and agent.begins_anew else agent.window_turns
+        self._turns: deque[_Turn] = deque(maxlen=num_in_sight)  # where a context grows, the last is enough
         self._num_turns = 0
         self._token_ids: list[int] = []
         self._user_texts: list[str] = []
@@ -136,7 +139,8 @@ class Context:
 
         A context begins anew in its first turn and, with context = 'window', in every turn: with the introduction, then
         the last `window_turns` - 1 turns, their responses verbatim, then this one. The first turn in sight tells no
-        reward: the turn that earned it is out of sight.
+        reward: the turn that earned it is out of sight. With earlier_thoughts = 'dropped' it begins anew in every turn
+        too, with all turns in sight that `context` leaves, and of their responses what the template shows.
 
         Args:
             observation: What the environment shows.
@@ -144,23 +148,25 @@ class Context:
             reward: The environment's reward of the turn before; None in the first turn.
             had_invalid_action: Was the response before this one malformed?
         """
-        agent, pieces = self._builder.agent, self._pieces
+        builder, pieces = self._builder, self._pieces
         assert not self._turns or self._turns[-1].response_ids is not None, "observe was called twice without respond"
         previous_ids = self._turns[-1].response_ids if self._turns else None
         self._turns.append(self._turn(observation, actions_left, reward, had_invalid_action))
         self._num_turns += 1
 
-        if previous_ids is not None and agent.context == "full":
-            added = pieces.after_response(previous_ids) + self._builder.message_ids(self._turns[-1].later_text)
+        generation_ids = builder.earlier.generation_ids
+        if previous_ids is not None and not builder.agent.begins_anew:
+            text_ids = builder.text_ids(self._turns[-1].later_text)
+            added = [*pieces.after_response(previous_ids), *text_ids, *generation_ids]
             self._token_ids += added
             self._user_texts.append(self._turns[-1].later_text)
             return TurnPrompt(added, is_context_start=False)
 
-        added = [*pieces.opening_ids, *self._builder.message_ids(self._turns[0].first_text)]
+        added = [*pieces.opening_ids, *builder.text_ids(self._turns[0].first_text)]
         for before, turn in pairwise(self._turns):
             assert before.response_ids is not None
-            added += before.response_ids + pieces.after_response(before.response_ids)
-            added += self._builder.message_ids(turn.later_text)
+            added += [*builder.earlier.repeat(before.response_ids).token_ids, *builder.text_ids(turn.later_text)]
+        added += generation_ids
         self._token_ids = list(added)
         self._user_texts = [self._turns[0].first_text, *(turn.later_text for turn in islice(self._turns, 1, None))]
         return TurnPrompt(added, is_context_start=True)

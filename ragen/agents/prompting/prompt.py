@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import RegistryError
-from starpo.ragen.core.registry import PROMPTS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import PROMPTS
 from starpo.ragen.envs.grammar import Grammar, ToolCalls
 
 _INVALID_ACTION_WARNING = (

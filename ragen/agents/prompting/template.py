@@ -6,9 +6,13 @@
 that may be called, where the template knows tools), `generation`
 closes a user message and opens the assistant's, `continuation` closes the assistant's and opens the next user message.
 They are found once, by rendering probe conversations, and tokenised once. From then on a context grows by appending
-ids: no text that was sampled is ever tokenised again.
+ids, and no text that was sampled is tokenised again.
 
-No system message is sent: instructions open the first user message, so templates without a system role work alike.
+Templates that show earlier responses without their reasoning have the same pieces, but no context grows: it begins anew
+in every turn, with the earlier responses as the template leaves them, tokenised again.
+
+A system message is sent only where `agent.system_prompt` has one: instructions open the first user message, so
+templates without a system role work alike.
 """
 
 from collections.abc import Sequence
@@ -17,6 +21,7 @@ from dataclasses import dataclass
 from jinja2 import TemplateError as JinjaError
 from transformers import PreTrainedTokenizerBase
 
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
 from starpo.ragen.envs.grammar import Tool
 
@@ -31,16 +36,28 @@ class ChatPieces:
     Attributes:
         opening_ids: Before the first user message.
         generation_ids: After every user message, before the response.
+        earlier_ids: After a user message, before a response that is not the last; that of a template which opens the
+            reasoning of the last one differs from `generation_ids`.
         continuation_ids: After a response, before the next user message. Begins with the token that ends an
             assistant message.
         stop_token_ids: Tokens that end a response: the first of `continuation_ids`, then the tokenizer's
             end-of-sequence token where that is another.
+        opens_thought: Does the template itself write `<think>` before the response?
+        strips_lines: Does it take line ends from the beginning of a response whose reasoning it drops?
     """
 
     opening_ids: tuple[int, ...]
     generation_ids: tuple[int, ...]
+    earlier_ids: tuple[int, ...]
     continuation_ids: tuple[int, ...]
     stop_token_ids: tuple[int, ...]
+    opens_thought: bool = False
+    strips_lines: bool = False
+
+    def without_thought(self, text: str) -> str:
+        """What a template that drops earlier reasoning leaves of a response: what stands after the last `</think>`."""
+        left = text.rpartition("</think>")[2]
+        return left.lstrip("\n") if self.strips_lines else left
 
     def after_response(self, response_ids: list[int]) -> list[int]:
         """The ids that must follow a response: `continuation_ids`, without the end token if it was sampled."""
@@ -48,33 +65,47 @@ class ChatPieces:
         return list(self.continuation_ids[1:] if was_ended else self.continuation_ids)
 
 
-def derive_pieces(tokenizer: PreTrainedTokenizerBase, tools: Sequence[Tool] = ()) -> ChatPieces:
+def derive_pieces(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools: Sequence[Tool] = ()) -> ChatPieces:
     """Find the pieces, and check over several turns that renderings consist of nothing else.
 
     White space that a template puts before the assistant's text is the model's to sample, and belongs to no piece.
 
     Args:
-        tokenizer: Whose template it is.
+        tokenizer: Whose template it is, unless the agent has another.
+        agent: Says which template, and whether it drops the reasoning of earlier turns.
         tools: What the agent may call; a template that knows tools declares them in its own form, in the opening.
 
     Raises:
         TemplateError: If the tokenizer has no chat template, or one that does not take plain user and assistant
-            messages, changes earlier turns when one is added (such as removing their reasoning), or ends the
-            assistant's message without an end token.
+            messages, changes earlier turns when one is added otherwise than the agent says, or ends the assistant's
+            message without an end token.
     """
     users = [f"state probe {n}" for n in range(_NUM_PROBE_TURNS)]
-    replies = [f"<think>reasoning probe {n}</think><answer>action probe {n}</answer>" for n in range(_NUM_PROBE_TURNS)]
-    renderings = [_render(tokenizer, users[: n + 1], replies[:n], tools) for n in range(_NUM_PROBE_TURNS)]
+    drops = agent.earlier_thoughts == "dropped"
+    between = "\n" if drops else ""
+    answers = [f"{between}<answer>action probe {n}</answer>" for n in range(_NUM_PROBE_TURNS)]
+    replies = [f"<think>reasoning probe {n}</think>{answer}" for n, answer in enumerate(answers)]
+    renderings = [_render(tokenizer, agent, users[: n + 1], replies[:n], tools) for n in range(_NUM_PROBE_TURNS)]
 
     opening, _, generation = renderings[0].partition(users[0])
+    begun = opening + users[0] if drops else renderings[0]
     found = renderings[1]
-    _expect_start(tokenizer, renderings[0], found)
-    lead, _, after_reply = found.removeprefix(renderings[0]).partition(replies[0])
-    _expect_start(tokenizer, renderings[0] + (lead if lead.isspace() else "") + replies[0], found)
+    _expect_start(tokenizer, begun, found)
+    strips_lines = drops and answers[0] not in found
+    shown = [answer.lstrip("\n") if strips_lines else answer for answer in answers] if drops else replies
+    lead, _, after_reply = found.removeprefix(begun).partition(shown[0])
+    earlier = lead if drops else generation + lead
+    if drops and "reasoning probe" in lead:
+        raise TemplateError(
+            f"the chat template of '{_name(tokenizer)}' keeps the reasoning of earlier turns: set "
+            "agent.earlier_thoughts = 'kept'"
+        )
+    _expect_start(tokenizer, begun + (lead if drops or lead.isspace() else "") + shown[0], found)
     continuation, _, _ = after_reply.partition(users[1])
+    told = opening
     for turn in range(1, _NUM_PROBE_TURNS):
-        appended = lead + replies[turn - 1] + continuation + users[turn] + generation
-        expected = renderings[turn - 1] + appended
+        told += users[turn - 1] + earlier + shown[turn - 1] + continuation
+        expected = told + users[turn] + generation
         _expect_start(tokenizer, expected, renderings[turn])
         _expect_start(tokenizer, renderings[turn], expected)
 
@@ -87,22 +118,35 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase, tools: Sequence[Tool] = ()
             "not begin with a special token, so a model cannot show where its response ends; use a template that "
             "closes assistant messages with a special token"
         )
+    opens_thought = generation.rstrip().endswith("<think>")
+    if opens_thought and not (agent.should_think and agent.should_prefill_think):
+        raise TemplateError(
+            f"the chat template of '{_name(tokenizer)}' opens <think> before every response, which is then no part of "
+            "it: set agent.should_prefill_think = true (and agent.should_think), or another agent.chat_template"
+        )
     stops = dict.fromkeys(i for i in (stop, tokenizer.eos_token_id) if i is not None)
     return ChatPieces(
         opening_ids=_tokenise(tokenizer, opening),
         generation_ids=_tokenise(tokenizer, generation),
+        earlier_ids=_tokenise(tokenizer, earlier),
         continuation_ids=continuation_ids,
         stop_token_ids=tuple(stops),
+        opens_thought=opens_thought,
+        strips_lines=strips_lines,
     )
 
 
-def _render(tokenizer: PreTrainedTokenizerBase, users: list[str], replies: list[str], tools: Sequence[Tool]) -> str:
-    messages = [{"role": "user", "content": users[0]}]
+def _render(
+    tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, users: list[str], replies: list[str], tools: Sequence[Tool]
+) -> str:
+    messages = [{"role": "system", "content": agent.system_prompt}] if agent.system_prompt else []
+    messages.append({"role": "user", "content": users[0]})
     for reply, user in zip(replies, users[1:], strict=True):
         messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": user}]
     try:
         text = tokenizer.apply_chat_template(
             messages,
+            chat_template=agent.chat_template or None,
             tools=[tool.declaration for tool in tools] or None,
             tokenize=False,
             add_generation_prompt=True,
@@ -132,7 +176,8 @@ def _expect_start(tokenizer: PreTrainedTokenizerBase, expected: str, found: str)
     raise TemplateError(
         f"the chat template of '{_name(tokenizer)}' is not append-only: with a turn more, the text of a conversation "
         f"changes at character {differs_at}. Expected {expected[around]!r}, found {found[around]!r}. Give the "
-        "tokenizer a template that leaves earlier turns, their <think> text included, as they were"
+        "tokenizer a template that leaves earlier turns, their <think> text included, as they were "
+        "(agent.chat_template), or, if earlier reasoning is all that it drops, set agent.earlier_thoughts = 'dropped'"
     )
 
 

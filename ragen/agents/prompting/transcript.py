@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from transformers import PreTrainedTokenizerBase
 
+from starpo.ragen.agents.prompting.earlier import EarlierResponses
 from starpo.ragen.agents.prompting.parser import prefilled_tag
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
 from starpo.ragen.config.agent import AgentConfig
@@ -54,18 +55,20 @@ class Transcriber:
         """
         self._tokenizer = tokenizer
         self._pieces: ChatPieces | None = None
-        self._generation_ids: list[int] = []
+        self._earlier: EarlierResponses | None = None
         self._system_length = 0
         self._window_turns = 1
-        self._opening_tag = ""
+        self._opening_tag = self._earlier_tag = ""
         try:
-            config, pieces = AgentConfig.model_validate(dict(agent)), derive_pieces(tokenizer)
+            config = AgentConfig.model_validate(dict(agent))
+            pieces = derive_pieces(tokenizer, config)
         except (TemplateError, ValidationError):  # of another release
             return
-        self._pieces, self._window_turns = pieces, config.window_turns
+        self._pieces, self._earlier = pieces, EarlierResponses(tokenizer, pieces, config)
+        is_whole = config.context == "full" and config.begins_anew
+        self._window_turns = config.max_turns if is_whole else config.window_turns
         self._opening_tag = prefilled_tag(config)
-        tag_ids = tokenizer.encode(self._opening_tag, add_special_tokens=False)
-        self._generation_ids = [*pieces.generation_ids, *tag_ids]
+        self._earlier_tag = "" if config.earlier_thoughts == "dropped" else self._opening_tag
         system_ids = pieces.opening_ids[: -_common_end(pieces.opening_ids, pieces.continuation_ids[1:]) or None]
         if str(tokenizer.decode(list(system_ids), skip_special_tokens=True)).strip():
             self._system_length = len(system_ids)
@@ -116,26 +119,28 @@ class Transcriber:
                 return None
             previous = None if starts else list(turns[turn - 1]["response_ids"])
             contents: list[Content] = []
-            for role, part in parts:
+            for number, (role, part) in enumerate(parts):
                 if role == "assistant":
                     spoken = part[:-1] if part and part[-1] in self._pieces.stop_token_ids else part
-                    contents.append(("assistant", self._opening_tag + self.decode(spoken), False))
+                    contents.append(("assistant", self._earlier_tag + self.decode(spoken), False))
                     previous = part
                 elif role == "user":
-                    text = self._user_text(part, previous)
+                    text = self._user_text(part, previous, is_last=number == len(parts) - 1)
                     if text is None:
                         return None
                     contents.append(("user", text, True))
             found.append(contents)
         return found
 
-    def _user_text(self, ids: list[int], previous: list[int] | None) -> str | None:
+    def _user_text(self, ids: list[int], previous: list[int] | None, *, is_last: bool) -> str | None:
         """What stands between the template's pieces; None: they are not there."""
         assert self._pieces is not None
+        assert self._earlier is not None
+        closing = self._earlier.generation_ids if is_last else self._earlier.repeat([]).before_ids
         opening = list(self._pieces.opening_ids[self._system_length :])
         before = opening if previous is None else self._pieces.after_response(previous)
-        end = len(ids) - len(self._generation_ids)
-        if ids[: len(before)] != before or ids[end:] != self._generation_ids or end < len(before):
+        end = len(ids) - len(closing)
+        if ids[: len(before)] != before or ids[end:] != closing or end < len(before):
             return None
         return self.decode(ids[len(before) : end])
 
@@ -152,17 +157,18 @@ class Transcriber:
     def _parts(self, ids: list[int], responses: list[list[int]]) -> list[tuple[Role, list[int]]] | None:
         """Cut the prompt of a context start at the responses that it repeats; None: it is of another form."""
         pieces = self._pieces
-        if pieces is None or ids[: len(pieces.opening_ids)] != list(pieces.opening_ids):
+        if pieces is None or self._earlier is None or ids[: len(pieces.opening_ids)] != list(pieces.opening_ids):
             return None
         start = self._system_length
         parts: list[tuple[Role, list[int]]] = [("system", ids[:start])]
         for response in responses:
-            end = _find(ids, [*self._generation_ids, *response, *pieces.after_response(response)], start)
+            repeated = self._earlier.repeat(response)
+            end = _find(ids, repeated.token_ids, start)
             if end is None:
                 return None
-            end += len(self._generation_ids)
-            parts += [("user", ids[start:end]), ("assistant", response)]
-            start = end + len(response)
+            end += len(repeated.before_ids)
+            parts += [("user", ids[start:end]), ("assistant", repeated.said_ids)]
+            start = end + len(repeated.said_ids)
         return [*parts, ("user", ids[start:])]
 
     def _message(self, role: Role, ids: Sequence[int]) -> Message:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from starpo.ragen.agents.rollout.engine import RolloutEngine
 from starpo.ragen.config.rollout import RolloutConfig
-from starpo.ragen.core.registry import ENGINES, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ENGINES
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,9 @@ class LiveEpisode:
         """The present turn's prompt as messages: what the user said, and between that what the agent answered."""
         said = self._context.user_texts
         answers = [row["response"] for row in self.rows[len(self.rows) + 1 - len(said) :]]
-        messages = [{"role": "user", "content": said[0]}]
+        system = self._agent.system_prompt
+        messages = [{"role": "system", "content": system}] if system else []
+        messages.append({"role": "user", "content": said[0]})
         for answer, text in zip(answers, said[1:], strict=True):
             messages += [{"role": "assistant", "content": self._opening + answer}, {"role": "user", "content": text}]
         return messages
@@ -232,14 +234,14 @@ class LiveEpisode:
         row: Row = {
             "trajectory_id": episode.trajectory_id,
             "group_id": episode.group_id,
-            "env": self._environment.settings.type,
+            "env": self._environment.settings.tag_of(episode.env_seed),
             "env_seed": episode.env_seed,
             "dynamics_seed": episode.dynamics_seed,
             "sampling_seed": episode.sampling_seed,
             "member": episode.member,
             "turn": self.turn,
             "observation": self._observation,
-            "is_context_start": self.turn == 0 or self._agent.context == "window",
+            "is_context_start": self.turn == 0 or self._agent.begins_anew,
             "action_cost": self._environment.action_cost,
             "success": self._is_success,
             "actions_left": self._actions_left,

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.grammar import FreeText, Grammar, Names
-from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of, missing
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, differs_by_chance, digest_of, missing
 
 _HIGHLIGHTED = re.compile(r"\x1b\[\d+(?:;\d+)*m(.*?)\x1b\[0m", re.DOTALL)
 _FIELDS = re.compile(r"values|ansi|\d+")
@@ -39,7 +39,7 @@ class GymnasiumSettings(SuiteSettings):
     action_cost: float = Field(0.0, le=0.0)
     """The reward of its least rewarding ordinary action; a malformed response pays it (`forfeit`)."""
     has_chance: bool | None = None
-    """Is there chance in its steps? None: what its table of transitions says, and yes where it has none."""
+    """Is there chance in its steps? None: what its table of transitions says; where it has none, it is tried."""
     num_initial_states: int | None = Field(None, ge=1)
     """At most how many there are, where training and evaluation must share them. None: as many as its distribution of
     initial states says, and practically unbounded where it has none."""
@@ -73,18 +73,11 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         self._world = _world_of(settings)
         self._seen: Any = None
         self._names = _names(settings, self._world.action_space)
-
-    @property
-    def action_cost(self) -> float:  # type: ignore[override]
-        """As the settings say."""
-        return self.settings.action_cost
-
-    @property
-    def num_initial_states(self) -> int | None:  # type: ignore[override]
-        """As the settings say, or the environment's own distribution."""
         start = getattr(self._world.unwrapped, "initial_state_distrib", None)
-        known = self.settings.num_initial_states
-        return int(np.count_nonzero(start)) if known is None and start is not None else known
+        known = settings.num_initial_states
+        few = int(np.count_nonzero(start)) if known is None and start is not None else known
+        self.num_initial_states = few  # type: ignore[misc]
+        self.action_cost = settings.action_cost  # type: ignore[misc]
 
     @property
     def has_chance(self) -> bool:
@@ -92,13 +85,16 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         if self.settings.has_chance is not None:
             return self.settings.has_chance
         table = getattr(self._world.unwrapped, "P", None)
-        return table is None or any(len(ends) > 1 for acts in table.values() for ends in acts.values())
+        if table is None:
+            return differs_by_chance(type(self), self.settings)
+        return any(len(ends) > 1 for acts in table.values() for ends in acts.values())
 
     @property
     def replay_fault(self) -> str:
-        """What its registration says."""
-        spec = self._world.spec
-        return "its registration says that it is not deterministic" if spec and spec.nondeterministic else ""
+        """What its registration says, and what a trial shows."""
+        if self._world.spec.nondeterministic:
+            return "its registration says that it is not deterministic"
+        return super().replay_fault
 
     @property
     def grammar(self) -> Grammar:

@@ -1,14 +1,12 @@
 """A server that speaks OpenEnv's protocol: actions are a field of JSON, observations JSON or a field of it.
 
-Whether a server honours seeds is tried: two resets of one seed, in two sessions. What is random after a reset, only
-`ragen envs --check` finds.
+Whether a server honours seeds is tried, in two sessions.
 """
 
 import json
 import random
 import re
 import weakref
-from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
@@ -52,21 +50,9 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
     def __init__(self, settings: OpenEnvSettings) -> None:
         super().__init__(settings)
         _client_type()
+        self.action_cost = settings.action_cost  # type: ignore[misc]
         self._session: Any = None
         self._total = 0.0
-
-    @property
-    def action_cost(self) -> float:  # type: ignore[override]
-        """As the settings say."""
-        return self.settings.action_cost
-
-    @property
-    def replay_fault(self) -> str:
-        """Does the server give another beginning for the same seed, or none at all?"""
-        try:
-            return _fault_of(self.settings)
-        except EnvironmentFault as error:
-            return f"it cannot be asked: {first_line(error)}"
 
     @property
     def grammar(self) -> FreeText:
@@ -79,7 +65,8 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
         if self._session is None:
             self._session = _client_type()(base_url=self.settings.task, message_timeout_s=self.settings.timeout_s)
             weakref.finalize(self, begun, self._session.close).atexit = False
-        return _begun(self._session, self.settings, seed)
+        chosen = self.settings.config | {"seed": derive_seed(seed, "openenv") % _SEEDS}
+        return _text(_answer(self._session.reset(**chosen), self.settings), self.settings)
 
     def take(self, action: str) -> Outcome:
         """See `Suite.take`."""
@@ -103,23 +90,6 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
         return rng.choice(_WORD.findall(self.render()) or ["0"])[: self.settings.max_action_chars]
 
 
-@lru_cache(maxsize=8)
-def _fault_of(settings: OpenEnvSettings) -> str:
-    """Why it cannot be replayed, as far as two resets show.
-
-    Raises:
-        EnvironmentFault: If the server does not answer.
-    """
-    beginnings = []
-    for _ in range(2):
-        session = _client_type()(base_url=settings.task, message_timeout_s=settings.timeout_s)
-        try:
-            beginnings.append(_begun(session, settings, 0))
-        finally:
-            finished(session.close(), settings.timeout_s)
-    return "" if beginnings[0] == beginnings[1] else "two resets with the same seed do not begin alike"
-
-
 def _client_type() -> Any:
     """The package's client that takes any server.
 
@@ -131,11 +101,6 @@ def _client_type() -> Any:
     except ImportError as error:
         raise missing("openenv", error) from error
     return GenericEnvClient
-
-
-def _begun(session: Any, settings: OpenEnvSettings, seed: int) -> str:
-    chosen = settings.config | {"seed": derive_seed(seed, "openenv") % _SEEDS}
-    return _text(_answer(session.reset(**chosen), settings), settings)
 
 
 def _answer(asked: Any, settings: OpenEnvSettings) -> Any:

@@ -5,20 +5,23 @@ another package's task --`begin`, `take`--> Suite --> Environment
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import Field, JsonValue
 
-from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError
+from starpo.ragen.core.errors import EnvironmentFault, MissingPackageError, first_line
 from starpo.ragen.core.registry import SUITES
+from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
 from starpo.ragen.envs.lettering import letter
 
 _PAPER, _INK = (250, 249, 246), (40, 44, 52)
 _SCALE, _MARGIN, _COLUMNS, _LINES = 2, 16, 60, 24
 _LINE_HEIGHT = 10 * _SCALE
+_TRIAL_STEPS, _TRIALS = 8, 8
 
 
 class SuiteSettings(EnvironmentSettings):
@@ -80,6 +83,15 @@ class Suite(Environment[S]):
     def origin(self, seed: int) -> str:
         """What tells initial states apart; the seed, where they cannot be seen."""
         return f"seed {seed}"
+
+    @property
+    def replay_fault(self) -> str:
+        """Do two episodes with the same seeds differ? Tried once a process, in a few steps of random play."""
+        try:
+            first, second = (_heard(type(self), self.settings, 0, which) for which in range(2))
+        except EnvironmentFault as error:
+            return f"it cannot be asked: {first_line(error)}"
+        return "" if first == second else "two episodes with the same seeds differ"
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """See `Environment.reset`."""
@@ -147,6 +159,30 @@ class Suite(Environment[S]):
     @property
     def _place(self) -> str:
         return f"{self.name}/{self.settings.task}"
+
+
+@lru_cache(maxsize=256)
+def _heard(kind: type[Suite[Any]], settings: SuiteSettings, dynamics_seed: int, which: int) -> tuple[Outcome, ...]:
+    """A few steps of random play in an environment of its own.
+
+    Args:
+        kind: The adapter.
+        settings: Its settings.
+        dynamics_seed: Of the chance in the steps.
+        which: Tells apart episodes that are the same but for it.
+    """
+    world, rng = kind(settings), python_random("trial of a suite")
+    world._now = Outcome(world.begin(0, dynamics_seed))
+    outcomes = [world.now]
+    while not world.now.is_over and len(outcomes) <= _TRIAL_STEPS:
+        world._now = world.take(world.random_action(rng))
+        outcomes.append(world.now)
+    return tuple(outcomes)
+
+
+def differs_by_chance(kind: type[Suite[Any]], settings: SuiteSettings) -> bool:
+    """Do a few episodes of the same seed and actions differ by the seed of their chance?"""
+    return len({_heard(kind, settings, dynamics_seed, 0) for dynamics_seed in range(_TRIALS)}) > 1
 
 
 def digest_of(parts: list[Any]) -> str:

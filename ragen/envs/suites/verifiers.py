@@ -55,7 +55,7 @@ class VerifiersTask(Suite[VerifiersSettings]):
     @property
     def replay_fault(self) -> str:
         """Is it scored by a judge, or does loading the task set again give other tasks?"""
-        return _fault_of(self.settings)
+        return _fault_of(self.settings) or super().replay_fault
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
         """See `Suite.begin`."""

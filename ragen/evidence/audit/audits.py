@@ -5,7 +5,8 @@ import inspect
 from collections.abc import Iterator, Sequence
 
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import AUDITS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding
 

@@ -52,6 +52,9 @@ Load = Callable[[str], Any]
 Decode = Callable[[str, Sequence[int]], str | None]
 """Run, tokens -> their text; None: it has no tokenizer. Called for the rows and columns alone that a question needs."""
 
+Retokenise = Callable[[str, Sequence[Sequence[int]]], list[list[int]] | None]
+"""Run, tokens of several texts -> the tokens that each text gives; None: the run has no tokenizer."""
+
 
 class Database:
     """Views that are loaded when a question first names them. Use it as a context manager, from one thread."""
@@ -61,6 +64,7 @@ class Database:
         load: Load,
         explain_failure: Callable[[str], Exception] | None = None,
         decode: Decode = lambda run, tokens: None,
+        retokenise: Retokenise = lambda run, texts: None,
         bounds: Runtime | None = None,
     ) -> None:
         """Nothing is loaded yet.
@@ -70,11 +74,13 @@ class Database:
             explain_failure: Gets what DuckDB said when the data behind a view could not be read; gives the error to
                 raise.
             decode: Gives the text of tokens.
+            retokenise: Gives the tokens of the text of tokens.
             bounds: Its `sql_...` say how much of the machine a question may use. None: those of the environment.
         """
         self._bounds = bounds or Runtime.current()
         self._load = load
         self._decode = decode
+        self.retokenise = retokenise
         self._explain_failure = explain_failure or (lambda said: QueryError(f"the data cannot be read: {said}"))
         self._spill = tempfile.TemporaryDirectory(prefix="ragen-sql-")
         self._connection = self._connect()

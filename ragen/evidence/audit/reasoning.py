@@ -8,7 +8,7 @@ from functools import cache
 import pyarrow as pa
 
 from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.core.registry import resolve
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.envs.claim import Claim
 from starpo.ragen.envs.make import environment_type
 from starpo.ragen.evidence.audit.database import Database
@@ -18,8 +18,17 @@ FALSE_SHARE = 0.25
 """Share of false statements in the last iteration from which on someone should look."""
 
 _THOUGHTS = """
-select run, iteration, env, observation, think, count(*) as times, min(trajectory_id || ', turn ' || turn) as example
+select
+    run,
+    iteration,
+    -- of a mixture, what plays under the tag
+    coalesce(config->>('$.environment.parts."' || env || '".environment.type'), env) as played,
+    observation,
+    think,
+    count(*) as times,
+    min(trajectory_id || ', turn ' || turn) as example
 from turns
+left join runs using (run)
 where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
 group by all
 order by run, iteration, example

@@ -24,6 +24,7 @@ from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tok
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.named import NamedArtifact, named_artifacts
+from starpo.ragen.evidence.audit.panels import panels
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from starpo.ragen.store import Store
@@ -51,7 +52,7 @@ def open_database(store: Store, runs: list[str], *, should_verify: bool = False)
             ArtifactMissingError and ArtifactDamagedError, which name the artifact and where the run names it.)
     """
     views = _StoredViews(store, runs, should_verify)
-    return Database(views.load, views.explain, views.decode)
+    return Database(views.load, views.explain, views.decode, views.retokenise)
 
 
 class _StoredViews:
@@ -70,6 +71,9 @@ class _StoredViews:
             parts = self._parts(view)
             uses = {run: staleness(self._store, run) for run in self._runs} if view == "turns" else {}
             return _dataset(view, parts, uses)
+        if view == "panels":
+            self._loaded.append("episodes")
+            return panels(self._store, self._named)
         return self._runs_table if view == "runs" else self._artifacts_table
 
     def decode(self, run: str, tokens: Sequence[int]) -> str | None:
@@ -78,6 +82,17 @@ class _StoredViews:
         if tokenizer is None:
             return None
         return str(tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def retokenise(self, run: str, texts: Sequence[Sequence[int]]) -> list[list[int]] | None:
+        """The tokens that each text gives, special ones in it included; None: no checkpoint has the run's tokenizer."""
+        tokenizer = self._tokenizer(run)
+        if tokenizer is None:
+            return None
+        backend = tokenizer.backend_tokenizer
+        backend.no_padding()
+        backend.no_truncation()
+        decoded = backend.decode_batch([list(ids) for ids in texts], skip_special_tokens=False)
+        return [encoding.ids for encoding in backend.encode_batch_fast(decoded, add_special_tokens=False)]
 
     def explain(self, said: str) -> Exception:
         """The error for files that could not be read: the damaged artifact, if there is one."""

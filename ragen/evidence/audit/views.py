@@ -10,8 +10,8 @@ An iteration may play several rollouts (`rollout.max_attempts`): `turns` and `se
 `attempt` which of them it is of.
 
 `trajectories` folds turns and joins what the later stages say of a trajectory; `prompts` is the text of what the model
-was told; `runs` and `artifacts` are about what is
-stored and not from it.
+was told; `panels` says in which initial states of evaluations training had begun; `runs` and `artifacts` are about
+what is stored and not from it.
 """
 
 from typing import NamedTuple
@@ -81,10 +81,25 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
             "seconds": pa.float64(),
         }
     ),
+    "panels": pa.schema(
+        {
+            "run": pa.string(),
+            "iteration": pa.int32(),
+            "initial_state_digest": pa.string(),
+            "is_seen": pa.bool_(),
+            "is_demonstrated": pa.bool_(),
+            "num_unknown": pa.int64(),
+            "artifact": pa.string(),
+            "is_reused": pa.bool_(),
+        }
+    ),
 }
-"""What is known about runs and artifacts. `config` is JSON: `config->>'$.filter.keep'`. `seconds` is the wall-clock
-time of the work that made the artifact, in whichever run that was; it is empty where the manifest does not tell. Of a
-dropped artifact only the manifest is left."""
+"""What is known about runs, artifacts and evaluations. `config` is JSON: `config->>'$.filter.keep'`. `seconds` is the
+wall-clock time of the work that made the artifact, in whichever run that was; it is empty where the manifest does not
+tell. Of a dropped artifact only the manifest is left. A row of `panels` is an initial state of an artifact of kind
+`episodes`: had a rollout or a demonstration behind the evaluated policy begun in it (`is_seen`), or a demonstration
+(`is_demonstrated`)? `num_unknown` stages of that policy's training are not in the store any more, so that more may have
+been seen."""
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"

@@ -1,6 +1,7 @@
 """Diagnostics: numbers that say how a run is doing, and a verdict on whether it is collapsing.
 
 metrics    named numbers of one iteration (RAGEN, training settings), and the table that stores them
+by_tag     those that everybody looks at, for each part of a mixture
 series     the dataset `metrics` as values by name and iteration
 smoothing  exponential moving average with bias correction
 thresholds when a number counts as a signal, and why

@@ -15,6 +15,8 @@ played         what a run stored, trajectory by trajectory
 choosing       which trajectories are wanted
 preferences    pairs for DPO, out
 hub_folder     a folder for Hugging Face's `datasets`, out
+hub            a folder pushed to the Hugging Face Hub
+cards          what the card of a pushed folder says
 destination    where an export goes
 exporting      a run's trajectories, written for others
 """

@@ -8,6 +8,7 @@ comparison_page  `render_comparison`: the same as one HTML page
 objectives_page  `render_objectives`: objectives on stored rollouts, as one HTML page
 comparison       `draw_comparison`: success curves of several runs -> one SVG
 
+audited          `audited`: what the audits found, a line each
 reading          `Reader`: what can be read of a run, and a list of what cannot
 decisions        what the filter decided on each group
 trajectories     training rollouts as the page shows them

@@ -55,7 +55,7 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
         For each turn the state before it and the state after each of its executed actions. [turns][actions + 1].
         None: the environment as it is today does not repeat what was stored, or fails.
     """
-    environment = make(settings)
+    environment = make(_as_drawn(_played_from(settings, turns[0]["env_seed"])))
     frames: list[list[Frame]] = []
     try:
         seen, _ = environment.reset(seed=turns[0]["env_seed"], dynamics_seed=turns[0]["dynamics_seed"])
@@ -100,7 +100,7 @@ def replay_episode(
     Returns:
         None: the environment as it is today does not repeat what was stored, or fails.
     """
-    settings = _as_stored(environment)
+    settings = _played_from(_as_stored(environment), seed)
     witness, drawn = make(settings), make(_as_drawn(settings))
     frames: list[list[Frame]] = []
     rewards: list[list[float]] = []
@@ -127,6 +127,10 @@ def replay_episode(
 
 def _as_stored(environment: Mapping[str, Any]) -> EnvironmentSettings:
     return settings_type(environment["type"]).model_validate(dict(environment))
+
+
+def _played_from(settings: EnvironmentSettings, seed: int) -> EnvironmentSettings:
+    return settings.tagged()[settings.tag_of(seed)]
 
 
 def _as_drawn(settings: EnvironmentSettings) -> EnvironmentSettings:

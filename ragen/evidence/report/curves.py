@@ -71,7 +71,8 @@ _SINGLE = (
     ),
     ("Reasoning is found again", "its own prompt is the likeliest: share above chance", _RETRIEVAL, True, False),
 )
-"""(title, note, metric, is_share, is_log) of the panels with one curve each, in the order of the page."""
+"""(title, note, metric, is_share, is_log) of the panels with one curve each, in the order of the page; of a mixture,
+with one of each part beside it (`<metric>/<tag>`)."""
 
 
 def main_panels(series: Mapping[str, Series]) -> list[Panel]:
@@ -80,13 +81,17 @@ def main_panels(series: Mapping[str, Series]) -> list[Panel]:
     for title, note, metric, is_share, is_log in _SINGLE:
         if values := series.get(metric):
             is_log = is_log and min(values.values()) > 0.0
-            panels.append(Panel(title, note, [smoothed_line(title, values)], is_share, is_log))
+            parts = {name.removeprefix(f"{metric}/"): name for name in sorted(series) if name.startswith(f"{metric}/")}
+            lines = [smoothed_line("all" if parts else title, values)]
+            lines += [smoothed_line(tag, series[name]) for tag, name in parts.items()]
+            panels.append(Panel(title, note, lines, is_share, is_log))
     return panels
 
 
 def other_panels(series: Mapping[str, Series]) -> list[Panel]:
     """A small panel for every other metric with at least two points, sorted by name."""
     shown = {metric for _, _, metric, _, _ in _SINGLE}
+    shown |= {name for name in series if name.rpartition("/")[0] in shown}
     return [
         Panel(name, "", [smoothed_line(name, values)])
         for name, values in sorted(series.items())

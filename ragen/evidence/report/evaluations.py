@@ -62,6 +62,7 @@ def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | N
     return {
         "id": f"p{prompt:04d}-{row['member']}",
         "member": number,
+        "env": row["env"],
         "seed": str(row["env_seed"]),
         "return": row["episode_return"],
         "valid": True,

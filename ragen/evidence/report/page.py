@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from starpo.ragen.evidence.diagnostics.plane import draw_plane, path
 from starpo.ragen.evidence.report import words
+from starpo.ragen.evidence.report.audited import Audited
 from starpo.ragen.evidence.report.curves import main_panels, other_panels
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.decisions import Decision
@@ -45,8 +46,12 @@ _STYLES = ("colours.css", "document.css", "charts.css", "report.css", "trajector
 _MAX_SHOWN_MISSING = 50
 
 
-def render_report(data: ReportData) -> str:
+def render_report(data: ReportData, audits: Audited | None = None) -> str:
     """Render the page.
+
+    Args:
+        data: The run.
+        audits: What its audits found; None: the page says nothing of them.
 
     Returns:
         HTML. Its size is about four thirds of the embedded trajectories' plus 100 bytes a metric and point, 100 a
@@ -62,6 +67,7 @@ def render_report(data: ReportData) -> str:
         run=data.run,
         state=data.state,
         verdict=data.verdict,
+        audits=audits,
         verdict_words=words.verdict_words(data.verdict),
         regime=points[-1].words if points else "",
         plane=Markup(draw_plane(data.run.name, points)) if points else "",

@@ -18,6 +18,7 @@ from starpo.schemas.datasets import STATUSES
 _TURN_COLUMNS = [
     "trajectory_id",
     "group_id",
+    "env",
     "env_seed",
     "dynamics_seed",
     "origin",
@@ -121,6 +122,7 @@ def _trajectory(
     return {
         "id": rows[0]["trajectory_id"],
         "member": rows[0]["member"],
+        "env": rows[0]["env"],
         "seed": str(rows[0]["env_seed"]),  # JavaScript's numbers are too small for it
         "return": paid[0]["trajectory_return"] if paid[0] else None,
         "valid": paid[0]["is_valid"] if paid[0] else True,

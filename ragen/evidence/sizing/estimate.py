@@ -187,7 +187,7 @@ def _learner_states(
 def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> list[Part]:
     """What one micro-batch of the policy holds while its gradient is taken."""
     update = config.update
-    segments = 1 if config.agent.context == "full" else config.agent.max_turns
+    segments = config.agent.max_turns if config.agent.begins_anew else 1
     most = tokens.num_trajectories * tokens.kept * segments * tokens.longest_context
     num_tokens = int(min(max(update.micro_batch_tokens, tokens.longest_context), max(most, tokens.longest_context)))
     responses = int(num_tokens * tokens.longest_response / tokens.longest_context)
@@ -238,7 +238,7 @@ def _engine(
     num_shards = -(-rollout.num_groups // rollout.shard_groups)
     workers = machine.number if is_cpu and min(machine.number, num_shards) > 1 else 0
     rows = shard_rows(config)
-    slots = tokens.longest_context * (2 if config.agent.context == "full" else 1)  # the turn's cache and the next one's
+    slots = tokens.longest_context * (1 if config.agent.begins_anew else 2)  # the turn's cache and the next one's
     cache = kv_cache_bytes(architecture, rows * slots, dtype)
     busy = min(workers, num_shards) or 1
     how = f"{BYTES[dtype]} P" + f" x {workers} workers" * bool(workers)

@@ -104,7 +104,7 @@ def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -
         return min(rollout.max_context_tokens, opening + turns_in_sight * (message + each))
 
     window = turns if agent.context == "full" else min(agent.window_turns, turns)
-    segments = context(turns, response) if agent.context == "full" else turns * context(window, response)
+    segments = turns * context(window, response) if agent.begins_anew else context(turns, response)
     longest = math.ceil(context(window, rollout.max_response_tokens))
     share = config.filter.keep if config.filter.strategy == "top_fraction" else 1.0
     kept = math.ceil(share * rollout.num_groups) / rollout.num_groups
@@ -112,10 +112,10 @@ def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -
         num_trajectories=rollout.num_groups * rollout.group_size,
         num_turns=rollout.num_groups * rollout.group_size * turns,
         prompt=opening + turns * message,
-        response=min(turns * response, rollout.max_context_tokens * (1 if agent.context == "full" else turns)),
+        response=min(turns * response, rollout.max_context_tokens * (turns if agent.begins_anew else 1)),
         context=context(window, response),
         longest_context=longest,
-        longest_response=min(longest, rollout.max_response_tokens * (turns if agent.context == "full" else 1)),
+        longest_response=min(longest, rollout.max_response_tokens * (1 if agent.begins_anew else turns)),
         segments=segments,
         kept=kept,
     )

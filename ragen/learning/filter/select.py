@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.core.errors import DataError
-from starpo.ragen.core.registry import FILTERS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import FILTERS
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
 from starpo.schemas.datasets import SELECTION, UNKNOWN_FINISH
@@ -31,7 +32,8 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
     Only valid trajectories enter a group's statistics, and a greedy one is not even counted. A group may not be kept if
     it has no valid one, nor, when `should_drop_zero_variance`, if its returns are equal; such groups rank behind all
     others. Of the groups that the strategy keeps, those that make up `num_wanted` are kept in the order in which they
-    were played, as in DAPO: a choice by score is the strategy's alone.
+    were played, as in DAPO: a choice by score is the strategy's alone. With `scope = "environment"` the strategy sees
+    the groups of one environment (the column `env`) at a time; ranks are of all groups.
 
     Args:
         turns: Dataset `turns`, rows in any order.
@@ -53,9 +55,12 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
     may_keep = groups["num_valid"].to_numpy() > 0
     if config.should_drop_zero_variance:
         may_keep &= groups["return_std"].to_numpy() > ZERO_VARIANCE_STD
-    goodness = _larger_is_better(scores, may_keep, config.should_keep_largest)
-    is_kept = load(FILTERS, config.strategy)(goodness, config)
-    assert is_kept.shape == scores.shape, f"strategy '{config.strategy}' must decide on every group"
+    is_kept = np.zeros(len(groups), dtype=bool)
+    for members in _scopes(groups, config):
+        goodness = _larger_is_better(scores[members], may_keep[members], config.should_keep_largest)
+        decided = load(FILTERS, config.strategy)(goodness, config)
+        assert decided.shape == members.shape, f"strategy '{config.strategy}' must decide on every group"
+        is_kept[members] = decided
     assert not (is_kept & ~may_keep).any(), f"strategy '{config.strategy}' kept a group that may not be kept"
     is_surplus = _is_surplus(is_kept, config, num_before)
     # Best first; then groups that may not be kept. lexsort is stable, so ties go to the earlier group.
@@ -73,6 +78,14 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
     schema = SELECTION.schema
     groups = groups.with_columns(pl.Series("reason", reasons, dtype=pl.String))
     return groups.select(schema.names).to_arrow().cast(schema)
+
+
+def _scopes(groups: pl.DataFrame, config: FilterConfig) -> list[np.ndarray]:
+    """Indices of the groups that are compared with each other: all, or those of each environment."""
+    if config.scope == "batch":
+        return [np.arange(len(groups))]
+    environments = groups["env"].to_numpy()
+    return [np.flatnonzero(environments == env) for env in groups["env"].unique(maintain_order=True)]
 
 
 def _is_surplus(is_kept: np.ndarray, config: FilterConfig, num_before: int) -> np.ndarray:
@@ -173,21 +186,25 @@ def _reasons(
     groups: pl.DataFrame, may_keep: np.ndarray, is_kept: np.ndarray, is_surplus: np.ndarray, config: FilterConfig
 ) -> list[str]:
     """Why each group was kept or dropped, in words; `is_kept` is what the strategy says."""
-    num_candidates = int(may_keep.sum())
     direction = "" if config.should_keep_largest else " (smallest first)"
-    rule = f"{_rule(config)} keeps {is_kept.sum()} of {len(groups)} groups"
-    reasons = []
-    for group, is_candidate, is_too_many in zip(groups.iter_rows(named=True), may_keep, is_surplus, strict=True):
-        if is_too_many:
-            reasons.append(f"{SURPLUS}, the {config.num_wanted} groups wanted were kept before it; {rule}")
-        elif is_candidate:
-            place = f"number {group['rank'] + 1} of {num_candidates} by {config.metric} {group['score']:.4g}{direction}"
-            reasons.append(f"{'kept' if group['kept'] else 'dropped'}: {place}; {rule}")
-        elif group["num_valid"] == 0:
-            reasons.append(f"dropped: no valid trajectory, all {group['num_trajectories']} ended in an error")
-        else:
-            returns = f"all {group['num_valid']} valid returns are {group['return_mean']:.4g}"
-            reasons.append(f"dropped: zero variance, {returns}")
+    reasons = [""] * len(groups)
+    for members in _scopes(groups, config):
+        compared = groups[members]
+        of = f" of {compared['env'][0]}" if config.scope == "environment" else ""
+        num_candidates = int(may_keep[members].sum())
+        rule = f"{_rule(config)} keeps {is_kept[members].sum()} of {len(compared)} groups{of}"
+        places = compared["rank"].rank().cast(pl.Int32)
+        for member, place, group in zip(members, places, compared.iter_rows(named=True), strict=True):
+            if is_surplus[member]:
+                reasons[member] = f"{SURPLUS}, the {config.num_wanted} groups wanted were kept before it; {rule}"
+            elif may_keep[member]:
+                told = f"number {place} of {num_candidates} by {config.metric} {group['score']:.4g}{direction}"
+                reasons[member] = f"{'kept' if group['kept'] else 'dropped'}: {told}; {rule}"
+            elif group["num_valid"] == 0:
+                reasons[member] = f"dropped: no valid trajectory, all {group['num_trajectories']} ended in an error"
+            else:
+                returns = f"all {group['num_valid']} valid returns are {group['return_mean']:.4g}"
+                reasons[member] = f"dropped: zero variance, {returns}"
     return reasons
 
 

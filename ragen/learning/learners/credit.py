@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ADVANTAGES, SHAPINGS
 from starpo.ragen.learning.learners.scoring import Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Trajectory

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
-from starpo.ragen.core.registry import SURROGATES, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import SURROGATES
 from starpo.ragen.learning.learners.batches import MicroBatch, num_steps, split_minibatches
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.learner import UpdateContext

@@ -6,12 +6,15 @@ Trajectories with an error status ('env_error', 'timeout') and greedy ones keep 
 are in no statistic: an environment's failure is not an agent's score, and a baseline no member of its group.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import REWARDS, load, needs
+from starpo.ragen.core.lookup import load, needs
+from starpo.ragen.core.registry import REWARDS
 from starpo.ragen.store import Store
 from starpo.schemas.datasets import DOUBLES, ERROR_STATUSES, TEXTS
 from starpo.schemas.datasets import REWARDS as REWARDS_DATASET
@@ -26,18 +29,22 @@ CLIP_STD_OFFSET = 1e-6
 cut."""
 
 
-def compute_rewards(turns: pa.Table, config: RewardConfig, store: Store | None = None) -> pa.Table:
+def compute_rewards(
+    turns: pa.Table, config: RewardConfig, store: Store | None = None, types: Mapping[str, str] | None = None
+) -> pa.Table:
     """Pay stored turns.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         config: The components' settings and the normalisation.
         store: Handed to components that need it.
+        types: Tag in the column `env` -> type of that environment, which components see there. None: they are types.
 
     Returns:
         Dataset `rewards`, a row for every row of `turns` in the same order; empty for empty turns.
     """
-    components = {name: _component(name, turns, config, store) for name in config.components}
+    typed = turns if types is None else _typed(turns, types)
+    components = {name: _component(name, typed, config, store) for name in config.components}
     for name, values in components.items():
         assert values.shape == (turns.num_rows,), f"reward component '{name}' must give one number a turn"
     values_by_turn = np.column_stack(list(components.values()))
@@ -58,6 +65,11 @@ def compute_rewards(turns: pa.Table, config: RewardConfig, store: Store | None =
     }
     schema = REWARDS_DATASET.schema
     return pa.Table.from_arrays([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
+
+
+def _typed(turns: pa.Table, types: Mapping[str, str]) -> pa.Table:
+    names = pa.array([types.get(tag, tag) for tag in turns["env"].to_pylist()], pa.string())
+    return turns.set_column(turns.schema.get_field_index("env"), "env", names)
 
 
 def _component(name: str, turns: pa.Table, config: RewardConfig, store: Store | None) -> np.ndarray:

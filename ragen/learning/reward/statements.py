@@ -19,7 +19,8 @@ import pyarrow as pa
 from starpo.ragen.agents.prompting.forms import parts
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.reward_components import StatementOptions
-from starpo.ragen.core.registry import SCENES, resolve
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import SCENES
 from starpo.ragen.envs.statements import Scene, read_statements, score
 
 _COLUMNS = ["trajectory_id", "turn", "env", "observation", "think", "format_ok", "executed_actions", "info"]

@@ -169,7 +169,7 @@ def _played_again(episode: Row, trajectory_id: str, environment: Environment[Any
     for turn, text in enumerate(episode["actions"]):
         row: Row = dict.fromkeys(_PLAYED_COLUMNS, "") | {
             "trajectory_id": trajectory_id,
-            "env": environment.settings.type,
+            "env": environment.settings.tag_of(seed),
             "env_seed": seed,
             "member": episode["member"],
             "turn": turn,

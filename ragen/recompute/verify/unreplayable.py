@@ -26,7 +26,8 @@ def unreplayable(settings: EnvironmentSettings, manifest: Manifest | None) -> st
         MissingPackageError: If the environment needs a package that is not installed.
     """
     fault = make(settings).replay_fault
-    if not fault and manifest is not None and not _is_known_to_replay(settings.type):
+    parts = settings.tagged().values()
+    if not fault and manifest is not None and not all(_is_known_to_replay(part.type) for part in parts):
         fault = manifest.replay_fault
     return f"the environment {settings.type} cannot be replayed ({fault})" if fault else ""
 

@@ -13,7 +13,7 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.core.registry import TARGET
+from starpo.ragen.core.lookup import TARGET
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.variants import VARIANTS, variant
 from starpo.ragen.store import Store

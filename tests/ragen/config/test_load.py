@@ -203,7 +203,8 @@ def test_all_wrong_settings_are_named_at_once_with_their_file(presets):
         "  seed = -1 (override): should be greater than or equal to 0",
         "  rollout.num_groups = 0 (run.toml): should be greater than or equal to 1",
         "  filter.kep = 0.5 (middle.toml): no such setting (did you mean 'keep'?); known: keep, keep_count, "
-        "max_empty_iterations, metric, num_wanted, options, should_drop_zero_variance, should_keep_largest, strategy",
+        "max_empty_iterations, metric, num_wanted, options, scope, should_drop_zero_variance, should_keep_largest, "
+        "strategy",
     ]
 
 

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from starpo.ragen.core.registry import SCENES, resolve
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import SCENES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings

@@ -11,6 +11,8 @@ const FACETS = [
   { name: "status", label: "Worst status", of: (row) => row.member.status, say: (v) => v.replace("_", " ") },
 ];
 
+const PART = { name: "part", label: "Part", of: (row) => row.member.env }; // offered where several are played
+
 const ORDERS = {
   "by iteration": () => 0,
   "lowest return": (a, b) => (a.member.return ?? 0) - (b.member.return ?? 0),
@@ -21,7 +23,9 @@ const ORDERS = {
 function finder(container, batches) {
   const total = batches.all.reduce((sum, b) => sum + b.shown, 0);
   const query = html("input", { type: "search", placeholder: "Text in responses, observations, actions", "aria-label": "Search text", autocomplete: "off", spellcheck: "false" });
-  const selects = new Map(FACETS.map((facet) => [facet.name, html("select", { "aria-label": facet.label, "data-facet": facet.name }, html("option", { value: "" }, "any"))]));
+  const facets = [...FACETS];
+  const facetBox = html("div", { class: "facets" });
+  const selects = new Map([...FACETS, PART].map((facet) => [facet.name, html("select", { "aria-label": facet.label, "data-facet": facet.name }, html("option", { value: "" }, "any"))]));
   const bound = (name, label) => html("input", { type: "number", step: "any", "aria-label": label, "data-bound": name });
   const bounds = { iterationLow: bound("iteration-low", "Iteration from"), iterationHigh: bound("iteration-high", "Iteration to"), returnLow: bound("return-low", "Return from"), returnHigh: bound("return-high", "Return to") };
   const order = html("select", { "aria-label": "Order of results" }, Object.keys(ORDERS).map((name) => html("option", { value: name }, name)));
@@ -41,7 +45,11 @@ function finder(container, batches) {
         for (const group of await batches.groups(batch)) for (const member of group.members) found.push({ batch, group, member });
       }
       rows = found;
-      for (const facet of FACETS) known.set(facet, [...new Set(rows.map(facet.of))].sort());
+      if (new Set(rows.map(PART.of)).size > 1) {
+        facets.push(PART);
+        facetBox.append(html("label", {}, PART.label, selects.get(PART.name)));
+      }
+      for (const facet of facets) known.set(facet, [...new Set(rows.map(facet.of))].sort());
     })();
     return reading;
   }
@@ -76,8 +84,8 @@ function finder(container, batches) {
     if (found === null || mine !== latest) return;
     hits = found;
     const candidates = rows.filter((row) => (!wanted || hits.has(row)) && within(row));
-    const passes = (row, but) => FACETS.every((facet) => facet === but || !selects.get(facet.name).value || facet.of(row) === selects.get(facet.name).value);
-    for (const facet of FACETS) offer(facet, candidates.filter((row) => passes(row, facet)));
+    const passes = (row, but) => facets.every((facet) => facet === but || !selects.get(facet.name).value || facet.of(row) === selects.get(facet.name).value);
+    for (const facet of facets) offer(facet, candidates.filter((row) => passes(row, facet)));
     const matching = candidates.filter((row) => passes(row, null)).sort(ORDERS[order.value]);
     const iterations = new Set(matching.map((row) => row.batch.iteration)).size;
     said.textContent = matching.length ? `${count(matching.length)} of ${plural(rows.length, "trajectory", "trajectories")}, in ${plural(iterations, "iteration")}.` : `None of ${plural(rows.length, "trajectory", "trajectories")}.`;
@@ -106,7 +114,7 @@ function finder(container, batches) {
   function result(row, wanted) {
     const hit = hits.get(row);
     const advantage = row.member.sample?.advantage;
-    const words = [`iteration ${row.batch.iteration}`, row.batch.cell === null ? row.member.id : `${row.batch.cell} ${row.member.id}`, `return ${number(row.member.return)}`,
+    const words = [`iteration ${row.batch.iteration}`, facets.includes(PART) ? row.member.env : null, row.batch.cell === null ? row.member.id : `${row.batch.cell} ${row.member.id}`, `return ${number(row.member.return)}`,
       row.group.kept === null ? null : row.group.kept ? "kept" : "dropped", advantage === undefined ? null : `advantage ${signed(advantage)}`,
       row.member.errors ? plural(row.member.errors, "format error") : null, hit ? `turn ${hit.turn}` : plural(row.member.turns.length, "turn")].filter(Boolean);
     return html("a", { class: "hit", href: addressOf({ iteration: row.batch.iteration, source: row.batch.cell, trajectory: row.member.id, turn: hit ? hit.turn : null }) },
@@ -128,9 +136,10 @@ function finder(container, batches) {
   }
   container.append(
     html("div", { class: "controls" }, html("label", { class: "wide" }, "Text ", query), html("label", {}, "Order ", order), clear),
-    html("div", { class: "facets" }, FACETS.map((facet) => html("label", {}, facet.label, selects.get(facet.name))),
-      html("label", {}, "Iterations", html("span", { class: "range" }, bounds.iterationLow, "to", bounds.iterationHigh)), html("label", {}, "Return", html("span", { class: "range" }, bounds.returnLow, "to", bounds.returnHigh))),
+    facetBox,
     said, results);
+  facetBox.append(...FACETS.map((facet) => html("label", {}, facet.label, selects.get(facet.name))),
+    html("label", {}, "Iterations", html("span", { class: "range" }, bounds.iterationLow, "to", bounds.iterationHigh)), html("label", {}, "Return", html("span", { class: "range" }, bounds.returnLow, "to", bounds.returnHigh)));
   const seen = new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting)) { seen.disconnect(); search(); } });
   seen.observe(container); // reading all trajectories takes a moment, so it waits until somebody comes here
 }

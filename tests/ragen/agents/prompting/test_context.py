@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.config.agent import AgentConfig
@@ -223,3 +224,58 @@ def test_tools_are_declared_and_answered_in_the_templates_own_form(make_tokenize
     assert tokenizer.decode(context.token_ids) == expected
     assert '"name": "look"' in expected
     assert "light" in second
+
+
+def told(context, tokenizer, replies: list[str]) -> str:
+    """What the template itself makes of the same conversation."""
+    messages = [{"role": "user", "content": context.user_texts[0]}]
+    for reply, text in zip(replies, context.user_texts[1:], strict=True):
+        messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": text}]
+    return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+@pytest.mark.parametrize(("template", "opening"), [("strips_reasoning", ""), ("opens_thought", "<think>")])
+@pytest.mark.parametrize("ending", ["<|im_end|>", ""])
+def test_templates_that_drop_reasoning_are_rebuilt_in_every_turn(make_tokenizer, words, template, opening, ending):
+    tokenizer = make_tokenizer(template)
+    agent = AgentConfig(earlier_thoughts="dropped", should_prefill_think=bool(opening))
+    context = ContextBuilder(tokenizer, agent, 50).start(words)
+    replies = [f"<think>thought {n}</think>\n<answer>Right</answer>" for n in range(3)] + ["<think>never closed"]
+    for turn, reply in enumerate(replies):
+        prompt = observe(context, f"state {turn}", actions_left=9 - turn)
+        assert prompt.is_context_start
+        assert prompt.prompt_ids == context.token_ids
+        assert tokenizer.decode(context.token_ids) == told(context, tokenizer, replies[:turn])
+        context.respond(ids_of(tokenizer, reply.removeprefix(opening) + ending))
+    assert "thought" not in told(context, tokenizer, replies[:3])
+
+
+def test_a_window_over_dropped_reasoning_holds_its_turns_alone(make_tokenizer, words):
+    tokenizer = make_tokenizer("strips_reasoning")
+    agent = AgentConfig(earlier_thoughts="dropped", context="window", window_turns=2)
+    context = ContextBuilder(tokenizer, agent, 50).start(words)
+    for turn in range(3):
+        observe(context, f"state {turn}")
+        context.respond(ids_of(tokenizer, f"<think>t</think><answer>{turn}</answer><|im_end|>"))
+    text = tokenizer.decode(context.token_ids)
+    assert "state 0" not in text
+    assert "assistant\n<answer>1</answer><|im_end|>" in text
+
+
+def test_a_system_prompt_comes_before_the_first_message(qwen, words):
+    context = ContextBuilder(qwen, AgentConfig(system_prompt="You walk."), 50).start(words)
+    observe(context, "P _ G")
+    assert qwen.decode(context.token_ids).startswith("<|im_start|>system\nYou walk.<|im_end|>\n<|im_start|>user\n")
+
+
+def test_another_template_takes_the_place_of_the_models_own(make_tokenizer, words, tmp_path):
+    qwen = make_tokenizer("qwen2.5")
+    file = tmp_path / "plain.jinja"
+    file.write_text(make_tokenizer("hermes_tools").chat_template)
+    agent = AgentConfig(chat_template=str(file))
+    assert agent.chat_template == file.read_text()
+    context = ContextBuilder(qwen, agent, 50).start(words)
+    observe(context, "P _ G")
+    assert qwen.decode(context.token_ids).startswith("<|im_start|>user\n")
+    with pytest.raises(ValidationError, match="cannot be read"):
+        AgentConfig(chat_template=str(tmp_path / "missing.jinja"))

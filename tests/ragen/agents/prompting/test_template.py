@@ -3,6 +3,7 @@
 import pytest
 
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
+from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
 
 APPEND_ONLY = ["qwen2.5", "llama3", "gemma", "mistral"]
@@ -15,7 +16,8 @@ def text_of(tokenizer, pieces: ChatPieces) -> list[str]:
 
 def test_qwen_keeps_its_default_system_prompt(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
-    assert text_of(tokenizer, derive_pieces(tokenizer)) == [
+    pieces = derive_pieces(tokenizer, AgentConfig())
+    assert text_of(tokenizer, pieces) == [
         "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
         "<|im_start|>user\n",
         "<|im_end|>\n<|im_start|>assistant\n",
@@ -26,7 +28,7 @@ def test_qwen_keeps_its_default_system_prompt(make_tokenizer):
 
 def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
     tokenizer = make_tokenizer("llama3")
-    opening, generation, continuation, stops = text_of(tokenizer, derive_pieces(tokenizer))
+    opening, generation, continuation, stops = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig()))
     assert opening.startswith("<bos><|start_header_id|>system<|end_header_id|>")
     assert "Today Date: 26 Jul 2024" in opening  # whatever the day: a prompt must not change overnight
     assert generation == "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
@@ -36,7 +38,8 @@ def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
 
 def test_template_without_a_system_role_works(make_tokenizer):
     tokenizer = make_tokenizer("gemma")
-    assert text_of(tokenizer, derive_pieces(tokenizer)) == [
+    pieces = derive_pieces(tokenizer, AgentConfig())
+    assert text_of(tokenizer, pieces) == [
         "<bos><start_of_turn>user\n",
         "<end_of_turn>\n<start_of_turn>model\n",
         "<end_of_turn>\n<start_of_turn>user\n",
@@ -46,14 +49,20 @@ def test_template_without_a_system_role_works(make_tokenizer):
 
 def test_space_before_the_assistant_text_is_left_to_the_model(make_tokenizer):
     tokenizer = make_tokenizer("mistral")
-    assert text_of(tokenizer, derive_pieces(tokenizer)) == ["<bos>[INST] ", "[/INST]", "</s>[INST] ", "</s>"]
+    pieces = derive_pieces(tokenizer, AgentConfig())
+    assert text_of(tokenizer, pieces) == [
+        "<bos>[INST] ",
+        "[/INST]",
+        "</s>[INST] ",
+        "</s>",
+    ]
 
 
 @pytest.mark.parametrize("name", APPEND_ONLY)
 @pytest.mark.parametrize("num_turns", [1, 2, 5])
 def test_pieces_rebuild_the_template_own_rendering(make_tokenizer, name, num_turns):
     tokenizer = make_tokenizer(name)
-    pieces = derive_pieces(tokenizer)
+    pieces = derive_pieces(tokenizer, AgentConfig())
     lead = " " if name == "mistral" else ""
     messages, ids = [], list(pieces.opening_ids)
     for turn in range(num_turns):
@@ -74,14 +83,14 @@ def test_pieces_rebuild_the_template_own_rendering(make_tokenizer, name, num_tur
 )
 def test_the_end_token_is_appended_only_where_it_was_not_sampled(make_tokenizer, response, is_ended):
     tokenizer = make_tokenizer("qwen2.5")
-    after = derive_pieces(tokenizer).after_response(tokenizer.encode(response, add_special_tokens=False))
+    after = derive_pieces(tokenizer, AgentConfig()).after_response(tokenizer.encode(response, add_special_tokens=False))
     expected = "\n<|im_start|>user\n" if is_ended else "<|im_end|>\n<|im_start|>user\n"
     assert tokenizer.decode(after) == expected
 
 
 def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenizer):
     with pytest.raises(TemplateError) as error:
-        derive_pieces(make_tokenizer("strips_reasoning"))
+        derive_pieces(make_tokenizer("strips_reasoning"), AgentConfig())
     before, after = str(error.value).split("found")
     assert "'example/strips_reasoning' is not append-only" in before
     assert "assistant\\n<think>reasoning probe 0</think>" in before
@@ -101,7 +110,7 @@ def test_template_that_strips_reasoning_is_refused_with_both_texts(make_tokenize
 )
 def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, expected, found):
     with pytest.raises(TemplateError) as error:
-        derive_pieces(make_tokenizer(name))
+        derive_pieces(make_tokenizer(name), AgentConfig())
     before, after = str(error.value).split("found")
     assert expected in before
     assert found in after
@@ -109,23 +118,35 @@ def test_template_that_changes_earlier_text_is_refused(make_tokenizer, name, exp
 
 def test_template_without_an_end_token_is_refused(make_tokenizer):
     with pytest.raises(TemplateError, match="does not begin with a special token"):
-        derive_pieces(make_tokenizer("no_end_token"))
+        derive_pieces(make_tokenizer("no_end_token"), AgentConfig())
 
 
 def test_tokenizer_without_a_template_is_refused(make_tokenizer):
     with pytest.raises(TemplateError, match=r"chat template of 'example/None' cannot render.*instruction-tuned"):
-        derive_pieces(make_tokenizer(None))
+        derive_pieces(make_tokenizer(None), AgentConfig())
 
 
 def test_template_that_refuses_plain_messages_is_refused(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     tokenizer.chat_template = "{{ raise_exception('tools are needed') }}"
     with pytest.raises(TemplateError, match="tools are needed"):
-        derive_pieces(tokenizer)
+        derive_pieces(tokenizer, AgentConfig())
 
 
 def test_template_that_hides_user_messages_is_refused(make_tokenizer):
     tokenizer = make_tokenizer("qwen2.5")
     tokenizer.chat_template = "{{ messages[-1]['content'] }}<|im_end|>"
     with pytest.raises(TemplateError, match="does not show the user message 'state probe 0'"):
-        derive_pieces(tokenizer)
+        derive_pieces(tokenizer, AgentConfig())
+
+
+def test_a_template_that_opens_the_reasoning_asks_for_the_setting_that_says_so(make_tokenizer):
+    tokenizer = make_tokenizer("opens_thought")
+    with pytest.raises(TemplateError, match="should_prefill_think = true"):
+        derive_pieces(tokenizer, AgentConfig(earlier_thoughts="dropped"))
+    assert derive_pieces(tokenizer, AgentConfig(earlier_thoughts="dropped", should_prefill_think=True)).opens_thought
+
+
+def test_a_template_that_keeps_reasoning_does_not_drop_it(make_tokenizer):
+    with pytest.raises(TemplateError, match="earlier_thoughts = 'kept'"):
+        derive_pieces(make_tokenizer("qwen2.5"), AgentConfig(earlier_thoughts="dropped"))

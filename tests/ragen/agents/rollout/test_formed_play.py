@@ -7,7 +7,8 @@ from starpo.ragen.agents.rollout.loop import Episode, play
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
-from starpo.ragen.core.registry import SCENES, resolve
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import SCENES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings

@@ -84,6 +84,7 @@ def test_worker_that_dies_at_work_has_its_shard_played_again(job, pool, caplog):
     assert "a new one plays its shard again" in caplog.text
 
 
+@pytest.mark.thorough
 def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch):
     doomed = tmp_path / "python"
     doomed.write_text("#!/bin/sh\nexit 9\n")
@@ -102,6 +103,7 @@ def test_errors_keep_their_type(job, pool, tmp_path):
     assert play_shards(pool, job, SHARDS).num_rows > 12
 
 
+@pytest.mark.thorough
 def test_stop_ends_shards_at_work(job, pool):
     play_shards(pool, job, SHARDS)
     for worker in workers():
@@ -116,7 +118,7 @@ def test_stop_ends_shards_at_work(job, pool):
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="settings of glibc's malloc")
-@pytest.mark.parametrize("asked", [None, "glibc.malloc.hugetlb=0"])
+@pytest.mark.parametrize("asked", [None, pytest.param("glibc.malloc.hugetlb=0", marks=pytest.mark.thorough)])
 def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypatch, asked):
     if asked:
         monkeypatch.setenv("GLIBC_TUNABLES", asked)

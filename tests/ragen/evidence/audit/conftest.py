@@ -10,11 +10,11 @@ import pytest
 
 from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
-from starpo.ragen.core.registry import resolve
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import environment_type, make
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
-from starpo.ragen.evidence.audit.database import Database
+from starpo.ragen.evidence.audit.database import Database, Retokenise
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, RECORD_VIEWS
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.learning.filter.select import select_groups
@@ -171,13 +171,19 @@ Ask = Callable[..., Database]
 
 @pytest.fixture
 def tables() -> Iterator[Ask]:
-    """`tables(turns=table, ...) -> Database`: views over tables in memory, each under run 'r' and iteration 0."""
+    """`tables(turns=table, ...) -> Database`: views over tables in memory, each under run 'r' and iteration 0.
+
+    Those of records are given as they are, and `retokenise` as a database takes it.
+    """
     opened: list[Database] = []
 
-    def open_tables(**given: pa.Table | Iterable[pa.Table]) -> Database:
-        loaded = {kind: _view(kind, [t] if isinstance(t, pa.Table) else list(t)) for kind, t in given.items()}
+    def open_tables(retokenise: Retokenise = lambda *_: None, **given: pa.Table | Iterable[pa.Table]) -> Database:
+        loaded = {
+            kind: t if kind in RECORD_VIEWS else _view(kind, [t] if isinstance(t, pa.Table) else list(t))
+            for kind, t in given.items()
+        }
         empty = {name: schema.empty_table() for name, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items()}
-        opened.append(Database(lambda view: {**empty, **loaded}[view]))
+        opened.append(Database(lambda view: {**empty, **loaded}[view], retokenise=retokenise))
         return opened[-1]
 
     yield open_tables

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.core.registry import resolve
+from starpo.ragen.core.lookup import resolve
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.claim import direction, sentences

@@ -1,6 +1,7 @@
 import pytest
 
-from starpo.ragen.core.registry import ENVIRONMENTS, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.envs import make
 from starpo.ragen.evidence.report.boards import read_settings, replay_episode, replay_frames
 

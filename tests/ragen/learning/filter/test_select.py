@@ -365,3 +365,31 @@ def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
     with pytest.raises(DataError, match=f"filter.metric = '{metric}' needs the sampler's log-probs, and 1 responses"):
         select_groups(turns, rewards, FilterConfig(metric=metric))
     assert select_groups(turns, rewards, FilterConfig(metric="std")).num_rows == 1
+
+
+def test_each_environment_is_filtered_by_itself_where_that_is_asked_for(make_turns):
+    """Deviations 4 3 2 1 of one environment and .4 .3 .2 .1 of the other; half of all, or half of each."""
+    steady = {f"a{n}": [0.0, 2.0 * n] for n in (4, 3, 2, 1)}
+    quiet = {f"b{n}": [0.0, 0.2 * n] for n in (4, 3, 2, 1)}
+    tables = [_turns(make_turns, steady, env="lake"), _turns(make_turns, quiet, env="arms")]
+    turns = pa.concat_tables(tables)
+    together = _select(turns, strategy="top_fraction", keep=0.5)
+    apart = _select(turns, strategy="top_fraction", keep=0.5, scope="environment")
+    assert _kept(together) == ["a4", "a3", "a2", "a1"]
+    assert _kept(apart) == ["a4", "a3", "b4", "b3"]
+    assert apart["rank"].to_pylist() == together["rank"].to_pylist() == list(range(8))
+    assert apart["reason"].to_pylist()[5] == (
+        "kept: number 2 of 4 by std 0.3; top_fraction with keep = 0.5 keeps 2 of 4 groups of arms"
+    )
+    smallest = _select(turns, strategy="top_k", keep_count=1, scope="environment", should_keep_largest=False)
+    assert _kept(smallest) == ["a1", "b1"]
+    wanted = _select(turns, strategy="top_fraction", keep=0.5, scope="environment", num_wanted=3)
+    assert _kept(wanted) == ["a4", "a3", "b4"]
+
+
+def test_one_environment_is_filtered_alike_in_both_scopes(make_turns):
+    turns = _turns(make_turns, {"g0": [0.0, 1.0], "g1": [0.0, 3.0], "g2": [2.0, 2.0]})
+    batch, environment = (_select(turns, keep=0.5, scope=scope) for scope in ("batch", "environment"))
+    assert batch.drop_columns("reason") == environment.drop_columns("reason")
+    assert FilterConfig(scope="batch").model_dump() == FilterConfig().model_dump()
+    assert "scope" not in FilterConfig().model_dump()

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starpo.ragen.core.registry import ADVANTAGES, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.objectives.advantages import (
     batch_relative,
     greedy_baseline,

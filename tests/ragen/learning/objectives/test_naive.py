@@ -6,7 +6,8 @@ import math
 import pytest
 from hypothesis import given, settings
 
-from starpo.ragen.core.registry import ADVANTAGES, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ADVANTAGES
 from starpo.ragen.learning.objectives.estimates import AdvantageInputs
 from tests.ragen.learning.objectives.estimator_inputs import random_inputs
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from starpo.ragen.config.objective import ObjectiveConfig
-from starpo.ragen.core.registry import SURROGATES, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import SURROGATES
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio, probability_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, SurrogateTerms, covariances
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.reward_components import OverlongOptions
-from starpo.ragen.core.registry import ENVIRONMENTS, SUITES, load
+from starpo.ragen.core.lookup import load
+from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.learning.reward.components import (
     environment_reward,
     forfeited_actions,
@@ -15,8 +16,7 @@ from starpo.ragen.learning.reward.components import (
 from starpo.ragen.learning.reward.compute import compute_rewards
 from starpo.schemas.datasets import NO_RESPONSE
 
-OWN_ENVIRONMENTS = sorted(ENVIRONMENTS.keys() - SUITES.keys())  # what an action of a suite costs is a setting
-ACTION_COSTS = sorted({load(ENVIRONMENTS, name).action_cost for name in OWN_ENVIRONMENTS} | {0.0, -0.1, -2.5})
+ACTION_COSTS = sorted({load(ENVIRONMENTS, name).action_cost for name in ENVIRONMENTS} | {0.0, -0.1, -2.5})
 
 NOTHING_DONE = NO_RESPONSE.keys() - {"prompt_ids", "response_ids", "behaviour_logprobs", "finish_reason"}
 MALFORMED = {name: NO_RESPONSE[name] for name in NOTHING_DONE} | {"status": "format_error"}

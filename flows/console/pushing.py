@@ -1,0 +1,47 @@
+"""What commands say and do that push a folder to the Hugging Face Hub."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from starpo.flows.console.terminal import Console
+from starpo.ragen.core.errors import ConfigError, HubError
+from starpo.ragen.evidence.exchange.hub import HubRepository, Kind, Pushed
+
+NOT_OF_THE_POLICY = ("critic*.safetensors", "optimiser*.safetensors", "trainer.json")
+"""Files of a checkpoint that only an update needs; they are not pushed."""
+
+
+def named_repository(name: str | None, kind: Kind, is_public: bool) -> HubRepository | None:
+    """Where to push, if anywhere; what can be refused is refused before any work is done.
+
+    Raises:
+        ConfigError: If the name is none, or `--public` has none.
+        HubError: If there are no credentials.
+    """
+    if name is None:
+        if is_public:
+            raise ConfigError("--public needs --push OWNER/NAME: of what repository?")
+        return None
+    return HubRepository(name, kind, is_public=is_public)
+
+
+def push_folder(
+    repository: HubRepository, folder: Path, message: str, *, is_kept: bool, left_out: Sequence[str] = ()
+) -> Pushed:
+    """Push a folder; where that fails and the folder stays, the error says so.
+
+    Raises:
+        HubError: If it cannot be pushed.
+    """
+    try:
+        with Console(stderr=True).status(f"pushing to {repository.name}"):
+            return repository.push(folder, message, left_out)
+    except HubError as error:
+        if not is_kept:
+            raise
+        raise HubError(f"{error}. The folder stays: {folder}") from None
+
+
+def pushed_words(pushed: Pushed) -> str:
+    """What was pushed, in a line."""
+    return f"pushed  {pushed.url} ({'private' if pushed.is_private else 'public'}), commit {pushed.commit[:12]}"

@@ -1,0 +1,86 @@
+"""A prompt by a Jinja template of the user's: block `introduction` opens every context, block `turn` tells a turn.
+
+agent.prompt_template, what a turn knows -> text of a user message
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.grammar import Grammar
+
+_BLOCKS = ("introduction", "turn")
+
+
+class TemplatePrompt:
+    """Renders the blocks of `agent.prompt_template`; names that it does not know are refused."""
+
+    def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
+        """The block `introduction`, which knows `rules`, `actions` (told by the grammar), `separator` and `agent`.
+
+        Raises:
+            ConfigError: If the template cannot be read or rendered.
+        """
+        return _render(agent, "introduction", rules=rules.strip(), actions=grammar.told(), separator=grammar.separator)
+
+    def turn_message(
+        self,
+        observation: str,
+        *,
+        turn: int,
+        actions_left: int,
+        reward: float | None,
+        had_invalid_action: bool,
+        agent: AgentConfig,
+        grammar: Grammar,
+        max_response_tokens: int,
+    ) -> str:
+        """The block `turn`, which knows `observation`, `turn` (from 1), `actions_left`, `reward` (none: not to be
+        shown), `had_invalid_action`, `max_response_tokens`, `tag` and `example` (of the answer), and `agent`.
+
+        Raises:
+            ConfigError: If the template cannot be read or rendered.
+        """
+        return _render(
+            agent,
+            "turn",
+            observation=observation,
+            turn=turn + 1,
+            actions_left=actions_left,
+            reward=None if reward is None else reward + 0.0,
+            had_invalid_action=had_invalid_action,
+            max_response_tokens=max_response_tokens,
+            tag=grammar.tag,
+            example=grammar.example,
+        )
+
+
+def _render(agent: AgentConfig, block: str, **known: Any) -> str:
+    template = _compile(agent.prompt_template)
+    try:
+        context = template.new_context({**known, "agent": agent.model_dump()})
+        return "".join(template.blocks[block](context)).strip("\n")
+    except (TemplateError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"agent.prompt_template, block {block}: {error}; it knows {', '.join(known)}, agent"
+        ) from error
+
+
+@lru_cache(maxsize=8)
+def _compile(text: str) -> Template:
+    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    try:
+        template = environment.from_string(text)
+    except TemplateError as error:
+        line = getattr(error, "lineno", None)
+        raise ConfigError(f"agent.prompt_template{f', line {line}' if line else ''}: {error}") from error
+    missing = [block for block in _BLOCKS if block not in template.blocks]
+    if missing:
+        raise ConfigError(
+            f"agent.prompt_template has no block '{missing[0]}': write {{% block {missing[0]} %}}...{{% endblock %}}"
+        )
+    return template

@@ -1,0 +1,196 @@
+"""`Registry`: names of settings -> the one place that implements each, imported only when it is used.
+
+    built-in lines + entry points of installed packages -> Registry: name -> "module:attribute" -> load -> the thing
+
+Listing the names costs no import, so settings can be validated and shown without torch. The registries themselves are
+in `ragen.core.registry`.
+"""
+
+import re
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from typing import Any
+
+from pydantic import AfterValidator, ValidationError, WithJsonSchema
+
+from starpo.ragen.core.errors import ConfigError, RegistryError, StarPOError
+from starpo.ragen.core.faults import describe_fault
+
+TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""`module:attribute`."""
+
+
+_INSTALLED = metadata.entry_points()
+
+
+class Entry(str):
+    """`module:attribute` of something built in, and what is known of it without importing it.
+
+    Attributes:
+        needs: What it cannot do without, as words (`needs`).
+        options: `module:attribute` of the settings model of its own; '': it has none.
+    """
+
+    needs: str
+    options: str
+
+    def __new__(cls, target: str, needs: str = "", options: str = "") -> "Entry":
+        """A target that knows more."""
+        entry = super().__new__(cls, target)
+        entry.needs, entry.options = needs, options
+        return entry
+
+
+class Registry(dict[str, str]):
+    """`name -> "module:attribute"`: built-in names, and those of installed packages.
+
+    Attributes:
+        group: Entry points of this group are in it.
+        packages: Name -> the package that declares it, for those that are not built in.
+        faults: Name -> why nobody can use it: two packages declare it.
+        shadowed: Built-in name -> which package declares it too. The built-in one stays, but no run should begin with
+            a name that somebody may take for the other (`ragen.readiness`).
+        takes_targets: May a setting name `module:attribute` itself?
+    """
+
+    def __init__(self, group: str, built_in: Mapping[str, str], *, takes_targets: bool = False) -> None:
+        super().__init__(built_in)
+        self.group, self.takes_targets = group, takes_targets
+        self.packages: dict[str, str] = {}
+        self.faults: dict[str, str] = {}
+        self.shadowed: dict[str, str] = {}
+        for point in sorted(_INSTALLED.select(group=group), key=lambda point: (point.name, point.value)):
+            self._add(point)
+
+    def __missing__(self, name: str) -> str:
+        """A target stands for itself."""
+        if self.takes_targets and TARGET.fullmatch(name):
+            return name
+        raise KeyError(name)
+
+    def _add(self, point: metadata.EntryPoint) -> None:
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+        owner = self.packages.get(point.name)
+        if point.name in self and owner != package:
+            (self.faults if owner else self.shadowed)[point.name] = (
+                f"'{point.name}' is {f'a name of {owner}' if owner else 'a built-in name'} and one of {package} (entry "
+                f"points of group {self.group}): rename or uninstall one, since a name must stand for one thing"
+            )
+            return
+        self[point.name] = point.value
+        self.packages[point.name] = package
+
+
+def resolve(target: str) -> Any:
+    """Import `module:attribute`.
+
+    Raises:
+        RegistryError: If it cannot be imported; the message names the file, the line and the fault.
+    """
+    return _resolve(target, target)
+
+
+def load(registry: Mapping[str, str], name: str) -> Any:
+    """Import what `name` stands for.
+
+    Raises:
+        ConfigError: If the registry has no such name; the message lists those it has.
+        RegistryError: If what it stands for cannot be imported; the message names the file, the line and the fault.
+    """
+    return _resolve(name, registry[known(registry, name)])
+
+
+NEEDS = frozenset({"critic", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"})
+"""What a part of an objective may not be able to do without: a value function; groups of at least two; the states of
+the environment; a greedy rollout of each group; which tokens are reasoning and which the answer; the probabilities of
+tokens; covariances over a mini-batch. And a reward component: an environment in `SCENES`; the store that the turns are
+in, as its third argument."""
+
+
+def needs(registry: "Registry", name: str) -> frozenset[str]:
+    """What a part of an objective, or a reward component, cannot do without, of `NEEDS`.
+
+    A built-in entry says so, so that nobody has to import it to check settings; any other by an attribute of the
+    function, `mine.needs = "critic"`, several words with spaces between.
+
+    Raises:
+        RegistryError: If it cannot be loaded, or says something else.
+    """
+    if name in registry and name not in registry.packages:
+        return frozenset(getattr(registry[name], "needs", "").split())
+    said = getattr(load(registry, name), "needs", "")
+    if not isinstance(said, str) or not NEEDS.issuperset(said.split()):
+        raise RegistryError(f"'{name}' has needs = {said!r}; expected words of {', '.join(sorted(NEEDS))}")
+    return frozenset(said.split())
+
+
+def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a thing's own, with defaults filled in.
+
+    It says what they are by an attribute, a settings model: `mine.options = MyOptions`; a built-in entry names it.
+
+    Raises:
+        ValueError: If they are wrong, or it has none.
+        RegistryError: If it cannot be loaded.
+    """
+    if name in registry and name not in registry.packages:
+        target = getattr(registry[name], "options", "")
+        model = resolve(target) if target else None
+    else:
+        model = getattr(load(registry, name), "options", None)
+    if model is None:
+        if options:
+            raise ValueError(f"'{name}' takes no options, found {', '.join(sorted(options))}")
+        return {}
+    try:
+        checked: dict[str, Any] = model.model_validate(dict(options)).model_dump(mode="json")
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        raise ValueError(f"options of '{name}': {'; '.join(faults)}") from error
+    return checked
+
+
+def known(registry: Mapping[str, str], name: str) -> str:
+    """Return `name` if the registry has it, or if it is a target that can be loaded.
+
+    Raises:
+        ConfigError: Otherwise; the message lists the names there are.
+        RegistryError: If it is a target that cannot be imported.
+    """
+    fault = registry.faults.get(name) if isinstance(registry, Registry) else None
+    if fault:
+        raise ConfigError(fault)
+    if name in registry:
+        return name
+    if isinstance(registry, Registry) and registry.takes_targets and ":" in name:
+        if not TARGET.fullmatch(name):
+            raise ConfigError(f"'{name}' is no module:attribute, such as my_rewards:bonus")
+        _resolve(name, name)
+        return name
+    hint = " (or module:attribute)" if isinstance(registry, Registry) and registry.takes_targets else ""
+    raise ConfigError(f"'{name}' is not known here; known: {', '.join(sorted(registry))}{hint}")
+
+
+def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSchema]:
+    """Annotations for a string setting that must name an entry: `Annotated[str, *registered(FILTERS)]`."""
+    schema: dict[str, Any] = {"type": "string", "enum": sorted(registry)}
+    if isinstance(registry, Registry) and registry.takes_targets:
+        target = {"type": "string", "pattern": f"^{TARGET.pattern}$", "title": "module:attribute"}
+        schema = {"anyOf": [schema, target]} if registry else target
+    return AfterValidator(lambda name: known(registry, name)), WithJsonSchema(schema)
+
+
+def _resolve(name: str, target: str) -> Any:
+    module, attribute = target.split(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except StarPOError:
+        raise
+    except Exception as error:
+        place = "named as module:attribute" if name == target else f"registered as {target}"
+        advice = "Mend that file, or uninstall its package"
+        if isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name)):
+            advice = "Put its folder into PYTHONPATH where stages run, or install its package"
+        raise RegistryError(
+            f"'{name}' ({place}) cannot be loaded: {describe_fault(error, module)}. {advice}"
+        ) from error

@@ -1,0 +1,191 @@
+"""A mixture: several environments in one run, each a part with a share of the groups and a tag.
+
+    seed --hash, by shares--> tag -> the part's environment: state, chance, actions, rules
+
+A part plays as it would by itself: the same seed gives the same state with the same digest, so panels of the part alone
+know what was trained on. `reset` takes any seed; rollouts and panels deal their groups to the parts exactly
+(`EnvironmentSettings.dealt`) and draw seeds of the part that is due.
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, SerializeAsAny, WrapValidator, field_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.settings import Settings
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.grammar import Grammar
+from starpo.ragen.envs.make import as_its_own, environment_type, make
+from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
+
+_TAG = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_RESERVED = ("mixture", "seen")
+"""Names of other cells of an evaluation: the whole panel, and the prompts that training has met."""
+
+_LEAST_SHARE = 1e-4
+"""Of the whole: a seed of a part is drawn until it is one of that part."""
+
+
+class PartEnvironment(EnvironmentSettings, extra="allow"):
+    """The settings of any environment but a mixture; what they are is its own to say."""
+
+
+class Part(Settings):
+    """One environment of a mixture."""
+
+    share: float = Field(1.0, gt=0.0, le=1_000_000.0)
+    """Of the groups, relative to the shares of the other parts."""
+    environment: Annotated[SerializeAsAny[PartEnvironment], WrapValidator(as_its_own)]
+    """Settings of any environment: its `type`, and what it has of its own."""
+
+
+class MixtureSettings(EnvironmentSettings):
+    """What is played, by tag, and in which shares."""
+
+    type: Literal["mixture"] = "mixture"
+    parts: dict[str, Part] = Field(min_length=1)
+    """Tag -> `{ share = 1.0, environment = { type = "...", ... } }`. The tag names the part in the column `env`, in
+    metrics (`rollout/success_rate/TAG`) and for `filter.scope = "environment"`. Shares are relative to one another."""
+
+    @field_validator("parts")
+    @classmethod
+    def _tags_tell_parts_apart(cls, parts: dict[str, Part]) -> dict[str, Part]:
+        total = sum(part.share for part in parts.values())
+        for tag, part in parts.items():
+            kind = part.environment.type
+            if not _TAG.fullmatch(tag) or tag in _RESERVED:
+                raise ValueError(
+                    f"a part is called {quoted(tag)}: expected 1 to 32 letters of a to z, digits, dashes and "
+                    f"underscores, and none of {', '.join(_RESERVED)}"
+                )
+            if isinstance(part.environment, MixtureSettings):
+                raise ValueError(f"part '{tag}' is a mixture itself: name its parts here, with shares of the whole")
+            if tag in ENVIRONMENTS and tag != kind:
+                raise ValueError(
+                    f"part '{tag}' is called like an environment and plays another, '{kind}': give it another tag"
+                )
+            if part.share < _LEAST_SHARE * total:
+                raise ValueError(
+                    f"part '{tag}' has {part.share:g} of {total:g}, less than one group in {1 / _LEAST_SHARE:.0f}: "
+                    "give it a larger share, or leave it out"
+                )
+        return parts
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted((tag, part.share) for tag, part in self.parts.items())))
+
+    def tagged(self) -> Mapping[str, EnvironmentSettings]:
+        """The settings of the parts, by tag in alphabetical order."""
+        return {tag: self.parts[tag].environment for tag in sorted(self.parts)}
+
+    def tag_of(self, seed: int) -> str:
+        """The tag that this seed draws, each as often as its share says."""
+        return draw(self._weights, seed)
+
+    def dealt(self, number: int) -> list[str]:
+        """See `shares.deal`."""
+        return deal(self._weights, number)
+
+    @property
+    def _weights(self) -> tuple[tuple[str, int], ...]:
+        return weights_of({tag: part.share for tag, part in self.parts.items()})
+
+
+class Mixture(Environment[MixtureSettings]):
+    """One episode is one of the part that its seed draws."""
+
+    settings_type = MixtureSettings
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.mixture.demonstrations:demonstrate"
+    lessons: ClassVar[str] = "starpo.ragen.envs.mixture.demonstrations:lessons"
+
+    def __init__(self, settings: MixtureSettings) -> None:
+        super().__init__(settings)
+        self._worlds: dict[str, Environment[Any]] = {}
+        self._part: Environment[Any] | None = None
+        costs = [environment_type(part.type).action_cost for part in settings.tagged().values()]
+        self.action_cost = min(costs)  # type: ignore[misc]  # before the first reset; then it is the part's
+
+    @property
+    def part(self) -> Environment[Any]:
+        """What is played in the present episode."""
+        if self._part is None:
+            raise EnvironmentFault("mixture: there is no part before the first reset; call reset")
+        return self._part
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Begin an episode of the part that the seed draws."""
+        tag = self.settings.tag_of(seed)
+        if tag not in self._worlds:  # an episode has a mixture of its own, and needs no part but its own
+            self._worlds[tag] = make(self.settings.tagged()[tag])
+        self._part = self._worlds[tag]
+        self.action_cost = self._part.action_cost  # type: ignore[misc]
+        return self._part.reset(seed=seed, dynamics_seed=dynamics_seed)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """See the part."""
+        return self.part.step(action)
+
+    def reseed(self, dynamics_seed: int) -> None:
+        """See `Environment.reseed`."""
+        self.part.reseed(dynamics_seed)
+
+    def clone(self, dynamics_seed: int) -> Self:
+        """See `Environment.clone`."""
+        twin = type(self)(self.settings)
+        twin._part = self.part.clone(dynamics_seed)
+        twin.action_cost = self.action_cost  # type: ignore[misc]
+        return twin
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Those of the part."""
+        return self.part.actions
+
+    @property
+    def grammar(self) -> Grammar:
+        """That of the part."""
+        return self.part.grammar
+
+    def random_action(self, rng: random.Random) -> str:
+        """See the part."""
+        return self.part.random_action(rng)
+
+    @property
+    def has_chance(self) -> bool:
+        """Has the part any? Before the first reset: has one of the parts?"""
+        if self._part is not None:
+            return self._part.has_chance
+        return any(make(part).has_chance for part in self.settings.tagged().values())
+
+    @property
+    def replay_fault(self) -> str:
+        """That of the first part that cannot be replayed."""
+        faults = {tag: make(part).replay_fault for tag, part in self.settings.tagged().items()}
+        return next((f"part {tag}: {fault}" for tag, fault in faults.items() if fault), "")
+
+    @property
+    def is_success(self) -> bool:
+        """Has the goal of the part been reached?"""
+        return self._part is not None and self._part.is_success
+
+    def rules(self) -> str:
+        """Those of the part."""
+        return self.part.rules()
+
+    def state_digest(self) -> str:
+        """The part's own, without its tag: a state that training has met is known wherever it is met again."""
+        return self.part.state_digest()
+
+    def render(self) -> str:
+        """See the part."""
+        return self.part.render()
+
+    def render_rgb(self) -> np.ndarray:
+        """See the part."""
+        return self.part.render_rgb()

@@ -1,0 +1,120 @@
+"""Audit of evaluation panels: in which of their initial states had training, or a demonstration, begun as well?"""
+
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.envs.make import environment_type
+from starpo.ragen.evidence.audit.database import Database
+from starpo.ragen.evidence.audit.finding import Finding, Severity
+
+_PANELS = """
+with played as (
+    select
+        run,
+        iteration,
+        regexp_replace(cell, '/seen$', '') as panel,
+        env,
+        initial_state_digest,
+        ends_with(cell, '/seen') as is_apart,
+        success,
+        is_seen,
+        is_demonstrated,
+        num_unknown
+    from episodes left join panels using (run, iteration, artifact, initial_state_digest)
+    where not episodes.is_reused
+)
+select
+    run,
+    iteration,
+    panel,
+    any_value(env) as env,
+    count(distinct initial_state_digest) as states,
+    count(distinct initial_state_digest) filter (is_seen) as seen,
+    count(distinct initial_state_digest) filter (is_demonstrated) as demonstrated,
+    count(distinct initial_state_digest) filter (is_seen and not is_apart) as mixed_in,
+    round(avg(success::integer) filter (is_seen), 4) as success_seen,
+    round(avg(success::integer) filter (not is_seen), 4) as success_unseen,
+    coalesce(max(num_unknown), 1)::bigint as unknown_origins,
+    min(initial_state_digest) filter (is_seen) as example
+from played
+group by run, iteration, panel
+order by run, iteration, panel
+"""
+_SCHEMA = pa.schema(
+    {
+        "run": pa.string(),
+        "iteration": pa.int32(),
+        "panel": pa.string(),
+        "states": pa.int64(),
+        "seen": pa.int64(),
+        "share": pa.float64(),
+        "demonstrated": pa.int64(),
+        "mixed_in": pa.int64(),
+        "success_seen": pa.float64(),
+        "success_unseen": pa.float64(),
+        "unknown_origins": pa.int64(),
+        "covers_all": pa.bool_(),
+        "example": pa.string(),
+    }
+)
+
+
+def contaminated_panels(database: Database) -> Finding:
+    """Initial states of evaluations that training or demonstrations began in; a fault where success counts them."""
+    table = database.query(_PANELS)
+    rows = [
+        {**row, "share": round(row["seen"] / row["states"], 4), "covers_all": _covers_all(row["env"])}
+        for row in table.to_pylist()
+    ]
+    mixed = [row for row in rows if row["mixed_in"] and row["covers_all"] is False]
+    apart = [row for row in rows if row["seen"] and not row["covers_all"]]
+    severity: Severity = "fault" if mixed else "warning" if apart else "note"
+    return Finding(
+        title="Contaminated panels",
+        severity=severity,
+        summary=_summary(rows, apart, mixed),
+        meaning=(
+            "seen: states of the panel, by digest, in which a rollout or a demonstration behind the evaluated policy "
+            "began, through all of its lineage; demonstrated: those of them of demonstrations. They are measured "
+            "apart, as the cell PANEL/seen; mixed_in: those that are not, and which success counts, which is a fault. "
+            "covers_all: the environment has so few states that a panel and training must share them. "
+            "unknown_origins: stages of the training that are not in the store any more, or 1 where nothing is known "
+            "of it: then more may have been seen. What a downloaded model had learned before is never known."
+        ),
+        table=pa.Table.from_pylist(mixed or rows, schema=_SCHEMA),
+        is_over_time=not mixed,
+    )
+
+
+def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "No evaluation is stored, so there is no panel: nothing can be told."
+    untold = [row for row in rows if row["unknown_origins"]]
+    unknown = f" Of {len(untold)} evaluations not all that training began in is known." if untold else ""
+    covered = sorted({row["panel"] for row in rows if row["covers_all"]})
+    all_there_is = f" Of {', '.join(covered)} a panel covers all there is to train on." if covered else ""
+    if not apart:
+        known = "known " if untold else ""
+        found = f"None of {len(rows)} evaluations begins in a {known}state of training." if not covered else ""
+        return f"{found}{all_there_is}{unknown}".strip()
+    worst = max(apart, key=lambda row: row["share"])
+    text = (
+        f"{len(apart)} of {len(rows)} evaluations begin in states of training: up to {worst['seen']} of "
+        f"{worst['states']} states ({worst['share']:.0%}; {worst['panel']}, iteration {worst['iteration']}"
+    )
+    if worst["success_seen"] is not None and worst["success_unseen"] is not None:
+        text += f": success {worst['success_seen']:.4g} on them, {worst['success_unseen']:.4g} on the others"
+    counted = f"; success of {len(mixed)} counts them" if mixed else ""
+    return f"{text}){counted}.{all_there_is}{unknown}"
+
+
+@cache
+def _covers_all(env: str) -> bool | None:
+    """Must a panel of this environment share its states with training? None: it is not installed here."""
+    try:
+        return environment_type(env).num_initial_states is not None
+    except StarPOError:
+        return None

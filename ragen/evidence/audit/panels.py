@@ -1,0 +1,50 @@
+"""View `panels`: the initial states of a run's evaluations, and whether training had begun in them before.
+
+artifacts `episodes` -> the checkpoint that played -> training_states -> a row an initial state
+"""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from starpo.ragen.agents.evaluation.training_states import TrainingStates, training_states
+from starpo.ragen.evidence.audit.named import NamedArtifact
+from starpo.ragen.evidence.audit.views import RECORD_VIEWS
+from starpo.ragen.store import Store
+
+_NOTHING_KNOWN = TrainingStates(frozenset(), 1)
+"""Of episodes that no checkpoint of a store played."""
+
+
+def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
+    """A row an initial state of each of these artifacts of kind `episodes`.
+
+    Args:
+        store: Where they are; what is asked of their checkpoints' training is asked of it.
+        named: Artifacts of any kind; others are passed over.
+
+    Raises:
+        ArtifactMissingError: If an artifact of `named` is not there.
+        ArtifactDamagedError: If one is not what was written, or something of the lineage of its checkpoint is not.
+    """
+    rows = []
+    for artifact in named:
+        if artifact.kind != "episodes":
+            continue
+        checkpoint = store.manifest("episodes", artifact.key).inputs.get("checkpoint")
+        trained = training_states(store, checkpoint) if checkpoint else _NOTHING_KNOWN
+        digests = store.read_table("episodes", artifact.key, ["initial_state_digest"])["initial_state_digest"]
+        rows += [
+            {
+                "run": artifact.run,
+                "iteration": artifact.iteration,
+                "initial_state_digest": digest,
+                "is_seen": digest in trained.digests,
+                "is_demonstrated": digest in trained.demonstrated,
+                "num_unknown": trained.num_unknown,
+                "artifact": artifact.key,
+                "is_reused": artifact.is_reused,
+            }
+            for digest in digests.unique().to_pylist()
+        ]
+    return pa.Table.from_pylist(rows, schema=RECORD_VIEWS["panels"])

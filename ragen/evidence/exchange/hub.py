@@ -1,0 +1,136 @@
+"""A folder on the Hugging Face Hub: private unless asked otherwise, with the credentials that `huggingface_hub` finds.
+
+    OWNER/NAME --checked--> HubRepository --push(folder)--> a commit
+
+The token is read when a repository is named and goes nowhere but to the Hub: no message, record or file holds it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from starpo.ragen.core.errors import ConfigError, HubError
+from starpo.ragen.core.redaction import without_secrets
+from starpo.ragen.core.visible import quoted
+
+Kind = Literal["model", "dataset"]
+
+_PART = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_MAX_CHARACTERS = 96
+_NO_WRITING = (401, 403)
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What was pushed.
+
+    Attributes:
+        url: Of the repository.
+        commit: Its newest commit.
+        is_private: Can only its owner read it?
+    """
+
+    url: str
+    commit: str
+    is_private: bool
+
+
+class HubRepository:
+    """A repository that a folder can be pushed to."""
+
+    def __init__(self, name: str, kind: Kind, *, is_public: bool = False) -> None:
+        """Nothing is sent yet; what would be refused for its name, or for want of credentials, is refused here.
+
+        Args:
+            name: As `OWNER/NAME`.
+            kind: What it holds.
+            is_public: Make it readable for all, where it is not there yet, or push to one that is. Otherwise it is made
+                private, and one that is public is refused.
+
+        Raises:
+            ConfigError: If the name is none.
+            HubError: If there are no credentials.
+        """
+        self.name, self._kind, self._is_public = _checked(name), kind, is_public
+        self._token = _token()
+
+    def push(self, folder: Path, message: str, left_out: Sequence[str] = ()) -> Pushed:
+        """Make the repository, where it is not there, and commit a folder's files; others in it stay as they are.
+
+        Args:
+            folder: What to push.
+            message: Of the commit.
+            left_out: Patterns of files that stay here.
+
+        Raises:
+            HubError: If the Hub refuses or cannot be reached, or the repository is public and that was not asked for.
+        """
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=self._token)
+        with self._failures():
+            url = api.create_repo(self.name, repo_type=self._kind, private=not self._is_public, exist_ok=True)
+            is_private = bool(api.repo_info(self.name, repo_type=self._kind).private)
+        if not is_private and not self._is_public:
+            raise HubError(
+                f"the {self._kind} repository '{self.name}' is there already and is public; nothing was pushed. Give "
+                "--public to publish there, or name another repository, which is then made private"
+            )
+        with self._failures():
+            commit = api.upload_folder(
+                repo_id=self.name,
+                repo_type=self._kind,
+                folder_path=folder,
+                commit_message=message,
+                ignore_patterns=list(left_out),
+            )
+        return Pushed(str(url), str(commit.oid), is_private)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Errors of the Hub and of the way to it, in our words, and without what they may show of the request."""
+        try:
+            yield
+        except Exception as error:  # of the Hub, its client, TLS, the network
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            said = without_secrets(" ".join(str(error).replace(self._token, "***").split()))[:300]
+            hint = (
+                "the token may not write there: `hf auth whoami` says whose it is, and "
+                "https://huggingface.co/settings/tokens gives one that may"
+                if status in _NO_WRITING
+                else "try again, or see HF_ENDPOINT, HF_HUB_OFFLINE and the network"
+            )
+            raise HubError(f"the Hugging Face Hub did not take '{self.name}' ({said}); {hint}") from None
+
+
+def _checked(name: str) -> str:
+    parts = name.split("/")
+    is_name = (
+        len(parts) == 2
+        and all(_PART.fullmatch(part) for part in parts)
+        and len(name) <= _MAX_CHARACTERS
+        and "--" not in name
+        and ".." not in name
+        and not name.endswith(".git")
+    )
+    if not is_name:
+        raise ConfigError(
+            f"{quoted(name)} is no repository of the Hugging Face Hub; expected OWNER/NAME of letters, digits, '-', "
+            f"'_' and '.', at most {_MAX_CHARACTERS} characters, such as me/sokoban-0.5b"
+        )
+    return name
+
+
+def _token() -> str:
+    from huggingface_hub import get_token
+
+    token = get_token()
+    if not token:
+        raise HubError(
+            "there are no credentials for the Hugging Face Hub: log in with `hf auth login`, or set HF_TOKEN to a "
+            "token that may write (https://huggingface.co/settings/tokens)"
+        )
+    return token

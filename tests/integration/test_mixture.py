@@ -1,0 +1,114 @@
+"""A run of several environments: exact shares, metrics by part, filtered within each, verified, replayed and shown."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.flows.replay import replay
+from starpo.flows.starpo import starpo
+from starpo.ragen.evidence.audit.audits import run_audits
+from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.store import Store
+from tests.integration.forging import RUN, verify
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("prefect_server"),
+    pytest.mark.timeout(600),
+]
+
+SOKOBAN = {"type": "sokoban", "observation": "compact", "generator": "distance", "min_solution": 1, "max_solution": 3}
+LAKE = {"type": "frozen_lake", "observation": "compact", "slip": 0.0}
+PARTS = {
+    "boxes": {"share": 2.0, "environment": SOKOBAN},
+    "ice": {"share": 1.0, "environment": LAKE},
+    "bandit": {"share": 1.0, "environment": {"type": "bandit"}},
+}
+SETTINGS = {
+    "environment": {"type": "mixture", "parts": PARTS},
+    "rollout.num_groups": 8,
+    "filter.scope": "environment",
+    "iterations": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+    folder = tmp_path_factory.mktemp("mixture") / "store"
+    starpo(preset("smoke", SETTINGS), preset="smoke", store=str(folder), run=RUN)
+    return folder
+
+
+def metrics(store: Store, stages: dict[str, dict[str, str]], stage: str) -> dict[str, float]:
+    table = store.read_table("metrics", stages[stage]["metrics"])
+    return dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def test_shares_are_exact_and_each_part_is_filtered_and_measured_by_itself(folder: Path) -> None:
+    store, config = Store(str(folder)), preset("smoke", SETTINGS)
+    stages = store.runs.iterations(RUN)[0]
+    turns = pl.DataFrame(store.read_table("turns", stages["rollout"]["turns"], columns=["group_id", "env", "env_seed"]))
+    groups = turns.unique("group_id", maintain_order=True).sort("group_id")
+    assert Counter(groups["env"]) == {"boxes": 4, "ice": 2, "bandit": 2}
+    assert groups["env"].to_list() == config.environment.dealt(8)
+    assert [config.environment.tag_of(seed) for seed in groups["env_seed"]] == groups["env"].to_list()
+    selection = pl.DataFrame(store.read_table("selection", stages["variance_filter"]["selection"]))
+    kept = selection.filter("kept")
+    assert all(count <= {"boxes": 2}.get(tag, 1) for tag, count in Counter(kept["env"]).items())
+    measured = metrics(store, stages, "diagnose")
+    assert measured["filter/num_kept"] == sum(measured[f"filter/num_kept/{tag}"] for tag in PARTS) == kept.height
+    successes = [
+        measured[f"rollout/success_rate/{tag}"] * share for tag, share in zip(PARTS, (0.5, 0.25, 0.25), strict=True)
+    ]
+    assert sum(successes) == pytest.approx(measured["rollout/success_rate"])
+
+
+def test_the_panel_is_one_and_success_on_it_is_told_by_part(folder: Path) -> None:
+    store = Store(str(folder))
+    stages = store.runs.iterations(RUN)[0]
+    assert [name for name in stages if name.startswith("evaluate:")] == ["evaluate:mixture"]
+    measured = metrics(store, stages, "evaluate:mixture")
+    numbers = {tag: measured[f"evaluation/mixture/{tag}/num_episodes"] for tag in PARTS}
+    assert numbers == {"boxes": 4.0, "ice": 2.0, "bandit": 2.0}
+    mean = sum(measured[f"evaluation/mixture/{tag}/success"] * number for tag, number in numbers.items()) / 8
+    assert measured["evaluation/mixture/success"] == pytest.approx(mean)
+    assert measured["evaluation/mixture/num_seen_prompts"] == 0  # the bandit's few states are shared, as by itself
+
+
+def test_the_run_is_verified(folder: Path) -> None:
+    verification = verify(folder)
+    unlike = [f for f in verification.findings if f.verdict not in (Verdict.SAME, Verdict.LEFT_OUT)]
+    assert unlike == []
+
+
+def test_audits_read_what_is_said_by_the_rules_of_each_part(folder: Path) -> None:
+    findings = dict(run_audits(open_database(Store(str(folder)), [RUN])))
+    assert {name: finding.summary for name, finding in findings.items() if finding.severity == "fault"} == {}
+    about = set(findings["reasoning"].table["about"].to_pylist())
+    assert {"box from player", "walk", "arm shown"} <= about
+
+
+def test_the_run_is_replayed_from_its_turns(folder: Path) -> None:
+    store = Store(str(folder))
+    run = replay(RUN, store=store.url)
+    recorded, replayed = store.runs.iterations(RUN)[0], store.runs.iterations(run)[0]
+    assert replayed["update"] == recorded["update"]
+
+
+def test_the_report_draws_every_part(folder: Path) -> None:
+    data = gather(Store(str(folder)), RUN)
+    assert "rollout/success_rate/boxes" in data.series
+    assert data.rollouts
+    assert [embedded.num_not_drawn for embedded in (*data.rollouts, *data.evaluations)] == [0] * 3
+    first = json.loads(gzip.decompress(data.rollouts[0].packed))
+    members = [member for group in first["groups"] for member in group["members"]]
+    drawn = {(member["env"], member["turns"][0]["frames"][0]["kind"]) for member in members}
+    assert drawn == {("boxes", "sokoban"), ("ice", "frozen_lake"), ("bandit", "arms")}

@@ -1,0 +1,55 @@
+"""Prompts by a template of the user's."""
+
+import pytest
+from pydantic import ValidationError
+
+from starpo.ragen.agents.prompting.prompt import prompt_of
+from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.grammar import Names
+
+NAMES = Names(("Up", "Down"))
+TEXT = """{% block introduction %}
+{{ rules }}
+{{ actions }}
+{% endblock %}
+{% block turn %}
+Turn {{ turn }} of {{ agent.max_turns }}: {{ observation }}
+{% if reward is not none %}You earned {{ reward }}.
+{% endif %}
+{% endblock %}
+"""
+
+
+def turn_message(text: str, **changes: object) -> str:
+    agent = AgentConfig(prompt="template", prompt_template=text)
+    facts = {"turn": 0, "actions_left": 3, "reward": None, "had_invalid_action": False, "max_response_tokens": 9}
+    return prompt_of(agent).turn_message("P {{ rules }}", agent=agent, grammar=NAMES, **(facts | changes))
+
+
+def test_blocks_are_rendered_and_observations_are_not():
+    agent = AgentConfig(prompt="template", prompt_template=TEXT)
+    assert prompt_of(agent).introduction(" Walk.\n", NAMES, agent) == "Walk.\nYour available actions are: Up, Down"
+    assert turn_message(TEXT) == "Turn 1 of 5: P {{ rules }}"
+    assert turn_message(TEXT, turn=1, reward=-0.0) == "Turn 2 of 5: P {{ rules }}\nYou earned 0.0."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{% block turn %}{% endblock %}", "no block 'introduction'"),
+        (TEXT.replace("{{ turn }}", "{{ trun }}"), "'trun' is undefined; it knows observation, turn"),
+        (TEXT + "\n{% if %}", "line 11"),
+        (TEXT.replace("{{ turn }}", "{{ turn.__class__.__mro__ }}"), "unsafe"),
+    ],
+)
+def test_a_template_that_cannot_be_rendered_says_where(text, said):
+    with pytest.raises(ConfigError, match=said):
+        turn_message(text)
+
+
+def test_prompt_and_template_go_together():
+    with pytest.raises(ValidationError, match="set prompt = 'template'"):
+        AgentConfig(prompt_template=TEXT)
+    with pytest.raises(ValidationError, match="name a file"):
+        AgentConfig(prompt="template")

@@ -1,0 +1,159 @@
+"""A mixture: shares, draws that are the same everywhere, parts that play as by themselves, and what is refused."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from starpo.flows.presets import preset
+from starpo.ragen.agents.evaluation.panel import make_panel
+from starpo.ragen.agents.policy.tokenizer import unknown_speech
+from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.policy import TinyPolicy
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs import make
+from starpo.ragen.envs.bandit.environment import NAME_PAIRS, BanditSettings
+from starpo.ragen.envs.check import check
+from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.initial_states import fresh_env_seed
+from starpo.ragen.envs.mixture.environment import Mixture, MixtureSettings
+from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
+
+LAKE, ARMS = FrozenLakeSettings(observation="compact"), BanditSettings()
+PARTS = {"wet": {"share": 3.0, "environment": LAKE}, "arms": {"share": 1.0, "environment": ARMS}}
+MIXTURE = MixtureSettings(parts=PARTS)
+WET, ARM = (next(seed for seed in range(99) if MIXTURE.tag_of(seed) == tag) for tag in ("wet", "arms"))
+
+
+def test_it_keeps_the_conventions_in_every_process():
+    assert check(MIXTURE) == []
+
+
+def test_groups_are_dealt_exactly_where_shares_come_out_even():
+    assert MIXTURE.dealt(8) == ["wet", "arms", "wet", "wet", "wet", "arms", "wet", "wet"]
+    tenths = weights_of({"a": 0.1, "b": 0.2, "c": 0.7})
+    assert Counter(deal(tenths, 10)) == {"a": 1, "b": 2, "c": 7}
+    assert Counter(deal(tenths, 1000)) == {"a": 100, "b": 200, "c": 700}
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9).map(lambda n: n / 4), min_size=1), st.integers(1, 60)
+)
+def test_no_part_is_ahead_of_its_share_by_a_group_and_more_groups_begin_alike(shares, number):
+    weights, total = weights_of(shares), sum(shares.values())
+    dealt = deal(weights, number)
+    assert all(count < shares[tag] / total * number + 1 for tag, count in Counter(dealt).items())
+    assert deal(weights, number + 7)[:number] == dealt
+
+
+def test_draws_follow_the_shares_and_not_the_order_of_the_parts():
+    other = MixtureSettings(parts=dict(reversed(PARTS.items())))
+    assert (other, hash(other)) == (MIXTURE, hash(MIXTURE))
+    seeds = [derive_seed("draws", n) for n in range(4000)]
+    drawn = [MIXTURE.tag_of(seed) for seed in seeds]
+    assert drawn == [other.tag_of(seed) for seed in seeds]
+    assert Counter(drawn)["arms"] / 4000 == pytest.approx(0.25, abs=0.025)  # 3.6 standard deviations
+    assert [draw(weights_of({"a": 1.0, "b": 1.0}), seed) for seed in range(12)] == list("baabbaaaaaba")
+
+
+def test_a_part_plays_as_it_would_by_itself():
+    mixture, lake = make(MIXTURE), make(LAKE)
+    assert isinstance(mixture, Mixture)
+    assert mixture.reset(seed=WET, dynamics_seed=5) == lake.reset(seed=WET, dynamics_seed=5)
+    for action in ("Left", "Down", "Right"):
+        if not lake.is_over:
+            assert mixture.step(action) == lake.step(action)
+    assert mixture.state_digest() == lake.state_digest()
+    assert (mixture.rules(), mixture.grammar, mixture.has_chance) == (lake.rules(), lake.grammar, True)
+    mixture.reset(seed=ARM)
+    assert set(mixture.actions) in [set(pair) for pair in NAME_PAIRS["train"]]
+    assert not mixture.is_success
+    mixture.step(mixture.part.high_risk_arm)
+    assert mixture.is_success
+
+
+def test_a_clone_is_of_the_same_part_and_may_be_reset():
+    mixture = make(MIXTURE)
+    mixture.reset(seed=WET)
+    twin = mixture.clone(3)
+    twin.reset(seed=ARM)
+    assert mixture.actions == make(LAKE).actions != twin.actions
+
+
+def test_a_seed_of_a_part_is_drawn_until_it_is_one_of_it():
+    for tag in MIXTURE.tagged():
+        seeds = [fresh_env_seed(MIXTURE, "x", n, excluded=frozenset({"0" * 16}), tag=tag) for n in range(20)]
+        assert {MIXTURE.tag_of(seed) for seed in seeds} == {tag}
+        assert len(set(seeds)) == 20
+
+
+def test_a_panel_is_dealt_like_a_rollout_and_only_what_has_many_states_is_held_out():
+    panel = make_panel(MIXTURE, 40, panel_seed=3)
+    assert [MIXTURE.tag_of(seed) for seed in panel.env_seeds] == MIXTURE.dealt(40)
+    assert make_panel(MIXTURE, 8, panel_seed=3).env_seeds == panel.env_seeds[:8]
+    lakes = {d for s, d in zip(panel.env_seeds, panel.state_digests, strict=True) if MIXTURE.tag_of(s) == "wet"}
+    assert panel.excluded_digests == lakes
+    assert len(lakes) == 30
+    assert not panel.is_exhaustive
+    assert make_panel(MixtureSettings(parts={"arms": PARTS["arms"]}), 4, panel_seed=3).is_exhaustive
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({}, "at least 1 item"),
+        ({"a b": PARTS["wet"]}, "a part is called 'a b': expected 1 to 32 letters"),
+        ({"seen": PARTS["wet"]}, "none of mixture, seen"),
+        ({"bandit": PARTS["wet"]}, "part 'bandit' is called like an environment and plays another, 'frozen_lake'"),
+        ({"both": {"environment": {"type": "mixture", "parts": PARTS}}}, "part 'both' is a mixture itself"),
+        ({"x": {"environment": {"type": "lake"}}}, "'lake' is not known here; known: bandit"),
+        ({"x": {"environment": {"type": "bandit", "arms": 3}}}, "Extra inputs are not permitted"),
+        ({**PARTS, "x": {"share": 1e-5, "environment": LAKE}}, "less than one group in 10000"),
+    ],
+)
+def test_parts_that_cannot_be_told_apart_or_played_are_refused(parts, message):
+    with pytest.raises(ValueError, match=message):
+        MixtureSettings(parts=parts)
+
+
+def test_before_the_first_reset_there_is_no_part():
+    mixture = make(MIXTURE)
+    assert not mixture.is_success
+    assert mixture.has_chance
+    with pytest.raises(EnvironmentFault, match="no part before the first reset"):
+        mixture.render()
+
+
+def test_the_preset_survives_json_and_a_part_can_be_exchanged():
+    config = preset("mixture")
+    assert config.tags == ("bandit", "frozen_lake", "sokoban")
+    assert type(config).model_validate_json(config.model_dump_json()) == config
+    changed = apply_overrides(config, {"environment.parts.sokoban.share": 2, "environment.parts.bandit.share": 0.5})
+    assert Counter(changed.environment.dealt(7)) == {"sokoban": 4, "frozen_lake": 2, "bandit": 1}
+    other = {"environment.parts.second": {"environment": {"type": "bandit", "names": "held_out"}}}
+    assert len(apply_overrides(config, other).tags) == 4
+    with pytest.raises(ConfigError, match=r"environment\.parts\.sokoban\.environment\.hight"):
+        apply_overrides(config, {"environment.parts.sokoban.environment.hight": 7})
+    needy = {"reward.components": ["environment", "agreement"]}
+    with pytest.raises(ConfigError, match=r"'agreement' needs .* environment 'bandit' \(part 'bandit'\) has no"):
+        apply_overrides(config, needy)
+
+
+def test_each_part_is_demonstrated_by_its_own_player_in_its_share():
+    lessons = resolve(Mixture.lessons)(MIXTURE)
+    assert Counter(lesson.type for lesson in lessons) == {"frozen_lake": 45, "bandit": 15}
+    assert {lesson.names for lesson in lessons if lesson.type == "bandit"} == set(NAME_PAIRS)
+    demonstrate = resolve(Mixture.demonstrator)
+    mixture, lake = make(MIXTURE), make(LAKE)
+    for world in (mixture, lake):
+        world.reset(seed=WET)
+    decisions = [demonstrate(world, 0.2, random.Random(1)) for world in (mixture, lake)]
+    assert decisions[0] == decisions[1]
+
+
+def test_words_of_parts_that_every_policy_speaks_add_nothing():
+    assert unknown_speech(TinyPolicy(), MIXTURE) is None
