@@ -10,6 +10,7 @@ from starpo.ragen.core.errors import MissingPackageError
 from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.make import make, settings_type
+from starpo.ragen.envs.mixture.environment import MixtureSettings
 from starpo.ragen.envs.replayability import replayability
 
 HERE = "tests.ragen.envs.test_replayability"
@@ -79,3 +80,12 @@ def test_the_command_says_it_in_words_and_as_json(capsys):
 def test_a_package_that_is_missing_is_told_by_the_command():
     with pytest.raises(MissingPackageError, match="pip install arms"):
         envs([f"{HERE}:BanditThatCannotBeMade"], check=True)
+
+
+def test_a_mixture_is_as_replayable_as_its_parts():
+    parts = {
+        "plain": {"environment": {"type": "bandit"}},
+        "clock": {"environment": settings_of("HonestBanditByTheClock")},
+    }
+    mixture = make(MixtureSettings(parts=parts))
+    assert mixture.replay_fault == "part clock: what its arms pay is drawn by the clock"
