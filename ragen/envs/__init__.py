@@ -6,6 +6,7 @@ bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoba
     demonstrations  a mediocre player, for the embedded policy to imitate
     claims          what reasoning says about the board, held against the board
 mixture                        several of them in one run, by tag and share (docs/mixture.md)
+suites                         adapters to environments of other packages (docs/suites.md)
 
 base, grammar, demonstration, claim     what those are
 sources                                 files of the user's, named by their content

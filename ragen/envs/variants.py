@@ -6,7 +6,7 @@ from typing import Any
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import TARGET
-from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import settings_type
@@ -37,17 +37,22 @@ class Variant:
 
 
 def variant(name: str) -> Variant:
-    """The variant of a name, or an environment named by `module:attribute` as it is by default.
+    """The variant of a name, a suite's task named as `suite/task`, or an environment named by `module:attribute`; the
+    latter two as they are by default.
 
     Raises:
         ConfigError: If there is none.
     """
+    suite, _, task = name.partition("/")
+    if suite in SUITES and task:
+        return Variant(f"a task of {SUITES[suite]}", suite, {"task": task})
     if TARGET.fullmatch(name):
         return Variant("named by module:attribute", name)
     if name not in VARIANTS:
         raise ConfigError(
             f"{quoted(name)} is no environment; `ragen envs` lists them: {', '.join(VARIANTS)}; one of your own is "
-            "named as module:attribute, such as stairs:Stairs"
+            "named as module:attribute, such as stairs:Stairs; a suite's task as suite/task, such as "
+            "gymnasium/FrozenLake-v1"
         )
     return VARIANTS[name]
 
@@ -88,7 +93,32 @@ VARIANTS: dict[str, Variant] = {
         {"observation": "compact", "num_hidden": 1},
     ),
     "WebShopText": Variant("WebShop with the observations of the original, joined by [SEP]", "webshop"),
+    "GymFrozenLake": Variant(
+        "FrozenLake-v1 of Gymnasium, drawn as text; always the same map",
+        "gymnasium",
+        {"task": "FrozenLake-v1", "actions": ["Left", "Down", "Right", "Up"], "template": "{ansi}"},
+    ),
+    "GymTaxi": Variant(
+        "Taxi-v4 of Gymnasium: fetch a passenger and drop them where they want to go",
+        "gymnasium",
+        {
+            "task": "Taxi-v4",
+            "actions": ["South", "North", "East", "West", "Pickup", "Dropoff"],
+            "template": "{ansi}\ntaxi at row {0} column {1}, passenger {2}, destination {3}",
+            "about": "You drive a taxi, pick up the passenger (0 R, 1 G, 2 Y, 3 B; 4: is in the taxi) and drop them at "
+            "their destination, which pays 20. A step costs 1, a wrong pickup or dropoff 10.",
+            "action_cost": -10.0,
+        },
+    ),
+    "ChainSum": Variant(
+        "chain_sum of reasoning-gym: three numbers of one digit, added or subtracted",
+        "reasoning_gym",
+        {"config": {"min_terms": 3, "max_terms": 3, "min_digits": 1, "max_digits": 1}},
+    ),
+    "GuessTheNumber": Variant(
+        "GuessTheNumber of TextArena: 1 to 20, told whether higher or lower", "textarena", {"task": "GuessTheNumber-v0"}
+    ),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
 """By name, the variants of RAGEN, where everything not named is as in the paper; those of RAGEN-2's further
-environments; and every environment of an installed package as it is by default."""
+environments; some tasks of suites; and every environment of an installed package as it is by default."""
