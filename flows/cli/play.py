@@ -47,8 +47,10 @@ def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, c
     console.print(environment.rules(), highlight=False, markup=False)
     grammar = environment.grammar
     keys = _keys(environment.actions) if isinstance(grammar, Names) else {}
-    told = [f"{key} = {action}" for key, action in keys.items()] or [grammar.told()]
-    console.print(("keys: " if keys else "") + ", ".join(told) + ", q = quit", markup=False, highlight=False)
+    if not keys:
+        console.print(grammar.told(), markup=False, highlight=False)
+    told = [*(f"{key} = {action}" for key, action in keys.items()), "q = quit"]
+    console.print("keys: " + ", ".join(told), markup=False, highlight=False)
     left, total = max_actions, 0.0
     while left:
         console.print(Panel(Text(environment.render()), title=f"{left} actions left, reward {total:.1f}", expand=False))
