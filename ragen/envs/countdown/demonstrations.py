@@ -6,6 +6,8 @@ pays to try again, and what is worth trying, is left to learn by reward.
 """
 
 import random
+from collections.abc import Collection
+from fractions import Fraction
 
 from starpo.ragen.envs.countdown.environment import Countdown
 from starpo.ragen.envs.countdown.expression import Expression, Operation, operations, value, write
@@ -14,7 +16,7 @@ from starpo.ragen.envs.countdown.solver import solve
 from starpo.ragen.envs.demonstration import Demonstration
 
 _GIVES_UP = 0.5
-_MAX_OPERATIONS = 10
+_MAX_OPERATIONS = 16
 _MAX_DRAWS = 1000
 _MAX_ORDERS = 4
 
@@ -28,37 +30,40 @@ def demonstrate(environment: Countdown, skill: float, rng: random.Random) -> Dem
     Args:
         environment: Before the answer.
         skill: Probability that an attempt is the solver's. Otherwise it is drawn at random from those whose values on
-            the way are whole, not negative, and at most 100 or the largest target.
+            the way are whole, not negative, and at most 100 or the largest target, and that make something new.
         rng: The only source of chance. After a failed attempt the player gives up with probability 1/2, and in any case
-            when another one would write down more than ten operations: after five attempts with three numbers.
+            when another one would write down more than sixteen operations: after eight attempts with three numbers.
     """
     numbers, target = list(environment.numbers), environment.target
     largest = max(100, environment.settings.max_target, environment.settings.max_number)
-    tries: list[str] = []
-    for _ in range(_MAX_OPERATIONS // (len(numbers) - 1)):
-        expression = _attempt(numbers, target, largest, skill, rng)
-        made = value(expression)
+    tries: dict[Fraction | None, str] = {}
+    expression: Expression = numbers[0]
+    while attempt := _attempt(numbers, target, largest, skill, rng, tries.keys()):
+        expression, made = attempt, value(attempt)
         sums = ", ".join(map(_said, operations(expression)))
-        tries.append(f"{sums} vs {target} {'yes' if made == target else 'no'}")
-        if made == target or rng.random() < _GIVES_UP:
+        tries[made] = f"{sums} vs {target} {'yes' if made == target else 'no'}"
+        if made == target or len(tries) == _MAX_OPERATIONS // (len(numbers) - 1) or rng.random() < _GIVES_UP:
             break
-    return Demonstration(", ".join(tries), (write(expression),))
+    return Demonstration(", ".join(tries.values()), (write(expression),))
 
 
-def _attempt(numbers: list[int], target: int, largest: int, skill: float, rng: random.Random) -> Expression:
+def _attempt(
+    numbers: list[int], target: int, largest: int, skill: float, rng: random.Random, made: Collection[Fraction | None]
+) -> Operation | None:
+    """An expression whose value was not made yet; None: none is found."""
     if rng.random() < skill:
         for _ in range(_MAX_ORDERS):  # another order finds another solution
             solution = solve(tuple(rng.sample(numbers, len(numbers))), target)
-            if solution is not None and _is_plain(solution, largest):
+            if isinstance(solution, Operation) and _is_plain(solution, largest):
                 return solution
     for _ in range(_MAX_DRAWS):
         expression = random_expression(numbers, rng)
-        if _is_plain(expression, largest):
+        if isinstance(expression, Operation) and _is_plain(expression, largest) and value(expression) not in made:
             return expression
-    total: Expression = numbers[0]
-    for number in numbers[1:]:  # nothing plain is found among many large numbers
+    total = Operation("+", numbers[0], numbers[1])
+    for number in numbers[2:]:  # of many large numbers nothing plain is found
         total = Operation("+", total, number)
-    return total
+    return None if value(total) in made else total
 
 
 def _is_plain(expression: Expression, largest: int) -> bool:

@@ -11,7 +11,7 @@ from starpo.ragen.envs.check import check
 from starpo.ragen.envs.countdown.claims import claims
 from starpo.ragen.envs.countdown.demonstrations import demonstrate
 from starpo.ragen.envs.countdown.environment import Countdown, CountdownSettings
-from starpo.ragen.envs.countdown.expression import numbers_in
+from starpo.ragen.envs.countdown.expression import evaluate, numbers_in
 from starpo.ragen.envs.countdown.solver import solve
 
 SMALL = CountdownSettings(num_numbers=3, max_number=9, max_target=30)
@@ -114,10 +114,13 @@ def test_the_player_answers_its_last_attempt_and_says_the_truth():
         assert all(claim.is_true for claim in claims(environment.render(), decision.think)), decision
         (answer,) = decision.actions
         assert numbers_in(answer) == list(environment.numbers)
-        assert decision.think.count("vs") <= 5
+        assert decision.think.count("vs") <= 8
         assert "yes" not in decision.think[:-3]
         environment.step(answer)
         assert environment.is_success == decision.think.endswith("yes")
+        attempts = decision.think.split(" vs ")[:-1]
+        assert len({attempt.split(" = ")[-1] for attempt in attempts}) == len(attempts)
+        assert str(evaluate(answer)) == attempts[-1].split(" = ")[-1]
 
 
 @pytest.mark.parametrize(("skill", "least", "most"), [(0.0, 0.02, 0.3), (1.0, 0.96, 1.0)])
