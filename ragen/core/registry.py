@@ -20,6 +20,7 @@ ENVIRONMENTS = Registry(
         "textarena": "starpo.ragen.envs.suites.textarena:TextArenaGame",
         "verifiers": "starpo.ragen.envs.suites.verifiers:VerifiersTask",
         "openenv": "starpo.ragen.envs.suites.openenv:OpenEnvServer",
+        "alfworld": "starpo.ragen.envs.suites.alfworld:AlfworldGame",
         "mixture": "starpo.ragen.envs.mixture.environment:Mixture",
         "game_2048": "starpo.ragen.envs.game_2048.environment:Game2048",
         "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
@@ -36,6 +37,7 @@ SUITES: dict[str, str] = {
     "textarena": "textarena",
     "verifiers": "verifiers",
     "openenv": "openenv-core",
+    "alfworld": "textworld",
 }
 """Environments that stand for all tasks of a package -> the package, which is the extra of the same name. Their tasks
 are named as `suite/task`."""

@@ -7,4 +7,5 @@ reasoning_gym   questions with answers that can be checked; demonstrations: who 
 textarena       games for one player
 verifiers       tasks of one response
 openenv         a server that speaks OpenEnv's protocol
+alfworld        games of TextWorld, ALFWorld's among them; games: which a folder has; world: one that runs
 """

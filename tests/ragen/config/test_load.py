@@ -173,11 +173,11 @@ def test_an_override_without_path_or_value_is_refused(text):
         ({"filter": 3}, "filter = 3 (override): should be a table of settings"),
         (
             {"environment.type": "bandid"},
-            "environment (override): type = 'bandid': no such type (did you mean 'bandit'?); known: bandit, ",
+            "environment (override): type = 'bandid': no such type (did you mean 'bandit'?); known: alfworld, bandit, ",
         ),
         (
             {"evaluation.variants.New.size": 3},
-            "evaluation.variants.New (override): `type` is missing; expected one of bandit, ",
+            "evaluation.variants.New (override): `type` is missing; expected one of alfworld, bandit, ",
         ),
         ({"policy.type": "pretrained"}, "policy.name_or_path is missing and has no default"),
         (

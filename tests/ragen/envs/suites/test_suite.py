@@ -89,8 +89,9 @@ def test_a_task_of_a_suite_has_a_name():
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_a_suite_can_be_named_without_its_package_and_says_what_to_install(suite, monkeypatch):
-    package = {"reasoning_gym": "reasoning_gym", "gymnasium": "gymnasium"}.get(suite, suite)
+def test_a_suite_can_be_named_without_its_package_and_says_what_to_install(suite, monkeypatch, tmp_path):
+    package = {"alfworld": "textworld"}.get(suite, suite)
+    (tmp_path / "game.tw-pddl").touch()
     real = builtins.__import__
 
     def without(name, *rest):
@@ -100,7 +101,7 @@ def test_a_suite_can_be_named_without_its_package_and_says_what_to_install(suite
 
     assert suite in ENVIRONMENTS
     assert environment_type(suite).spoken == ()
-    settings = settings_type(suite)(task="any")
+    settings = settings_type(suite)(task=str(tmp_path))
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingPackageError, match=rf"pip install 'starpo\[{suite}\]'"):
         make(settings)

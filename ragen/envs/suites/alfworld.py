@@ -1,0 +1,142 @@
+"""ALFWorld (Shridhar et al. 2021), and other games of TextWorld, from a folder of the user's: commands in, text out.
+
+seed -> game of the folder        command -> text; what wins pays
+"""
+
+import copy
+import random
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, JsonValue, ValidationInfo, field_validator
+
+from starpo.ragen.envs.grammar import Pattern
+from starpo.ragen.envs.suites.games import Split, content_digest, folder_digest, game_of, games_of
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of
+from starpo.ragen.envs.suites.world import World, library
+
+_GRAMMAR = Pattern(
+    regex=r"[^\x00-\x1f\x7f-\x9f]+",
+    form="a command in words, such as go to <place>, take <thing> from <place>, open <thing>, inventory, look",
+    shown="look",
+)
+_FEW = 100
+
+
+class AlfworldSettings(SuiteSettings):
+    """Which games, and what is told and paid."""
+
+    type: Literal["alfworld"] = "alfworld"
+    task: str = Field(min_length=1, max_length=400)
+    """Folder of games, such as ALFWorld's `json_2.1.1/train`: all `*.tw-pddl` in it and below, and all `*.z8` that have
+    TextWorld's `.json` beside them. A game can do all that a program can; take them from whom you trust."""
+    digest: str = Field("", pattern="^([0-9a-f]{16})?$")
+    """Of the names and sizes of the games, filled in from the folder, so that other games are another environment.
+    Where it is given, other games are refused."""
+    split: Split = "all"
+    """'held_out': every tenth game in the order of their paths. 'train': all others. ALFWorld's own splits are folders,
+    of which 'all' takes everything."""
+    reward: float = Field(10.0, gt=0.0)
+    """What winning pays; everything else pays 0."""
+    should_repeat_task: bool = True
+    """Does every observation begin with the task, which games tell only once?"""
+    should_list_admissible: bool = False
+    """Does an observation end with a line of all that can be done?"""
+
+    @field_validator("config")
+    @classmethod
+    def _nothing_else_is_told(cls, config: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if config:
+            raise ValueError(f"games are told nothing beside their folder, found {', '.join(config)}; leave config out")
+        return config
+
+    @field_validator("digest")
+    @classmethod
+    def _of_the_games(cls, digest: str, info: ValidationInfo) -> str:
+        return digest or (folder_digest(info.data["task"]) if "task" in info.data else "")
+
+
+class AlfworldGame(Suite[AlfworldSettings]):
+    """One episode is one game, until it is won or lost.
+
+    Its state is the facts that hold: a command that only tells something, or nothing, is not effective.
+    """
+
+    settings_type = AlfworldSettings
+    name: ClassVar[str] = "alfworld"
+
+    def __init__(self, settings: AlfworldSettings) -> None:
+        super().__init__(settings)
+        library()
+        self._games = games_of(settings.task, settings.digest, settings.split)
+        self._path = Path()
+        self._world: World | None = None
+        self.num_initial_states = len(self._games) if len(self._games) < _FEW else None  # type: ignore[misc]
+
+    @property
+    def world(self) -> World:
+        """The game as it stands."""
+        assert self.now
+        assert self._world is not None
+        return self._world
+
+    @property
+    def grammar(self) -> Pattern:
+        """Commands; which of them a game knows, it tells."""
+        return _GRAMMAR
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The commands that do something now."""
+        return tuple(command for command in self.world.admissible if _GRAMMAR.read(command) == command)
+
+    def begin(self, seed: int, dynamics_seed: int) -> str:
+        """Begin a game; one that says that it cannot be solved is passed over for the next."""
+        self._path = game_of(self._games, seed)
+        self._world = World(self._path)
+        return self._seen(self._world)
+
+    def origin(self, seed: int) -> str:
+        """The game's bytes, whatever its name."""
+        return content_digest(self._path)
+
+    def take(self, action: str) -> Outcome:
+        """Give the command."""
+        world = self.world
+        world.say(action)
+        reward = self.settings.reward if world.is_won else 0.0
+        return Outcome(self._seen(world), reward, world.is_over, world.is_won)
+
+    def random_action(self, rng: random.Random) -> str:
+        """One of `actions`."""
+        return rng.choice(self.actions or (_GRAMMAR.shown,))
+
+    def rules(self) -> str:
+        """What the settings tell, or how such games are played."""
+        return self.settings.about or (
+            "You are in a world that is told in words, and act in it by commands. The game tells what you have to do.\n"
+            f"Having done it pays {self.settings.reward:g}; everything else pays 0."
+        )
+
+    def state_digest(self) -> str:
+        """Of the game and the facts that hold; of all that was said, where it cannot be replayed."""
+        if self.replay_fault:
+            return super().state_digest()
+        return digest_of([self._said[0], self.now.is_over, *self.world.facts])
+
+    def clone(self, dynamics_seed: int) -> "AlfworldGame":
+        """See `Environment.clone`: the game is begun again, and told the same commands."""
+        assert self.now
+        twin = copy.copy(self)
+        twin._said, twin._world = list(self._said), World(self._path)
+        for action in self._said[1::2]:
+            twin._world.say(action)
+        return twin
+
+    def _seen(self, world: World) -> str:
+        lines = [world.text]
+        if self.settings.should_repeat_task and world.task not in world.text:
+            lines.insert(0, world.task)
+        if self.settings.should_list_admissible and not world.is_over:
+            lines.append(f"Admissible: {', '.join(world.admissible)}")
+        return "\n".join(lines)

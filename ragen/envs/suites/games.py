@@ -1,0 +1,141 @@
+"""Games of TextWorld in a folder of the user's: which can be played, in which order, and the digest that settings keep.
+
+folder --listed--> names and sizes --`games_of`--> the paths of a split
+
+    *.tw-pddl    games of ALFWorld
+    *.z8         games made by TextWorld, each with its .json beside it
+
+The digest is of names and sizes, as a folder may hold gigabytes; the bytes of a game count where it is played.
+"""
+
+import json
+import os
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.core.seeding import derive_seed
+
+Split = Literal["all", "train", "held_out"]
+
+_HELD_OUT_EVERY = 10
+_UNPLAYABLE = ("movable", "Sliced")  # tasks that ALFWorld leaves out, by the names of their folders
+_DOWNLOAD = (
+    "ALFWorld's are put into $ALFWORLD_DATA, which is ~/.cache/alfworld by default, by `pip install alfworld` and "
+    "`alfworld-download`; name json_2.1.1/train, json_2.1.1/valid_seen or json_2.1.1/valid_unseen there. TextWorld's "
+    "are made by tw-make"
+)
+
+
+def folder_digest(folder: str) -> str:
+    """16 hexadecimal digits of the names and sizes of a folder's games.
+
+    Raises:
+        ConfigError: If there is no such folder, or no game in it.
+    """
+    names = "\n".join(f"{name} {size}" for name, size in _listed(folder))
+    return blake2b(names.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+
+
+def games_of(folder: str, digest: str, split: Split) -> tuple[Path, ...]:
+    """The games of a split, in the order of their paths below the folder.
+
+    Args:
+        folder: Where they are.
+        digest: Of the folder, when the settings were made.
+        split: `held_out` is every tenth game, the first among them; `train` is the rest.
+
+    Raises:
+        ConfigError: If there is no such folder, its games are others than they were, or the split has none.
+    """
+    found = _paths(folder, digest)
+    held_out = found[::_HELD_OUT_EVERY]
+    rest = tuple(path for place, path in enumerate(found) if place % _HELD_OUT_EVERY)
+    games = {"all": found, "train": rest, "held_out": held_out}
+    if not games[split]:
+        raise ConfigError(
+            f"{folder} has 1 game, which is held out, so split = '{split}' is empty; choose another split"
+        )
+    return games[split]
+
+
+def game_of(games: tuple[Path, ...], seed: int) -> Path:
+    """The game of a seed; for one that says that it cannot be solved, the next that does not.
+
+    Args:
+        games: To choose from.
+        seed: Of an initial state.
+
+    Raises:
+        EnvironmentFault: If no game can be solved, or one cannot be read.
+    """
+    first = derive_seed(seed, "alfworld") % len(games)
+    for path in (*games[first:], *games[:first]):
+        if path.suffix != ".tw-pddl" or _told(path).get("solvable", True):
+            return path
+    raise EnvironmentFault(f"all {len(games)} games, such as {games[0]}, say that they cannot be solved")
+
+
+def content_digest(path: Path) -> str:
+    """16 hexadecimal digits of a game's bytes.
+
+    Raises:
+        EnvironmentFault: If it cannot be read.
+    """
+    return blake2b(_bytes(path), digest_size=8).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _paths(folder: str, digest: str) -> tuple[Path, ...]:
+    found = folder_digest(folder)
+    if found != digest:
+        raise ConfigError(
+            f"{folder} has changed: its games have the digest {found}, and these settings are of {digest}. Put the "
+            "games of then back, or leave the digest out of the settings, which makes them settings of the games as "
+            "they are now"
+        )
+    return tuple(Path(folder, name) for name, _ in _listed(folder) if not name.endswith(".json"))
+
+
+def _listed(folder: str) -> list[tuple[str, int]]:
+    """Names below the folder and sizes of all games, and of the .json files beside them, sorted.
+
+    Raises:
+        ConfigError: If there is no such folder, or no game in it.
+    """
+    if not Path(folder).is_dir():
+        raise ConfigError(f"{folder} is no folder; expected a folder with games (*.tw-pddl, or *.z8). {_DOWNLOAD}")
+    names = sorted(
+        Path(place, name).relative_to(folder).as_posix() for place, _, files in os.walk(folder) for name in files
+    )
+    there = set(names)
+    games = [name for name in names if name.endswith(".tw-pddl") and not any(part in name for part in _UNPLAYABLE)]
+    for name in names:
+        beside = name.removesuffix(".z8") + ".json"
+        if name.endswith(".z8") and beside in there:
+            games += [name, beside]
+    if not games:
+        raise ConfigError(
+            f"{folder} holds no game among its {len(names)} files; expected *.tw-pddl, or *.z8 with the .json of "
+            f"TextWorld beside it (a .json alone has no text). {_DOWNLOAD}"
+        )
+    return [(name, Path(folder, name).stat().st_size) for name in sorted(games)]
+
+
+def _told(path: Path) -> dict[str, object]:
+    try:
+        told = json.loads(_bytes(path))
+    except ValueError as error:
+        raise EnvironmentFault(f"{path} is no game: {error}") from error
+    if not isinstance(told, dict):
+        raise EnvironmentFault(f"{path} is no game: a {type(told).__name__}; expected an object")
+    return told
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be read ({error.strerror or error})") from error
