@@ -14,7 +14,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.lookup import resolve
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -164,6 +164,6 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
     return [
         f"{place}: '{part.type}' breaks its contract: {found}"
         for part in settings.tagged().values()
-        if part.type not in ENVIRONMENTS or part.type in ENVIRONMENTS.packages  # built-in ones our tests check
+        if part.type not in ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # those our tests check
         for found in check(part, should_start_process=False)
     ]

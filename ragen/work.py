@@ -38,6 +38,7 @@ class Made:
         headline: Its most important numbers.
         provenance: What is to be known of how it was made, beside what is always noted.
         is_deterministic: Does the same work give the same content?
+        replay_fault: Why the environment that it played cannot be replayed; then it is not deterministic either.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Made:
     headline: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     is_deterministic: bool = True
+    replay_fault: str = ""
 
 
 Do = Callable[["Work", Store], Iterator[Made]]
@@ -127,7 +129,8 @@ class Work:
             "code": self.identities,
             "headline": made.headline,
             "provenance": {"seconds": round(seconds, 3), **made.provenance},
-            "is_deterministic": made.is_deterministic,
+            "is_deterministic": made.is_deterministic and not made.replay_fault,
+            "replay_fault": made.replay_fault,
         }
         if isinstance(made.content, Path):
             store.take_folder(made.kind, made.content, **facts)

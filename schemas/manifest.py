@@ -73,6 +73,9 @@ class Manifest(StrictModel):
     """Of the logical data, not of the compressed bytes."""
     is_deterministic: bool = True
     """Would the same work give the same content digest on this kind of machine?"""
+    replay_fault: str = Field(default="", exclude_if=lambda reason: not reason)
+    """Why the environment that was played cannot be replayed, written only where it cannot; empty: it can, or none was
+    played."""
     headline: dict[str, float] = Field(default_factory=dict)
     """A few numbers that say what is inside."""
     provenance: dict[str, Any] = Field(default_factory=dict)

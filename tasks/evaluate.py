@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from starpo.ragen.agents.evaluation.panel import Panel, make_panel
 from starpo.ragen.config.agent import AgentConfig
@@ -84,6 +85,7 @@ def _play(
     from starpo.ragen.agents.rollout.costs import take_usage
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
+    from starpo.ragen.envs import make
     from starpo.ragen.evidence.diagnostics.metrics import metrics_table
     from starpo.ragen.placement import checkpoint_folder, is_deterministic, shard_player
 
@@ -120,5 +122,6 @@ def _play(
     values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}
     # with a deadline it is the clock that decides what is played
     is_repeatable = is_deterministic(rollout) and rollout.deadline_s is None
-    yield Made("metrics", metrics_table(iteration, work.name, values), values, is_deterministic=is_repeatable)
-    yield Made("episodes", episodes, values, is_deterministic=is_repeatable)
+    told: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
+    yield Made("metrics", metrics_table(iteration, work.name, values), values, **told)
+    yield Made("episodes", episodes, values, **told)

@@ -90,6 +90,7 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
     from starpo.ragen.agents.rollout.job import RolloutJob
     from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
     from starpo.ragen.agents.rollout.siblings import take_siblings
+    from starpo.ragen.envs import make
     from starpo.ragen.envs.initial_states import fresh_env_seed
     from starpo.ragen.placement import checkpoint_folder, is_deterministic, num_lost_workers, shard_player
 
@@ -120,10 +121,11 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
     # with a deadline it is the clock that decides what is played
     is_repeatable = is_deterministic(settings) and settings.deadline_s is None
     provenance = {name: value for name, value in told.items() if value}
+    fault = make(config.environment).replay_fault
     if settings.search is not None:
         turns, siblings = take_siblings(turns)
-        yield Made("siblings", siblings, is_deterministic=is_repeatable)
-    yield Made("turns", turns, _headline(turns), provenance, is_repeatable)
+        yield Made("siblings", siblings, is_deterministic=is_repeatable, replay_fault=fault)
+    yield Made("turns", turns, _headline(turns), provenance, is_repeatable, fault)
 
 
 def _headline(turns: pa.Table) -> dict[str, float]:

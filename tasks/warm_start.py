@@ -56,8 +56,11 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
     seed = None if player is None else player.seed
 
     def do(work: Work, store: Store) -> Iterator[Made]:
+        from starpo.ragen.envs import make
+
+        fault = make(config.environment).replay_fault if player is not None else ""
         with store.new_folder() as folder:
-            yield Made("checkpoint", folder, _make(policy, config, folder, progress))
+            yield Made("checkpoint", folder, _make(policy, config, folder, progress), replay_fault=fault)
 
     return Work(STAGE, ("checkpoint",), do, settings, seed=seed, code=code)
 

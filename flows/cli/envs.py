@@ -6,27 +6,58 @@ import typer
 
 from starpo.flows.cli.options import JsonOption
 from starpo.flows.console.listing import print_rows
-from starpo.ragen.core.errors import RegistryError
+from starpo.ragen.core.errors import MissingPackageError, RegistryError
+from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.check import check as check_environment
+from starpo.ragen.envs.replayability import replayability
 from starpo.ragen.envs.variants import VARIANTS, variant
 
 
 def envs(
-    names: Annotated[list[str] | None, typer.Argument(help="Variants, or module:attribute. Default: all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Variants, module:attribute, or suite/task. Default: all.")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Run the environment checker over them.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the environments and their variants. Exit code 1 if the checker finds a fault."""
+    """List the environments and their variants. Exit code 1 if the checker finds a fault.
+
+    The checker plays each one twice here and once in another process, and says whether it can be replayed.
+    """
     rows = []
     for name, one in {name: variant(name) for name in names or VARIANTS}.items():
         row: dict[str, Any] = {"name": name, "type": one.type, "about": one.description}
         try:
             settings = one.settings
+            checked = _checked(settings) if check else {}
         except RegistryError as error:
-            row["about"], findings = f"Cannot be loaded; `ragen play {name}` says why.", [str(error)]
-        else:
-            findings = [str(finding) for finding in check_environment(settings)] if check else []
-        rows.append({**row, "findings": findings} if check else row)
-    print_rows(rows, as_json, "environments", "")
+            row["about"] = f"Cannot be loaded; `ragen play {name}` says why."
+            checked = {"replayable": None, "replay_fault": "", "findings": [str(error)]} if check else {}
+        except MissingPackageError as error:
+            if names:
+                raise
+            checked = {"replayable": None, "replay_fault": f"not checked: {error}", "findings": []}
+        rows.append(row | checked)
+    print_rows(rows if as_json else [_shown(row) for row in rows], as_json, "environments", "")
     if any(row.get("findings") for row in rows):
         raise typer.Exit(1)
+
+
+def _checked(settings: EnvironmentSettings) -> dict[str, Any]:
+    findings = check_environment(settings)
+    found = replayability(settings, findings)
+    return {
+        "replayable": found.is_replayable,
+        "replay_fault": found.fault,
+        "findings": [str(finding) for finding in findings],
+    }
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """For people: the verdict and its reason as one sentence."""
+    if "replayable" not in row:
+        return row
+    words = {True: "yes", False: f"no, because {row['replay_fault']}", None: row["replay_fault"] or "unknown"}
+    return {
+        name: words[value] if name == "replayable" else value for name, value in row.items() if name != "replay_fault"
+    }

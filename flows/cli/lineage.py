@@ -86,6 +86,7 @@ def lineage_json(found: Lineage) -> dict[str, Any]:
                 "names": list(work.names),
                 "distance": work.distance,
                 "is_missing": work.is_missing,
+                **({"replay_fault": work.replay_fault} if work.replay_fault else {}),
             }
             for work in found.works.values()
         ],
@@ -120,6 +121,8 @@ def _line(work: Work) -> Text:
         return Text(f"{work.key[:SHOWN_DIGITS]} is not in the store", style="red")
     line = Text(work.stage, style="bold").append(f" {work.key[:SHOWN_DIGITS]}", style="not bold")
     line.append(f" [{', '.join([*work.kinds, *(f'{kind} dropped' for kind in work.dropped)])}]", style="not bold dim")
+    if work.replay_fault:
+        line.append(f" cannot be replayed: {work.replay_fault}", style="yellow")
     names = ", ".join(work.names[:_MAX_NAMES])
     more = f" and {len(work.names) - _MAX_NAMES} more" if len(work.names) > _MAX_NAMES else ""
     return line.append(f" {names}{more}" if names else " (no run names it)", style="not bold green")

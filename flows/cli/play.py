@@ -13,21 +13,26 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.grammar import Names
 from starpo.ragen.envs.variants import variant as find_variant
 
+_MAX_ACTIONS = AgentConfig().max_actions
+"""The paper's limit."""
+
 
 def play(
     env: Annotated[str, typer.Argument(help="A variant of `ragen envs`, or module:attribute.")],
     seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
+    actions: Annotated[int, typer.Option(min=1, help="Actions you have.")] = _MAX_ACTIONS,
 ) -> None:
     """Play an environment yourself, boards drawn."""
-    play_in_terminal(env, seed)
+    play_in_terminal(env, seed, actions)
 
 
-def play_in_terminal(variant: str, seed: int, console: Console | None = None) -> bool:
-    """Play one episode under the paper's limits.
+def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, console: Console | None = None) -> bool:
+    """Play one episode.
 
     Args:
         variant: Name of a variant, or `module:attribute`.
         seed: Seed of the initial state.
+        max_actions: Actions that may be taken.
         console: Where to draw and from where to read.
 
     Returns:
@@ -42,9 +47,11 @@ def play_in_terminal(variant: str, seed: int, console: Console | None = None) ->
     console.print(environment.rules(), highlight=False, markup=False)
     grammar = environment.grammar
     keys = _keys(environment.actions) if isinstance(grammar, Names) else {}
-    told = [f"{key} = {action}" for key, action in keys.items()] or [grammar.told()]
-    console.print(("keys: " if keys else "") + ", ".join(told) + ", q = quit", markup=False, highlight=False)
-    left, total = AgentConfig().max_actions, 0.0
+    if not keys:
+        console.print(grammar.told(), markup=False, highlight=False)
+    told = [*(f"{key} = {action}" for key, action in keys.items()), "q = quit"]
+    console.print("keys: " + ", ".join(told), markup=False, highlight=False)
+    left, total = max_actions, 0.0
     while left:
         console.print(Panel(Text(environment.render()), title=f"{left} actions left, reward {total:.1f}", expand=False))
         typed = console.input("action: ").strip()

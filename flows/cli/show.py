@@ -10,6 +10,7 @@ from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
 from starpo.ragen.evidence.report.times import times_of
+from starpo.ragen.evidence.unreplayable import unreplayable_of
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
 from starpo.ragen.store.records.runs import Run, StageKeys
@@ -52,11 +53,14 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
                 "config": record.config,
                 "parameters": record.parameters,
                 "per_iteration": rows,
+                "unreplayable": unreplayable_of(store, store.runs.iterations(run).values()),
             }
         )
         return
     print_rows([at_a_glance(run_facts(store, record))], False, f"{run} in {store.url}", "")
     print_rows(rows, False, "iterations", "no iteration yet")
+    for sentence in unreplayable_of(store, store.runs.iterations(run).values()):
+        say(Console(), sentence)
 
 
 def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> None:
@@ -76,6 +80,8 @@ def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> No
         print_json({"run": run, "iteration": iteration, "artifacts": artifacts, "metrics": metrics, "groups": groups})
         return
     print_rows(artifacts, False, f"{run}, iteration {iteration}", "nothing stored")
+    for sentence in unreplayable_of(store, [stages]):
+        say(Console(), sentence)
     print_rows(metrics, False, "metrics", "no metrics")
     ranked = sorted(groups, key=lambda group: group["rank"])
     without_reason = [{name: value for name, value in group.items() if name != "reason"} for group in ranked]

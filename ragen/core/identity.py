@@ -24,6 +24,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from starpo.ragen.core.definitions import Place, Source, dump, find_spec, local_imports, read, references
+from starpo.ragen.core.registry import SUITES
 
 DIGITS = 16
 """Hexadecimal digits of an identity: 64 bits."""
@@ -157,13 +158,13 @@ def _versions(top: str) -> dict[str, str]:
 
 @cache
 def _requirements() -> frozenset[str]:
-    """The libraries that this project requires, extras included."""
+    """The libraries that this project requires, extras included; not those whose tasks are played."""
     try:
         required = metadata.requires("starpo") or []
     except metadata.PackageNotFoundError:
         required = []
     names = (re.match(r"[A-Za-z0-9._-]+", line) for line in required)
-    return frozenset(_normalised(match.group()) for match in names if match)
+    return frozenset(_normalised(match.group()) for match in names if match) - set(SUITES.values())
 
 
 def _normalised(name: str) -> str:

@@ -15,11 +15,30 @@ ENVIRONMENTS = Registry(
         "countdown": "starpo.ragen.envs.countdown.environment:Countdown",
         "metamath_qa": "starpo.ragen.envs.metamath_qa.environment:MetaMathQA",
         "search_qa": "starpo.ragen.envs.search_qa.environment:SearchQA",
+        "gymnasium": "starpo.ragen.envs.suites.gymnasium:GymnasiumTask",
+        "reasoning_gym": "starpo.ragen.envs.suites.reasoning_gym:ReasoningGymTask",
+        "textarena": "starpo.ragen.envs.suites.textarena:TextArenaGame",
+        "verifiers": "starpo.ragen.envs.suites.verifiers:VerifiersTask",
+        "openenv": "starpo.ragen.envs.suites.openenv:OpenEnvServer",
         "mixture": "starpo.ragen.envs.mixture.environment:Mixture",
+        "game_2048": "starpo.ragen.envs.game_2048.environment:Game2048",
+        "rubik": "starpo.ragen.envs.rubik.environment:Rubik",
+        "sudoku": "starpo.ragen.envs.sudoku.environment:Sudoku",
+        "webshop": "starpo.ragen.envs.webshop.environment:WebShop",
     },
     takes_targets=True,
 )
 """Classes derived from `ragen.envs.base.Environment`."""
+
+SUITES: dict[str, str] = {
+    "gymnasium": "gymnasium",
+    "reasoning_gym": "reasoning-gym",
+    "textarena": "textarena",
+    "verifiers": "verifiers",
+    "openenv": "openenv-core",
+}
+"""Environments that stand for all tasks of a package -> the package, which is the extra of the same name. Their tasks
+are named as `suite/task`."""
 
 DEMONSTRATORS = Registry("starpo.demonstrators", {}, takes_targets=True)
 """Functions `(environment, skill, rng) -> Demonstration` of one mediocre decision, beside those that environments name

@@ -144,6 +144,20 @@ class Environment(ABC, Generic[S]):
         return False
 
     @property
+    def replay_fault(self) -> str:
+        """Why the same seeds and actions need not give the same episode again, in a few words; "": they do.
+
+        What such an environment has played is marked, and no verification claims it. Its groups and panels are known by
+        their seeds: `state_digest` must be of the seed alone after `reset`, and `rules` of the settings.
+        """
+        return ""
+
+    @property
+    def is_replayable(self) -> bool:
+        """Do the same seeds and actions give the same episode, in any process?"""
+        return not self.replay_fault
+
+    @property
     @abstractmethod
     def is_success(self) -> bool:
         """Has the goal of the task been reached in this episode?"""

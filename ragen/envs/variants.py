@@ -6,7 +6,7 @@ from typing import Any
 
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import TARGET
-from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.envs.make import settings_type
@@ -37,17 +37,22 @@ class Variant:
 
 
 def variant(name: str) -> Variant:
-    """The variant of a name, or an environment named by `module:attribute` as it is by default.
+    """The variant of a name, a suite's task named as `suite/task`, or an environment named by `module:attribute`; the
+    latter two as they are by default.
 
     Raises:
         ConfigError: If there is none.
     """
+    suite, _, task = name.partition("/")
+    if suite in SUITES and task:
+        return Variant(f"a task of {SUITES[suite]}", suite, {"task": task})
     if TARGET.fullmatch(name):
         return Variant("named by module:attribute", name)
     if name not in VARIANTS:
         raise ConfigError(
             f"{quoted(name)} is no environment; `ragen envs` lists them: {', '.join(VARIANTS)}; one of your own is "
-            "named as module:attribute, such as stairs:Stairs"
+            "named as module:attribute, such as stairs:Stairs; a suite's task as suite/task, such as "
+            "gymnasium/FrozenLake-v1"
         )
     return VARIANTS[name]
 
@@ -65,6 +70,13 @@ VARIANTS: dict[str, Variant] = {
     "FrozenLake": Variant("walk over ice to the goal; 4x4, one step in three goes as intended", "frozen_lake"),
     "FrozenLakeNoSlip": Variant("the lake without slips: steps go as intended", "frozen_lake", {"slip": 0.0}),
     "FrozenLakeCoord": Variant("the slippery lake with coordinates below", "frozen_lake", {"observation": "coord"}),
+    "Game2048": Variant("slide and merge tiles up to 2048", "game_2048"),
+    "Game2048Goal64": Variant("slide and merge tiles up to 64, for short games", "game_2048", {"goal": 64}),
+    "Rubik": Variant("a 2x2 cube, two quarter turns from solved", "rubik"),
+    "RubikOneTurn": Variant("a 2x2 cube, one quarter turn from solved", "rubik", {"scramble": 1}),
+    "RubikThreeTurns": Variant("a 2x2 cube, three quarter turns from solved", "rubik", {"scramble": 3}),
+    "Sudoku": Variant("fill a 4x4 grid with 6 blank cells", "sudoku"),
+    "Sudoku9x9": Variant("fill a 9x9 grid with 45 blank cells", "sudoku", {"size": 9, "num_blanks": 45}),
     "Countdown": Variant("make a number from four others, up to 99", "countdown"),
     "CountdownSmall": Variant(
         "Countdown with three numbers up to 9", "countdown", {"num_numbers": 3, "max_number": 9, "max_target": 30}
@@ -74,7 +86,39 @@ VARIANTS: dict[str, Variant] = {
     "SearchQA": Variant("search documents about a made-up world, and answer", "search_qa"),
     "SearchQAOneHop": Variant("SearchQA, one document leads to the answer", "search_qa", {"hops": "one"}),
     "SearchQATools": Variant("SearchQA by tool calls", "search_qa", {"actions": "tools"}),
+    "WebShop": Variant("buy what is asked for; 5,000 made-up products", "webshop", {"observation": "compact"}),
+    "WebShopHidden": Variant(
+        "WebShop, where one attribute that is asked for stands only on the page Features",
+        "webshop",
+        {"observation": "compact", "num_hidden": 1},
+    ),
+    "WebShopText": Variant("WebShop with the observations of the original, joined by [SEP]", "webshop"),
+    "GymFrozenLake": Variant(
+        "FrozenLake-v1 of Gymnasium, drawn as text; always the same map",
+        "gymnasium",
+        {"task": "FrozenLake-v1", "actions": ["Left", "Down", "Right", "Up"], "template": "{ansi}"},
+    ),
+    "GymTaxi": Variant(
+        "Taxi-v4 of Gymnasium: fetch a passenger and drop them where they want to go",
+        "gymnasium",
+        {
+            "task": "Taxi-v4",
+            "actions": ["South", "North", "East", "West", "Pickup", "Dropoff"],
+            "template": "{ansi}\ntaxi at row {0} column {1}, passenger {2}, destination {3}",
+            "about": "You drive a taxi, pick up the passenger (0 R, 1 G, 2 Y, 3 B; 4: is in the taxi) and drop them at "
+            "their destination, which pays 20. A step costs 1, a wrong pickup or dropoff 10.",
+            "action_cost": -10.0,
+        },
+    ),
+    "ChainSum": Variant(
+        "chain_sum of reasoning-gym: three numbers of one digit, added or subtracted",
+        "reasoning_gym",
+        {"config": {"min_terms": 3, "max_terms": 3, "min_digits": 1, "max_digits": 1}},
+    ),
+    "GuessTheNumber": Variant(
+        "GuessTheNumber of TextArena: 1 to 20, told whether higher or lower", "textarena", {"task": "GuessTheNumber-v0"}
+    ),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
-"""By name, the variants of RAGEN, where everything not named is as in the paper; and every environment of an
-installed package as it is by default."""
+"""By name, the variants of RAGEN, where everything not named is as in the paper; those of RAGEN-2's further
+environments; some tasks of suites; and every environment of an installed package as it is by default."""

@@ -123,6 +123,7 @@ class Store:
         is_deterministic: bool = True,
         provenance: Mapping[str, Any] | None = None,
         code: Mapping[str, str] = MappingProxyType({}),
+        replay_fault: str = "",
     ) -> Manifest:
         """Validate a dataset and store it. What is there already is not written again.
 
@@ -138,6 +139,7 @@ class Store:
             is_deterministic: Would the same work give the same content again on this kind of machine?
             provenance: Volatile facts to add, such as timings.
             code: Role -> identity of the code that the settings name.
+            replay_fault: Why the environment that was played cannot be replayed.
 
         Returns:
             The manifest in the store: of this data, or of an artifact that was there first.
@@ -149,7 +151,7 @@ class Store:
         _known_dataset(kind)
         if self._has_now(kind, key):
             return self._artifacts.manifest(kind, key)
-        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code)
+        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code, replay_fault)
         with self._artifacts.stage() as folder:
             file = folder / datasets.PART_NAME
             written = datasets.write_dataset(data, kind, file)
@@ -174,6 +176,7 @@ class Store:
         is_deterministic: bool = True,
         provenance: Mapping[str, Any] | None = None,
         code: Mapping[str, str] = MappingProxyType({}),
+        replay_fault: str = "",
     ) -> Manifest:
         """Store a copy of all files in a local folder, such as a checkpoint, unless the key is there already.
 
@@ -185,7 +188,7 @@ class Store:
         _check_no_dataset(kind)
         if self._has_now(kind, key):
             return self._artifacts.manifest(kind, key)
-        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code)
+        facts = Facts(key, stage, settings, inputs, seed, headline, is_deterministic, provenance, code, replay_fault)
         with self._artifacts.stage() as staged:
             return self._artifacts.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
 

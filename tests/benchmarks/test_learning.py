@@ -3,6 +3,7 @@
 pytest -m benchmark tests/benchmarks/test_learning.py -s [-k sokoban]
 """
 
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,14 @@ def test_bandit_finds_the_risky_arm(store: Path) -> None:
     for curve in curves("bandit", store):
         assert curve[0]["success"] <= 0.40
         assert curve[-1]["success"] >= 0.95
+
+
+def test_webshop_gains_twenty_points_of_success(store: Path) -> None:
+    """And says how long it took: fifteen minutes on two cores are allowed."""
+    started = time.monotonic()
+    (curve,) = curves("webshop", store, seeds=(0,))
+    print(f"webshop: {time.monotonic() - started:.0f} s")
+    assert curve[-1]["success"] - curve[0]["success"] >= 0.20
 
 
 def test_starpo_s_against_vanilla_starpo(store: Path) -> None:

@@ -12,6 +12,7 @@ from starpo.ragen.config.environment import usable_settings
 from starpo.ragen.core import registry
 from starpo.ragen.core.errors import RegistryError
 from starpo.ragen.core.faults import describe_fault
+from starpo.ragen.core.lookup import load
 
 REGISTERING = "from starpo.ragen.core.registry import ENVIRONMENTS\nENVIRONMENTS['gridworld'] = 'gridworld:GridWorld'\n"
 
@@ -85,7 +86,7 @@ def test_any_registered_thing_that_cannot_be_loaded_is_told(tmp_path: Path, monk
     (tmp_path / "my_filters.py").write_text("import numpy\nraise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RegistryError, match=r"'mine' .*my_filters.py, line 2: RuntimeError: no licence"):
-        registry.load({"mine": "my_filters:keep"}, "mine")
+        load({"mine": "my_filters:keep"}, "mine")
 
 
 def test_a_fault_in_another_file_names_the_line_that_led_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ def test_a_forgery_is_named_as_not_shown(folder: Path, name: str) -> None:
     assert all(f.detail for f in verification.findings if f.verdict is Verdict.NOT_SHOWN)
 
 
+@pytest.mark.thorough
 def test_a_warm_start_whose_manifest_says_that_it_took_long_is_named_as_left_out(folder: Path) -> None:
     no_torch_difference_but_seconds(folder)
     verification = verify(folder, stages=["warm_start"])

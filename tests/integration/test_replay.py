@@ -152,6 +152,7 @@ def test_iterations_in_which_nothing_is_kept_pass_the_checkpoint_on(tmp_path: Pa
     print_comparison(store, kept, as_json=False)
 
 
+@pytest.mark.thorough
 def test_a_start_that_was_dropped_is_derived_and_cosines_without_weights_are_left_out(
     tmp_path: Path, begun: Callable[..., str]
 ) -> None:

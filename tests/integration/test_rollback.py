@@ -113,6 +113,7 @@ def test_a_back_test_does_not_take_a_run_that_its_alarm_ended_for_a_sound_one(
     assert {outcome.run for score in tested.scores for outcome in score.outcomes} == {run}
 
 
+@pytest.mark.thorough
 def test_without_a_remedy_it_ends(ended: tuple[Store, str, list[Any]], tmp_path: Path) -> None:
     """What an alarm leads to is in no key, so all until then is found stored."""
     settings = {**SETTINGS, "diagnostics.on_collapse": "stop", "diagnostics.remedies": []}

@@ -57,6 +57,7 @@ def new_store() -> Store:
     return Store(f"s3://{bucket}/store")
 
 
+@pytest.mark.thorough
 def test_requests_an_iteration(
     config: StarPOConfig, expected: Digests, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

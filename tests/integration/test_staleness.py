@@ -104,6 +104,7 @@ def test_its_first_rollout_is_shared_with_a_run_that_does_not_look_ahead(finishe
     assert staleness(store, other) == {0: 0, 1: 0}
 
 
+@pytest.mark.thorough
 def test_dropped_checkpoints_and_a_second_store_give_the_same_digests(
     finished: tuple[Store, str], tmp_path: Path, begun: Callable[..., str]
 ) -> None:

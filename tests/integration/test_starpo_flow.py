@@ -82,6 +82,7 @@ def test_a_second_store_gets_the_same_digests(finished: tuple[Path, str], tmp_pa
     assert digests(Store(str(tmp_path)), again) == digests(Store(str(folder)), run)
 
 
+@pytest.mark.thorough
 def test_shards_played_by_worker_processes_give_the_same_digests(tmp_path: Path, begun: Callable[..., str]) -> None:
     stores = [Store(begun(tmp_path / name)) for name in ("one", "two")]
     two_shards = {"rollout.shard_groups": 2, "iterations": 1}

@@ -241,6 +241,7 @@ def test_what_another_version_of_the_stage_made_is_compared_all_the_same(
     assert "made by version 1 of the stage, and this release has version 99" in finding.detail
 
 
+@pytest.mark.thorough
 def test_a_long_warm_start_is_left_out_unless_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifier, "LONG_WARM_START_S", 0.0)
     verification = verify(folder, stages=["warm_start"])

@@ -33,7 +33,7 @@ def of(folder: Path | str) -> StarPOConfig:
     return preset("smoke", {**PRETRAINED, "policy.name_or_path": str(folder)})
 
 
-@pytest.mark.parametrize("name", ["smoke", "bandit", "frozen-lake", "sokoban"])
+@pytest.mark.parametrize("name", ["smoke", "bandit", "frozen-lake", "sokoban", "webshop"])
 def test_presets_are_ready(name: str) -> None:
     check_ready(preset(name), name)
 

@@ -288,9 +288,15 @@ def test_missing_extra_reordered_and_retyped_columns_are_found(kind: str) -> Non
 
 @pytest.mark.parametrize(
     ("answer", "actions"),
-    [("up||LEFT", ["Up", "Left"]), ("straße", ["STRASSE"]), ("strasse || ", ["Straße", ""]), ("İ", ["i̇"])],
+    [
+        *[("up||LEFT", ["Up", "Left"]), ("straße", ["STRASSE"]), ("strasse || ", ["Straße", ""]), ("İ", ["i̇"])],
+        *[("click[a\n  b]", ["click[a b]"]), ("click[a\x1cb]", ["click[a b]"]), ("no \t name", ["no \t name"])],
+        ('{"name":"go", "arguments":{}}', ['{"arguments": {}, "name": "go"}']),
+    ],
 )
-def test_an_action_may_be_spelt_in_another_case_than_in_the_answer(answer: str, actions: list[str]) -> None:
+def test_an_action_may_have_another_case_and_other_white_space_than_in_the_answer(
+    answer: str, actions: list[str]
+) -> None:
     said = {"answer": answer, "response": f"<answer>{answer}</answer>", "think": None, "parsed_actions": actions}
     done = {"executed_actions": [], "action_rewards": [], "action_effective": [], "actions_left": 2}
     how = {"format_ok": False, "status": "format_error", "forfeited_actions": 2}

@@ -164,6 +164,12 @@ class Mixture(Environment[MixtureSettings]):
         return any(make(part).has_chance for part in self.settings.tagged().values())
 
     @property
+    def replay_fault(self) -> str:
+        """That of the first part that cannot be replayed."""
+        faults = {tag: make(part).replay_fault for tag, part in self.settings.tagged().items()}
+        return next((f"part {tag}: {fault}" for tag, fault in faults.items() if fault), "")
+
+    @property
     def is_success(self) -> bool:
         """Has the goal of the part been reached?"""
         return self._part is not None and self._part.is_success

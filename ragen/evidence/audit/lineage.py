@@ -43,6 +43,7 @@ class Work:
         inputs: Role -> key.
         names: Where runs name it, as `run:iteration:stage`.
         distance: Steps from the work that was asked about; negative: it is an ancestor.
+        replay_fault: Why the environment that it played cannot be replayed; empty: it can, or none was played.
     """
 
     key: str
@@ -52,6 +53,7 @@ class Work:
     inputs: dict[str, str]
     names: tuple[str, ...]
     distance: int
+    replay_fault: str = ""
 
     @property
     def is_missing(self) -> bool:
@@ -150,7 +152,8 @@ def label(work: Work) -> str:
     first = (
         f" {work.names[0]}" + (f" and {len(work.names) - 1} more" if len(work.names) > 1 else "") if work.names else ""
     )
-    return f"{work.stage or 'not in the store'} {work.key[:SHOWN_DIGITS]}{first}"
+    mark = " (cannot be replayed)" if work.replay_fault else ""
+    return f"{work.stage or 'not in the store'} {work.key[:SHOWN_DIGITS]}{mark}{first}"
 
 
 @dataclass
@@ -180,6 +183,7 @@ class _Graph:
             inputs=dict(manifest.inputs) if manifest else {},
             names=tuple(self.names.get(key, ())),
             distance=distance,
+            replay_fault=manifest.replay_fault if manifest else "",
         )
 
     def inputs(self, key: str) -> Iterable[str]:

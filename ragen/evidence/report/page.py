@@ -20,6 +20,7 @@ from starpo.ragen.evidence.report.decisions import Decision
 from starpo.ragen.evidence.report.document import render_document
 from starpo.ragen.evidence.report.embedding import Embedded
 from starpo.ragen.evidence.report.times import stage_seconds
+from starpo.ragen.evidence.unreplayable import unreplayable
 from starpo.schemas.manifest import Manifest
 
 _SCRIPTS = (
@@ -75,6 +76,7 @@ def render_report(data: ReportData, audits: Audited | None = None) -> str:
         settings=words.flattened(data.run.config),
         stages=_stage_rows(data),
         embedded_words=words.embedded_words(data),
+        unreplayable=unreplayable(data.manifests.values()),
         missing=data.missing[:_MAX_SHOWN_MISSING],
         num_missing=len(data.missing),
         batches=[base64.b64encode(e.packed).decode() for e in embedded],

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
 from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
 from starpo.ragen.recompute.verify.chosen import Visit
@@ -26,6 +27,7 @@ from starpo.ragen.recompute.verify.numbers import evaluation_differences, rollou
 from starpo.ragen.recompute.verify.origin import different_origin
 from starpo.ragen.recompute.verify.scratch import Scratch, Stored
 from starpo.ragen.recompute.verify.siblings import sibling_differences
+from starpo.ragen.recompute.verify.unreplayable import unreplayable
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line, named_line, summarised
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, of_kind, read_attempts
@@ -213,6 +215,7 @@ class Verifier:
             raise _NotComputedError(Verdict.NOT_SHOWN, "it is other work than its place in the record asks for")
         if visit.work is None:
             raise _NotComputedError(Verdict.NOT_SHOWN, "it came from elsewhere: nothing here can make it again")
+        self._check_can_be_played(visit, manifest)
         if manifest is None or visit.stage in _ARITHMETIC:
             return
         if not manifest.is_deterministic:
@@ -223,6 +226,27 @@ class Verifier:
         is_long = isinstance(seconds, int | float) and seconds > LONG_WARM_START_S
         if visit.stage == "warm_start" and is_long and not self.with_warm_start:
             raise _NotComputedError(Verdict.LEFT_OUT, f"its manifest says that it took {seconds:.0f} s")
+
+    def _check_can_be_played(self, visit: Visit, manifest: Manifest | None) -> None:
+        """Go on if the environment that a stage played, if any, gives the same again.
+
+        Raises:
+            _NotComputedError: If it cannot be replayed.
+        """
+        settings: EnvironmentSettings | None = None
+        if visit.stage == "evaluate":
+            settings = self._cells.get(visit.cell)
+        elif visit.stage == "rollout" or (
+            visit.stage == "warm_start" and visit.work and "environment" in visit.work.settings
+        ):
+            settings = self.config.environment
+        reason = unreplayable(settings, manifest) if settings else ""
+        if reason:
+            raise _NotComputedError(Verdict.NOT_SHOWN, reason)
+
+    @property
+    def _cells(self) -> dict[str, EnvironmentSettings]:
+        return {self.config.environment.type: self.config.environment} | self.config.evaluation.variants
 
     def _compare(self, visit: Visit, kind: str, key: str, stored: Stored) -> tuple[Verdict, str]:
         """Compare an artifact with what was computed again, under the key that this release gives it."""
@@ -265,7 +289,7 @@ class Verifier:
         sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
         if visit.stage == "rollout" and "turns" in sound:
             turns = sound["turns"].table
-            yield "actions", "turns", self._action_differences(sound["turns"])
+            yield "actions", "turns", self._action_differences(visit, sound["turns"])
             yield "texts", "turns", self._text_differences(visit, sound["turns"])
             yield "numbers", "turns", rollout_differences(turns, _headline(sound["turns"]))
             search = self.config.at(visit.iteration).rollout.search
@@ -273,7 +297,7 @@ class Verifier:
                 yield "choices", "siblings", sibling_differences(sound["siblings"].table, turns, search)
         if visit.stage == "evaluate" and "episodes" in sound:
             episodes = sound["episodes"].table
-            yield "actions", "episodes", self._episode_differences(visit, episodes)
+            yield "actions", "episodes", self._episode_differences(visit, sound["episodes"])
             if "metrics" in sound:
                 yield (
                     "numbers",
@@ -285,20 +309,22 @@ class Verifier:
         if visit.stage == "update" and "metrics" in sound and stored.get("checkpoint", Stored()).manifest is not None:
             yield "numbers", "metrics", update_differences(sound["metrics"].table, _headline(stored["checkpoint"]))
 
-    def _episode_differences(self, visit: Visit, episodes: pa.Table) -> Iterator[str]:
-        cells = {self.config.environment.type: self.config.environment} | self.config.evaluation.variants
+    def _episode_differences(self, visit: Visit, episodes: Stored) -> Iterator[str]:
+        cells = self._cells
         if visit.cell not in cells:
             yield f"the run's settings know no cell {quoted(visit.cell)}; cells: {', '.join(cells)}"
             return
-        yield from episode_differences(episodes, cells[visit.cell])
+        self._check_can_be_played(visit, episodes.manifest)
+        yield from episode_differences(episodes.table, cells[visit.cell])
 
-    def _action_differences(self, turns: Stored) -> Iterator[str]:
+    def _action_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:
         assert turns.manifest is not None
         assert turns.table is not None
         is_foreign = pc.any(pc.starts_with(turns.table["info"], IMPORTED_MARK)).as_py()
         if turns.manifest.stage.name == "import" and is_foreign:
             reason = "the trajectories were imported from traces that name no actions of an environment known here"
             raise _NotComputedError(Verdict.NOT_SHOWN, reason)
+        self._check_can_be_played(visit, turns.manifest)
         yield from turn_differences(turns.table, self.config.environment, self.config.agent)
 
     def _text_differences(self, visit: Visit, turns: Stored) -> Iterator[str]:

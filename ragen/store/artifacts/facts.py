@@ -26,6 +26,7 @@ class Facts:
     is_deterministic: bool = True
     provenance: Mapping[str, Any] | None = None
     code: Mapping[str, str] = field(default_factory=dict)
+    replay_fault: str = ""
     found: Mapping[str, Any] = field(default_factory=collect)
 
     def __post_init__(self) -> None:
@@ -61,6 +62,7 @@ class Facts:
             code=dict(self.code),
             files=(),
             is_deterministic=self.is_deterministic,
+            replay_fault=self.replay_fault,
             headline=dict(self.headline or {}),
             provenance={**self.found, **(self.provenance or {})},
             content_digest=content_digest,

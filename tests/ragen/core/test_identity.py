@@ -188,7 +188,10 @@ def test_source_in_an_archive_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     ["ENVIRONMENTS", "REWARDS", "FILTERS", "ADVANTAGES", "PROMPTS", "LOSSES"],
 )
 def test_all_that_is_registered_here_has_a_source(names: str) -> None:
-    entries: dict[str, str] = getattr(registry, names)
+    entries: dict[str, str] = dict(getattr(registry, names))
+    for suite in registry.SUITES:  # code that imports what is not installed cannot be told from other such code
+        if find_spec(suite) is None:
+            entries.pop(suite, None)
     identities = {name: code_identity(target) for name, target in entries.items()}
     assert all(len(identity) == 16 for identity in identities.values()), identities
     assert len(set(identities.values())) == len(entries)

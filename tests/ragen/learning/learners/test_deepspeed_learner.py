@@ -175,6 +175,7 @@ def test_a_run_changes_learner_between_updates_moments_included(
     assert_same_files(tmp_path / "steady", Path(folder))
 
 
+@pytest.mark.thorough
 def test_bfloat16_keeps_exact_weights_and_gives_nearly_the_same(
     policy_folder, make_trajectories, context, tmp_path, ranks
 ):
@@ -191,6 +192,7 @@ def test_bfloat16_keeps_exact_weights_and_gives_nearly_the_same(
     assert metrics["update/gradient_norm"] != expected["update/gradient_norm"]
 
 
+@pytest.mark.thorough
 def test_the_same_update_gives_the_same_bytes(policy_folder, make_trajectories, context, tmp_path, ranks):
     learner = DeepSpeedLearner(spread(GRPO, 2), ranks=ranks)
     assert learner.is_deterministic == (not torch.cuda.is_available())

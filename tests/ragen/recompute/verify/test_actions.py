@@ -6,12 +6,20 @@ from starpo.ragen.agents.evaluation.episodes import fold_episodes
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.bandit.environment import BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.envs.game_2048.environment import Game2048Settings
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.envs.sudoku.environment import SudokuSettings
 from starpo.ragen.recompute.verify.actions import episode_differences, turn_differences
 from starpo.schemas.datasets import EPISODES
 
 SOKOBAN = SokobanSettings(generator="distance", min_solution=1, max_solution=3)
-ENVIRONMENTS = {"bandit": BanditSettings(), "lake with slips": FrozenLakeSettings(), "sokoban": SOKOBAN}
+ENVIRONMENTS = {
+    "bandit": BanditSettings(),
+    "lake with slips": FrozenLakeSettings(),
+    "sokoban": SOKOBAN,
+    "2048": Game2048Settings(goal=8),
+    "sudoku": SudokuSettings(num_blanks=2),
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,192 @@
+"""2048 (RAGEN-2, environments): slide tiles; equal ones merge; reach the goal tile before no move is left.
+
+seed -> the first two tiles        dynamics_seed -> the tiles that appear
+"""
+
+import math
+import random
+from hashlib import blake2b
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.game_2048.board import (
+    ACTIONS,
+    NEW_TILES,
+    SIZE,
+    Board,
+    free_cells,
+    largest,
+    moves,
+    slide,
+    with_tile,
+)
+from starpo.ragen.envs.lettering import letter
+
+_EMPTY_BOARD: Board = ((0,) * SIZE,) * SIZE
+_REWARD_SCALE = 0.1
+_CELL, _GAP = 64, 6
+_FRAME, _FREE, _INK, _PAPER = (187, 173, 160), (205, 193, 180), (90, 80, 72), (249, 246, 242)
+_TILE_COLOURS = (
+    (238, 228, 218),
+    (237, 224, 200),
+    (242, 177, 121),
+    (245, 149, 99),
+    (246, 124, 95),
+    (246, 94, 59),
+    (237, 207, 114),
+    (237, 204, 97),
+    (237, 200, 80),
+    (237, 197, 63),
+    (237, 194, 46),
+)
+"""Of 2, 4, 8 and so on; of all larger ones the last."""
+
+
+class Game2048Settings(EnvironmentSettings):
+    """The goal, and how the board is shown."""
+
+    type: Literal["game_2048"] = "game_2048"
+    goal: int = Field(2048, ge=8, le=131_072)
+    """The tile to reach, a power of two; the game ends with it. 131072 is the largest that can be made."""
+    observation: Literal["grid", "compact"] = "grid"
+    """'grid': the tiles. 'compact': their exponents, 1 for 2, 2 for 4 and so on, and 0 for a free cell."""
+
+    @field_validator("goal")
+    @classmethod
+    def _goal_is_a_tile(cls, goal: int) -> int:
+        if goal & (goal - 1):
+            raise ValueError(f"goal = {goal} is no power of two, such as 64 or 2048, and no tile can be it")
+        return goal
+
+
+class Game2048(Environment[Game2048Settings]):
+    """One episode is one game, up to the goal or until no move is possible."""
+
+    settings_type = Game2048Settings
+    num_initial_states: ClassVar[int | None] = 480  # 120 pairs of cells, each with 2 or 4 in either
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.game_2048.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.game_2048.claims:claims"
+
+    def __init__(self, settings: Game2048Settings) -> None:
+        super().__init__(settings)
+        self._board: Board | None = None
+        self._chance = random.Random(0)
+
+    @property
+    def board(self) -> Board:
+        """The tiles, row by row; 0 is a free cell."""
+        if self._board is None:
+            raise EnvironmentFault("game_2048: there is no board before the first reset; call reset")
+        return self._board
+
+    @property
+    def is_over(self) -> bool:
+        """Is the goal reached, or no move possible?"""
+        return self.is_success or not moves(self.board)
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Put two tiles on an empty board."""
+        rng = python_random(seed, "2048")
+        self._board = _with_new_tile(_with_new_tile(_EMPTY_BOARD, rng), rng)
+        self.reseed(dynamics_seed)
+        return self.render(), {}
+
+    def reseed(self, dynamics_seed: int) -> None:
+        """See `Environment.reseed`."""
+        self._chance = python_random(dynamics_seed, "2048 tiles")
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Push the tiles; the reward is 0.1 log2(1 + sum of the tiles that merging has made).
+
+        A push that moves nothing changes nothing: no tile appears, and it pays 0.
+        """
+        before = self.board
+        if action not in ACTIONS:
+            raise EnvironmentFault(f"game_2048: '{action}' is no action; the actions are {', '.join(ACTIONS)}")
+        if self.is_over:
+            raise EnvironmentFault("game_2048: the game has ended, at the goal or with no move left; call reset")
+        board, made = slide(before, action)
+        self._board = board if board == before else _with_new_tile(board, self._chance)
+        reward = _REWARD_SCALE * math.log2(1 + sum(made))
+        info = {
+            "effective": self._board != before,
+            "is_success": self.is_success,
+            "made": list(made),
+            "largest": largest(self._board),
+        }
+        return self.render(), reward, self.is_over, False, info
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Up, Down, Left, Right."""
+        return ACTIONS
+
+    @property
+    def has_chance(self) -> bool:
+        """Yes: where tiles appear, and which."""
+        return True
+
+    @property
+    def is_success(self) -> bool:
+        """Is there a tile as large as the goal?"""
+        return self._board is not None and largest(self._board) >= self.settings.goal
+
+    def rules(self) -> str:
+        """The task in words, with the symbols of the chosen observation."""
+        symbols = "a dot is a free cell"
+        if self.settings.observation == "compact":
+            symbols = "each number is the exponent of a tile: 1 for 2, 2 for 4, 3 for 8; 0 is a free cell"
+        chances = " or ".join(f"a {tile} with probability {probability:g}" for tile, probability in NEW_TILES)
+        return "\n".join(
+            [
+                f"You play 2048 on {SIZE} x {SIZE} cells and want to make the tile {self.settings.goal}.",
+                "An action pushes all tiles to that side; two equal tiles that meet become one of their sum.",
+                f"After a push that moves something a tile appears in a free cell: {chances}.",
+                f"A push pays {_REWARD_SCALE:g} log2(1 + sum of the tiles made). The game ends with the goal, or when "
+                "no push moves anything.",
+                f"Board: {symbols}.",
+                f"Actions: {', '.join(ACTIONS)}",
+            ]
+        )
+
+    def state_digest(self) -> str:
+        """Of the tiles."""
+        return blake2b(str(self.board).encode(), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The observation in the form that the settings choose."""
+        if self.settings.observation == "compact":
+            return "\n".join(" ".join(str(_exponent(tile)) for tile in tiles) for tiles in self.board)
+        width = max(len(str(largest(self.board))), 2)
+        return "\n".join(" ".join(f"{tile or '.':>{width}}" for tile in tiles) for tiles in self.board)
+
+    def render_rgb(self) -> np.ndarray:
+        """Tiles of 64 x 64 pixels with their numbers; the larger, the warmer."""
+        side = SIZE * (_CELL + _GAP) + _GAP
+        picture = np.full((side, side, 3), _FRAME, np.uint8)
+        for row, tiles in enumerate(self.board):
+            for column, tile in enumerate(tiles):
+                top, left = (_GAP + place * (_CELL + _GAP) for place in (row, column))
+                cell = picture[top : top + _CELL, left : left + _CELL]
+                cell[:] = _FREE if tile == 0 else _TILE_COLOURS[min(_exponent(tile), len(_TILE_COLOURS)) - 1]
+                if tile:
+                    ink = letter(str(tile), 4 if tile < 100 else 3 if tile < 1000 else 2 if tile < 100_000 else 1)
+                    up, aside = (_CELL - ink.shape[0]) // 2, (_CELL - ink.shape[1]) // 2
+                    cell[up : up + ink.shape[0], aside : aside + ink.shape[1]][ink] = _INK if tile < 8 else _PAPER
+        return picture
+
+
+def _with_new_tile(board: Board, rng: random.Random) -> Board:
+    """A tile in a free cell; every cell is equally probable."""
+    row, column = rng.choice(free_cells(board))
+    (tile,) = rng.choices([tile for tile, _ in NEW_TILES], [probability for _, probability in NEW_TILES])
+    return with_tile(board, row, column, tile)
+
+
+def _exponent(tile: int) -> int:
+    return tile.bit_length() - 1 if tile else 0

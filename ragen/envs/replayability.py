@@ -1,0 +1,48 @@
+"""Can what an environment plays be played again? It is played twice in this process and once in another.
+
+settings -> check -> findings -> Replayability
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.check import RULES_OF_REPLAY, Finding, rule_name
+from starpo.ragen.envs.make import make
+
+
+@dataclass(frozen=True)
+class Replayability:
+    """Whether the same seeds and actions give the same episode, in any process.
+
+    Attributes:
+        fault: Why they need not; empty: they do, as far as random play has shown.
+    """
+
+    fault: str = ""
+
+    @property
+    def is_replayable(self) -> bool:
+        """Do they?"""
+        return not self.fault
+
+
+def replayability(settings: EnvironmentSettings, findings: Sequence[Finding]) -> Replayability:
+    """Judge by what the environment says of itself, and by what the checker has found.
+
+    Args:
+        settings: Of the environment.
+        findings: All that `check` has found, another process included.
+
+    Raises:
+        MissingPackageError: If the environment needs a package that is not installed.
+    """
+    names = {rule_name(rule) for rule in RULES_OF_REPLAY}
+    found = next((finding.found for finding in findings if finding.rule in names), "")
+    try:
+        told = make(settings).replay_fault
+    except Exception:
+        if not found:
+            raise
+        told = ""
+    return Replayability(told or found)

@@ -1,0 +1,131 @@
+"""The 2 x 2 cube (RAGEN-2, environments): turn faces until each has one colour.
+
+seed -> scramble, and how the cube is held
+"""
+
+from hashlib import blake2b
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.seeding import python_random
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.rubik.cube import ACTIONS, faces, is_solved, turned
+from starpo.ragen.envs.rubik.solver import MAX_DISTANCE, scrambled
+
+_NAMES = {"U": "Up", "L": "Left", "F": "Front", "R": "Right", "B": "Back", "D": "Down"}
+_PLACES = {"U": (0, 1), "L": (1, 0), "F": (1, 1), "R": (1, 2), "B": (1, 3), "D": (2, 1)}
+"""Row and column of each face in the net."""
+_STICKER = 32
+_GROUND, _EDGE = (60, 64, 72), (24, 26, 30)
+_COLOURS = {
+    "W": (250, 250, 250),
+    "O": (255, 140, 26),
+    "G": (30, 160, 76),
+    "R": (204, 32, 40),
+    "B": (24, 90, 200),
+    "Y": (252, 214, 30),
+}
+
+
+class RubikSettings(EnvironmentSettings):
+    """How far the cube is scrambled, and how it is shown."""
+
+    type: Literal["rubik"] = "rubik"
+    scramble: int = Field(2, ge=1, le=MAX_DISTANCE)
+    """Quarter turns of the shortest solution. There are 144 different cubes for 1, 648 for 2 and 2,880 for 3: with 1
+    a panel of held-out cubes must be small."""
+    observation: Literal["net", "faces"] = "net"
+    """'net': the unfolded cube. 'faces': a line a face, its four stickers row by row."""
+
+
+class Rubik(Environment[RubikSettings]):
+    """One episode is one cube, until it is solved."""
+
+    settings_type = RubikSettings
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.rubik.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.rubik.claims:claims"
+
+    def __init__(self, settings: RubikSettings) -> None:
+        super().__init__(settings)
+        self._cube: str | None = None
+
+    @property
+    def cube(self) -> str:
+        """The 24 stickers, as `ragen.envs.rubik.cube` orders them."""
+        if self._cube is None:
+            raise EnvironmentFault("rubik: there is no cube before the first reset; call reset")
+        return self._cube
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Scramble a cube."""
+        self._cube = scrambled(self.settings.scramble, python_random(seed, "rubik"))
+        return self.render(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Turn a face; the reward is 1 when that solves the cube and otherwise 0."""
+        before = self.cube
+        if action not in ACTIONS:
+            raise EnvironmentFault(f"rubik: '{action}' is no turn; the turns are {', '.join(ACTIONS)}")
+        if self.is_success:
+            raise EnvironmentFault("rubik: the episode has ended with the solved cube; call reset")
+        self._cube = turned(before, action)
+        info = {"effective": self._cube != before, "is_success": self.is_success}
+        return self.render(), 1.0 if self.is_success else 0.0, self.is_success, False, info
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The twelve quarter turns."""
+        return ACTIONS
+
+    @property
+    def is_success(self) -> bool:
+        """Has every face one colour?"""
+        return self._cube is not None and is_solved(self._cube)
+
+    def rules(self) -> str:
+        """The task in words, and how the chosen observation is read."""
+        shown = "a line a face: its name, then its four stickers, row by row"
+        if self.settings.observation == "net":
+            shown = "the cube unfolded: Up above, then Left, Front, Right and Back side by side, Down below"
+        return "\n".join(
+            [
+                "You turn the faces of a 2 x 2 x 2 cube until each face has one colour, in any way the cube is held.",
+                "U, D, L, R, F and B turn the upper, lower, left, right, front and back layer by a quarter, clockwise "
+                "as seen from outside; with ' counter-clockwise.",
+                "Solving the cube pays 1 and everything else 0.",
+                f"Shown is {shown}. W white, O orange, G green, R red, B blue, Y yellow.",
+                f"Actions: {', '.join(ACTIONS)}",
+            ]
+        )
+
+    def state_digest(self) -> str:
+        """Of the stickers."""
+        return blake2b(self.cube.encode(), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The observation in the form that the settings choose."""
+        shown = faces(self.cube)
+        if self.settings.observation == "faces":
+            return "\n".join(f"{_NAMES[face]} {' '.join(colours)}" for face, colours in shown.items())
+        rows: dict[str, tuple[str, str]] = {face: (colours[:2], colours[2:]) for face, colours in shown.items()}
+        lines = [f"   {row}" for row in rows["U"]]
+        lines += [" ".join(rows[face][number] for face in "LFRB") for number in range(2)]
+        lines += [f"   {row}" for row in rows["D"]]
+        return "\n".join(lines)
+
+    def render_rgb(self) -> np.ndarray:
+        """The unfolded cube, stickers of 32 x 32 pixels."""
+        side = 2 * _STICKER
+        picture = np.full((3 * side, 4 * side, 3), _GROUND, np.uint8)
+        for face, colours in faces(self.cube).items():
+            row, column = _PLACES[face]
+            for number, colour in enumerate(colours):
+                top = row * side + number // 2 * _STICKER
+                left = column * side + number % 2 * _STICKER
+                sticker = picture[top : top + _STICKER, left : left + _STICKER]
+                sticker[:] = _EDGE
+                sticker[2:-2, 2:-2] = _COLOURS[colour]
+        return picture

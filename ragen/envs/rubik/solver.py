@@ -1,0 +1,96 @@
+"""Shortest solutions of the 2 x 2 cube in quarter turns, exact up to six, by search from both ends.
+
+A turn of one face and the same turn of the face behind it differ only in how the cube is held afterwards. So the search
+holds one corner still and turns the three faces that do not touch it, and what it visits are classes of 24 cubes.
+"""
+
+import random
+from functools import cache
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.rubik.cube import ACTIONS, CORNERS, ROTATIONS, SOLVED, is_solved, permuted, turned
+
+MAX_DISTANCE = 6
+"""Farther cubes are not told apart. No cube needs more than 14 quarter turns."""
+_HALF = MAX_DISTANCE // 2
+_STILL = CORNERS[0]
+"""The corner that is held: left, down, behind."""
+_TURNS = ("U", "U'", "R", "R'", "F", "F'")
+"""Those that leave it where it is."""
+_MAX_DRAWS = 10_000
+
+
+def upright(cube: str) -> str:
+    """The same cube, held so that the yellow, orange and blue corner lies left, down and behind.
+
+    Cubes that differ only in how they are held become equal.
+    """
+    wanted = [SOLVED[place] for place in _STILL]
+    return next(
+        held
+        for held in (permuted(cube, rotation) for rotation in ROTATIONS)
+        if [held[place] for place in _STILL] == wanted
+    )
+
+
+def distance(cube: str) -> int | None:
+    """Fewest quarter turns that solve the cube; None: more than six."""
+    near = layers(_HALF)
+    layer, seen = {upright(cube)}, set[str]()
+    for num_turns in range(MAX_DISTANCE - _HALF + 1):
+        found = [near[each] for each in layer if each in near]
+        if found:
+            return num_turns + min(found)
+        seen |= layer
+        layer = {turned(each, turn) for each in layer for turn in _TURNS} - seen
+    return None
+
+
+@cache
+def layers(depth: int) -> dict[str, int]:
+    """Every cube, held upright, that is solved by at most `depth` turns, and by how many."""
+    distances = {SOLVED: 0}
+    layer = [SOLVED]
+    for num_turns in range(1, depth + 1):
+        following = dict.fromkeys(turned(cube, turn) for cube in layer for turn in _TURNS)
+        layer = [cube for cube in following if cube not in distances]
+        distances |= dict.fromkeys(layer, num_turns)
+    return distances
+
+
+def best_actions(cube: str) -> tuple[str, ...]:
+    """The turns with which a shortest solution begins, in the order of `ACTIONS`; none where that is not known.
+
+    A turn and the same turn of the face behind it are both among them, or neither is.
+    """
+    left = distance(cube)
+    if not left:
+        return ()
+    return tuple(action for action in ACTIONS if distance(turned(cube, action)) == left - 1)
+
+
+def solve(cube: str) -> tuple[str, ...] | None:
+    """A shortest solution, empty if the cube is solved; None: it takes more than six turns."""
+    if distance(cube) is None:
+        return None
+    solution: list[str] = []
+    while not is_solved(cube):
+        solution.append(best_actions(cube)[0])
+        cube = turned(cube, solution[-1])
+    return tuple(solution)
+
+
+def scrambled(num_turns: int, rng: random.Random) -> str:
+    """A cube whose shortest solution has exactly this length, held in any of the 24 ways.
+
+    Args:
+        num_turns: From 1 to `MAX_DISTANCE`. As many turns are drawn at random, again and again until none is in vain.
+        rng: Its state is advanced by as much as the draws need.
+    """
+    for _ in range(_MAX_DRAWS):
+        cube = SOLVED
+        for _ in range(num_turns):
+            cube = turned(cube, rng.choice(ACTIONS))
+        if distance(cube) == num_turns:
+            return permuted(cube, rng.choice(ROTATIONS))
+    raise EnvironmentFault(f"rubik: none of {_MAX_DRAWS} scrambles of {num_turns} turns needs as many to be solved")

@@ -1,0 +1,44 @@
+"""Solutions of a Sudoku by backtracking, at the cell with the fewest digits left first; digits seen are bits."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from starpo.ragen.envs.sudoku.grid import Grid, peers
+
+
+def solutions(grid: Sequence[int], size: int, limit: int = 2) -> list[Grid]:
+    """Solutions of a grid, at most `limit`: two are enough to know that there is more than one.
+
+    Args:
+        grid: Digits and blanks [size * size]; one in which a digit sees its like has no solution.
+        size: 4, 9 or 16.
+        limit: At most how many are sought, at least 1.
+    """
+    seen = [0] * len(grid)
+    for cell, digit in enumerate(grid):
+        for peer in peers(size)[cell] if digit else ():
+            seen[peer] |= 1 << digit
+    if any(digit and seen[cell] >> digit & 1 for cell, digit in enumerate(grid)):
+        return []
+    return list(islice(_search(list(grid), seen, size), limit))
+
+
+def _search(cells: list[int], seen: list[int], size: int) -> Iterator[Grid]:
+    """Fill the blanks in place; `seen` has, by cell, the digits that it sees as bits."""
+    blanks = [cell for cell, digit in enumerate(cells) if not digit]
+    if not blanks:
+        yield tuple(cells)
+        return
+    cell = max(blanks, key=lambda blank: seen[blank].bit_count())
+    for digit in range(1, size + 1):
+        bit = 1 << digit
+        if seen[cell] & bit:
+            continue
+        marked = [peer for peer in peers(size)[cell] if not seen[peer] & bit]
+        cells[cell] = digit
+        for peer in marked:
+            seen[peer] |= bit
+        yield from _search(cells, seen, size)
+        cells[cell] = 0
+        for peer in marked:
+            seen[peer] &= ~bit

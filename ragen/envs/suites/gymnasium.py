@@ -1,0 +1,224 @@
+"""Registered environments of Gymnasium whose actions are Discrete or Text; observations are written by a template.
+
+Gymnasium draws the initial state and all chance from one generator. Here the seed decides the former alone: after the
+reset, the generator is replaced by one of the member's own.
+"""
+
+import copy
+import random
+import re
+from collections.abc import Iterable
+from string import Formatter
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.grammar import FreeText, Grammar, Names
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, differs_by_chance, digest_of, missing
+
+_HIGHLIGHTED = re.compile(r"\x1b\[\d+(?:;\d+)*m(.*?)\x1b\[0m", re.DOTALL)
+_FIELDS = re.compile(r"values|ansi|\d+")
+
+
+class GymnasiumSettings(SuiteSettings):
+    """Which environment, and how it is told."""
+
+    type: Literal["gymnasium"] = "gymnasium"
+    task: str = Field("FrozenLake-v1", min_length=1, max_length=400)
+    """Its id, such as `FrozenLake-v1`; `config` is given to `gymnasium.make`."""
+    actions: list[str] = Field(default_factory=list)
+    """Names of its actions 0, 1, 2, ... Empty: their numbers."""
+    template: str = Field("State: {values}", min_length=1, max_length=10_000)
+    """The observation as text: `{values}` are all its numbers, `{0}`, `{1}`, ... each (decoded, where the environment
+    can), `{ansi}` is what it draws as text, what it highlights in brackets."""
+    success_above: float = 0.0
+    """An episode that ends with a last reward above this is a success."""
+    action_cost: float = Field(0.0, le=0.0)
+    """The reward of its least rewarding ordinary action; a malformed response pays it (`forfeit`)."""
+    has_chance: bool | None = None
+    """Is there chance in its steps? None: what its table of transitions says; where it has none, it is tried."""
+    num_initial_states: int | None = Field(None, ge=1)
+    """At most how many there are, where training and evaluation must share them. None: as many as its distribution of
+    initial states says, and practically unbounded where it has none."""
+
+    @field_validator("template")
+    @classmethod
+    def _can_be_filled(cls, template: str) -> str:
+        fields = [name for _, name, *_ in Formatter().parse(template) if name is not None]
+        strange = [name for name in fields if not _FIELDS.fullmatch(name)]
+        if strange:
+            raise ValueError(
+                f"{{{strange[0]}}} is no field of a template; fields: {{values}}, {{ansi}}, {{0}}, {{1}} ..."
+            )
+        return template
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "GymnasiumSettings":
+        if len(set(map(str.casefold, self.actions))) < len(self.actions):
+            raise ValueError(f"actions must all differ whatever their case, found {', '.join(self.actions)}")
+        return self
+
+
+class GymnasiumTask(Suite[GymnasiumSettings]):
+    """One episode is one of Gymnasium's, without its limit of steps: limits are the agent loop's."""
+
+    settings_type = GymnasiumSettings
+    name: ClassVar[str] = "gymnasium"
+
+    def __init__(self, settings: GymnasiumSettings) -> None:
+        super().__init__(settings)
+        self._world = _world_of(settings)
+        self._seen: Any = None
+        self._names = _names(settings, self._world.action_space)
+        start = getattr(self._world.unwrapped, "initial_state_distrib", None)
+        known = settings.num_initial_states
+        few = int(np.count_nonzero(start)) if known is None and start is not None else known
+        self.num_initial_states = few  # type: ignore[misc]
+        self.action_cost = settings.action_cost  # type: ignore[misc]
+
+    @property
+    def has_chance(self) -> bool:
+        """As the settings say, or its table of transitions."""
+        if self.settings.has_chance is not None:
+            return self.settings.has_chance
+        table = getattr(self._world.unwrapped, "P", None)
+        if table is None:
+            return differs_by_chance(type(self), self.settings)
+        return any(len(ends) > 1 for acts in table.values() for ends in acts.values())
+
+    @property
+    def replay_fault(self) -> str:
+        """What its registration says, and what a trial shows."""
+        if self._world.spec.nondeterministic:
+            return "its registration says that it is not deterministic"
+        return super().replay_fault
+
+    @property
+    def grammar(self) -> Grammar:
+        """Names, or text."""
+        if self._names:
+            return Names(self._names)
+        return FreeText("Your action is a text.", self._world.action_space.max_length)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The names of a Discrete space; of a Text space, none."""
+        return self._names
+
+    def begin(self, seed: int, dynamics_seed: int) -> str:
+        """See `Suite.begin`."""
+        self._seen, _ = self._world.reset(seed=seed)
+        self.reseed(dynamics_seed)
+        return self._text()
+
+    def reseed(self, dynamics_seed: int) -> None:
+        """See `Environment.reseed`."""
+        self._world.unwrapped.np_random = np.random.default_rng(derive_seed(dynamics_seed, "gymnasium"))
+
+    def take(self, action: str) -> Outcome:
+        """See `Suite.take`."""
+        space = self._world.action_space
+        given = int(space.start) + self._names.index(action) if self._names else action
+        if not self._names and not space.contains(action):
+            return Outcome(self._text())
+        self._seen, reward, terminated, truncated, _ = self._world.step(given)
+        is_over = bool(terminated or truncated)
+        return Outcome(self._text(), float(reward), is_over, is_over and float(reward) > self.settings.success_above)
+
+    def random_action(self, rng: random.Random) -> str:
+        """A name, or a text of the space's characters."""
+        if self._names:
+            return rng.choice(self._names)
+        space = self._world.action_space
+        characters = [character for character in space.character_list if self.grammar.read(character)]
+        length = rng.randint(max(1, space.min_length), space.max_length)
+        return "".join(rng.choice(characters) for _ in range(length))
+
+    def rules(self) -> str:
+        """What the settings tell, and the names."""
+        return f"{super().rules()}\nActions: {', '.join(self._names)}" if self._names else super().rules()
+
+    def state_digest(self) -> str:
+        """Of the state where the environment shows one, of what is seen otherwise, and of the end."""
+        state = getattr(self._world.unwrapped, "s", None)
+        over = self.now.is_over
+        if self.replay_fault:
+            return super().state_digest()
+        return digest_of([state if isinstance(state, int | np.integer) else "", *_leaves(self._seen), over])
+
+    def clone(self, dynamics_seed: int) -> "GymnasiumTask":
+        """See `Environment.clone`."""
+        twin = copy.copy(self)
+        table = getattr(self._world.unwrapped, "P", None)  # large, and never changed
+        twin._world, twin._said = copy.deepcopy(self._world, {id(table): table}), list(self._said)
+        twin.reseed(dynamics_seed)
+        return twin
+
+    def _text(self) -> str:
+        decode = getattr(self._world.unwrapped, "decode", None)
+        is_number = isinstance(self._seen, int | np.integer)
+        seen = decode(self._seen) if decode is not None and is_number else self._seen
+        values = [_written(leaf) for leaf in _leaves(seen)]
+        drawn = self._world.render() if "{ansi}" in self.settings.template else ""
+        drawn = _HIGHLIGHTED.sub(r"[\1]", drawn or "").strip("\n")
+        try:
+            return self.settings.template.format(*values, values=" ".join(values), ansi=drawn)
+        except IndexError as error:
+            raise ConfigError(
+                f"gymnasium/{self.settings.task}: template {self.settings.template!r} names more than the "
+                f"{len(values)} values of an observation"
+            ) from error
+
+
+def _world_of(settings: GymnasiumSettings) -> Any:
+    """The environment, without a limit of steps.
+
+    Raises:
+        ConfigError: If there is none of that id, it cannot be made so, or its actions are neither Discrete nor Text.
+        MissingPackageError: If Gymnasium is not installed.
+    """
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise missing("gymnasium", error) from error
+    drawn = {"render_mode": "ansi"} if "{ansi}" in settings.template else {}
+    try:
+        world = gymnasium.make(
+            settings.task, max_episode_steps=-1, disable_env_checker=True, **drawn, **settings.config
+        )
+    except (gymnasium.error.Error, TypeError, ValueError) as error:
+        raise ConfigError(f"gymnasium/{settings.task} cannot be made: {error}") from error
+    if not isinstance(world.action_space, gymnasium.spaces.Discrete | gymnasium.spaces.Text):
+        raise ConfigError(
+            f"gymnasium/{settings.task} is acted in by {world.action_space}; only Discrete and Text can be said"
+        )
+    return world
+
+
+def _names(settings: GymnasiumSettings, space: Any) -> tuple[str, ...]:
+    """Names of a Discrete space's actions; of a Text space, none."""
+    count = int(getattr(space, "n", 0))
+    if settings.actions and len(settings.actions) != count:
+        raise ConfigError(
+            f"gymnasium/{settings.task} has {count} actions that can be named, and actions names "
+            f"{len(settings.actions)}: {', '.join(settings.actions)}"
+        )
+    return tuple(settings.actions) or tuple(map(str, range(count)))
+
+
+def _leaves(seen: Any) -> list[Any]:
+    """The numbers and texts that an observation consists of, in order."""
+    if isinstance(seen, dict):
+        return [leaf for key in sorted(seen) for leaf in _leaves(seen[key])]
+    if isinstance(seen, np.ndarray | np.generic):
+        return _leaves(seen.tolist())
+    if isinstance(seen, Iterable) and not isinstance(seen, str):
+        return [leaf for part in seen for leaf in _leaves(part)]
+    return [seen]
+
+
+def _written(leaf: Any) -> str:
+    return f"{leaf:.4g}" if isinstance(leaf, float) else str(leaf)

@@ -1,0 +1,115 @@
+"""Tasks of reasoning-gym: a question, and an answer that is scored from 0 to 1.
+
+A question is a function of the task, its configuration, `data_seed` and its number, so it is the same wherever the same
+version of the package is. An environment seed chooses a number.
+"""
+
+import random
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.envs.grammar import FreeText
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of, missing
+
+
+class ReasoningGymSettings(SuiteSettings):
+    """Which task, how hard, how many questions, and how often one may be answered."""
+
+    type: Literal["reasoning_gym"] = "reasoning_gym"
+    task: str = Field("chain_sum", min_length=1, max_length=400)
+    """Name of a data set of reasoning-gym, such as `chain_sum`. Its configuration goes into `config`."""
+    size: int = Field(100_000, ge=1, le=2**31)
+    """How many questions there are; they are made one by one when they are asked."""
+    data_seed: int = Field(0, ge=0, le=2**31)
+    """Seed of the data set."""
+    num_tries: int = Field(1, ge=1, le=100)
+    """Answers that may be given to a question, until one scores 1. What an answer scored is told."""
+    max_answer_chars: int = Field(400, ge=1, le=20_000)
+    """A longer answer is none."""
+
+
+class ReasoningGymTask(Suite[ReasoningGymSettings]):
+    """One episode is one question."""
+
+    settings_type = ReasoningGymSettings
+    name: ClassVar[str] = "reasoning_gym"
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.suites.demonstrations:demonstrate"
+
+    def __init__(self, settings: ReasoningGymSettings) -> None:
+        super().__init__(settings)
+        self._data = _data_of(settings)
+        self._item: dict[str, Any] = {}
+        self._num_answers = 0
+
+    @property
+    def grammar(self) -> FreeText:
+        """One answer."""
+        return FreeText("Your action is the answer to the question, and nothing else.", self.settings.max_answer_chars)
+
+    @property
+    def item(self) -> dict[str, Any]:
+        """The present question with its answer, as the package made it."""
+        assert self.now
+        return self._item
+
+    def answer_of(self, number: int) -> str:
+        """The stored answer to another question."""
+        return str(self._data[number % self.settings.size]["answer"])
+
+    def begin(self, seed: int, dynamics_seed: int) -> str:
+        """Ask a question."""
+        self._item = self._data[derive_seed(seed, "reasoning-gym") % self.settings.size]
+        self._num_answers = 0
+        return str(self._item["question"]).strip()
+
+    def origin(self, seed: int) -> str:
+        """The question and its answer, whatever its number."""
+        return digest_of([self._item["question"], self._item["answer"]])
+
+    def take(self, action: str) -> Outcome:
+        """Score an answer: its reward is the score. A score of 1 is success."""
+        self._num_answers += 1
+        score = float(self._data.score_answer(action, self._item))
+        left = self.settings.num_tries - self._num_answers
+        told = f"{str(self._item['question']).strip()}\nYour answer {action} scores {score:g}."
+        if score < 1.0 and left:
+            told += f" You may answer {left} more {'time' if left == 1 else 'times'}."
+        return Outcome(told, score, is_over=score >= 1.0 or not left, is_success=score >= 1.0)
+
+    def random_action(self, rng: random.Random) -> str:
+        """The answer to another question, or something else where that is no answer in this grammar."""
+        return self.grammar.read(self.answer_of(rng.randrange(self.settings.size))) or "0"
+
+    def rules(self) -> str:
+        """How answers are scored, after what the settings tell of the task."""
+        settings = self.settings
+        tries = "once" if settings.num_tries == 1 else f"up to {settings.num_tries} times"
+        scored = f"You are asked a question and may answer it {tries}. An answer scores from 0 to 1; 1 is right."
+        return f"{settings.about}\n{scored}" if settings.about else scored
+
+
+def _data_of(settings: ReasoningGymSettings) -> Any:
+    """The data set.
+
+    Raises:
+        ConfigError: If there is no such task, or not with this configuration.
+        MissingPackageError: If reasoning-gym is not installed.
+    """
+    try:
+        import reasoning_gym
+    except ImportError as error:
+        raise missing("reasoning_gym", error) from error
+    names = sorted(reasoning_gym.factory.DATASETS)
+    if settings.task not in names:
+        raise ConfigError(f"reasoning_gym has no task {quoted(settings.task)}; it has {', '.join(names)}")
+    chosen = {"size": settings.size, "seed": settings.data_seed}
+    try:
+        return reasoning_gym.create_dataset(settings.task, **settings.config, **chosen)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise ConfigError(
+            f"reasoning_gym/{settings.task} cannot be made with config = {settings.config}: {error}"
+        ) from error

@@ -1,0 +1,151 @@
+"""TextArena's games for one player. A game's last reward is the episode's; 1 is success.
+
+The games draw from the global generators of `random` and `numpy.random`. Those are theirs while one of them moves, with
+the state of its own episode, one game at a time; afterwards they are as they were.
+"""
+
+import copy
+import random
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from starpo.ragen.core.errors import ConfigError, MissingPackageError
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.grammar import FreeText
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, missing
+
+_GLOBAL = threading.Lock()
+_BRACKETED = re.compile(r"\[[^\[\]\n]{1,40}\]")
+_RESOURCE = re.compile(r"nltk\.download\('([^']+)'\)")
+
+
+class TextArenaSettings(SuiteSettings):
+    """Which game."""
+
+    type: Literal["textarena"] = "textarena"
+    task: str = Field("GuessTheNumber-v0", min_length=1, max_length=400)
+    """Its id, such as `GuessTheNumber-v0` or `Wordle-v0-train`; `config` is given to `textarena.make`."""
+    max_action_chars: int = Field(200, ge=1, le=20_000)
+    """A longer action is none."""
+    has_chance: bool = False
+    """Does the game draw after its beginning?"""
+
+
+class TextArenaGame(Suite[TextArenaSettings]):
+    """One episode is one game."""
+
+    settings_type = TextArenaSettings
+    name: ClassVar[str] = "textarena"
+
+    def __init__(self, settings: TextArenaSettings) -> None:
+        super().__init__(settings)
+        self._generators = _generators(0)
+        with self._own_chance():
+            self._game = _game_of(settings)
+
+    @property
+    def grammar(self) -> FreeText:
+        """Text; what the game takes from it, the observation tells."""
+        return FreeText("Your action is a text, in the form that the game asks for.", self.settings.max_action_chars)
+
+    @property
+    def has_chance(self) -> bool:
+        """As the settings say."""
+        return self.settings.has_chance
+
+    def begin(self, seed: int, dynamics_seed: int) -> str:
+        """See `Suite.begin`."""
+        start = derive_seed(seed, "textarena")
+        self._generators = _generators(start)
+        with self._own_chance():
+            self._game = _game_of(self.settings)  # wrappers keep what was said in the game before
+            try:
+                self._game.reset(num_players=1, seed=start)
+            except AssertionError as error:
+                raise ConfigError(f"textarena/{self.settings.task} is no game for one player: {error}") from error
+        self.reseed(dynamics_seed)
+        return self._seen()
+
+    def reseed(self, dynamics_seed: int) -> None:
+        """See `Environment.reseed`."""
+        self._generators = _generators(derive_seed(dynamics_seed, "textarena chance"))
+
+    def take(self, action: str) -> Outcome:
+        """See `Suite.take`."""
+        with self._own_chance():
+            is_over, _ = self._game.step(action)
+        if not is_over:
+            return Outcome(self._seen())
+        rewards, facts = self._game.close()
+        reward = float((rewards or {}).get(0, 0.0))
+        reason = str(facts.get(0, {}).get("reason", ""))
+        return Outcome(f"{self._seen()}\n{reason}".strip(), reward, True, reward >= 1.0)
+
+    def random_action(self, rng: random.Random) -> str:
+        """Something in brackets that the game has said, or a number."""
+        said = [text for text in _BRACKETED.findall(self.render()) if self.grammar.read(text) == text]
+        return rng.choice([*said, f"[{rng.randint(1, 20)}]"])
+
+    def clone(self, dynamics_seed: int) -> "TextArenaGame":
+        """See `Environment.clone`."""
+        twin = copy.copy(self)
+        twin._game, twin._said = copy.deepcopy(self._game), list(self._said)
+        twin.reseed(dynamics_seed)
+        return twin
+
+    def _seen(self) -> str:
+        with self._own_chance():
+            _, seen = self._game.get_observation()
+        if isinstance(seen, list):
+            return "\n".join(str(message[1]) for message in seen).strip()
+        return str(seen).strip()
+
+    @contextmanager
+    def _own_chance(self) -> Iterator[None]:
+        """Inside, the global generators are this episode's."""
+        with _GLOBAL:
+            saved = random.getstate(), np.random.get_state()
+            random.setstate(self._generators[0])
+            np.random.set_state(self._generators[1])
+            try:
+                yield
+            finally:
+                self._generators = random.getstate(), np.random.get_state()
+                random.setstate(saved[0])
+                np.random.set_state(saved[1])
+
+
+def _generators(seed: int) -> tuple[Any, Any]:
+    """States of the two generators."""
+    return random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state()
+
+
+def _game_of(settings: TextArenaSettings) -> Any:
+    """The game.
+
+    Raises:
+        ConfigError: If there is none of that id, or not with this configuration.
+        MissingPackageError: If TextArena is not installed, or the game needs words that are not there.
+    """
+    try:
+        import textarena
+    except ImportError as error:
+        raise missing("textarena", error) from error
+    try:
+        return textarena.make(settings.task, **settings.config)
+    except LookupError as error:
+        found = _RESOURCE.search(str(error))
+        raise MissingPackageError(
+            f"textarena/{settings.task} needs words of nltk that are not there: "
+            f"python -m nltk.downloader {found.group(1) if found else 'words'}"
+        ) from error
+    except ImportError as error:
+        raise missing("textarena", error) from error
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"textarena/{settings.task} cannot be made: {error}") from error

@@ -1,0 +1,146 @@
+"""Tasks of verifiers that ask for one response: a task set's prompt, and the rewards that need no runtime.
+
+The package drives agents itself and is asynchronous; here it is asked for its tasks, and to score what was answered.
+"""
+
+import random
+import re
+from functools import lru_cache
+from itertools import islice
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.grammar import FreeText
+from starpo.ragen.envs.suites.bridge import finished
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of, missing
+
+_WORD = re.compile(r"\w+")
+
+
+class VerifiersSettings(SuiteSettings):
+    """Which task set, and how answers are scored."""
+
+    type: Literal["verifiers"] = "verifiers"
+    task: str = Field(min_length=1, max_length=400)
+    """Id of an installed task set; `config` goes into its settings."""
+    max_tasks: int = Field(1000, ge=1)
+    """Tasks taken from its beginning."""
+    max_answer_chars: int = Field(4000, ge=1, le=100_000)
+    """A longer answer is none."""
+    success_at: float = 1.0
+    """An answer whose reward is at least this is right."""
+    timeout_s: float = Field(60.0, gt=0.0)
+    """Most seconds that scoring an answer may take."""
+
+
+class VerifiersTask(Suite[VerifiersSettings]):
+    """One episode is one response to one task."""
+
+    settings_type = VerifiersSettings
+    name: ClassVar[str] = "verifiers"
+
+    def __init__(self, settings: VerifiersSettings) -> None:
+        super().__init__(settings)
+        self._tasks = _tasks_of(settings)
+        self._task: Any = None
+
+    @property
+    def grammar(self) -> FreeText:
+        """One answer."""
+        return FreeText("Your action is the answer, and nothing else.", self.settings.max_answer_chars)
+
+    @property
+    def replay_fault(self) -> str:
+        """Is it scored by a judge, or does loading the task set again give other tasks?"""
+        return _fault_of(self.settings) or super().replay_fault
+
+    def begin(self, seed: int, dynamics_seed: int) -> str:
+        """See `Suite.begin`."""
+        self._task = self._tasks[derive_seed(seed, "verifiers") % len(self._tasks)]
+        data = self._task.data
+        return "\n\n".join(filter(None, [data.system_prompt, data.prompt_text]))
+
+    def origin(self, seed: int) -> str:
+        """The task, whatever its number; the seed, where it cannot be replayed."""
+        return super().origin(seed) if self.replay_fault else _identity(self._task)
+
+    def take(self, action: str) -> Outcome:
+        """Have the answer scored: its reward is the weighted sum of the task's."""
+        reward = finished(_score(self._task, action), self.settings.timeout_s)
+        return Outcome(f"The answer scores {reward:g}.", reward, True, reward >= self.settings.success_at)
+
+    def random_action(self, rng: random.Random) -> str:
+        """A word of the task."""
+        return rng.choice(_WORD.findall(self.render()) or ["0"])[: self.settings.max_answer_chars]
+
+
+@lru_cache(maxsize=8)
+def _tasks_of(settings: VerifiersSettings) -> tuple[Any, ...]:
+    """The tasks, loaded once a process.
+
+    Raises:
+        ConfigError: If there is no such task set, it has no task, or not with this configuration.
+        MissingPackageError: If verifiers is not installed.
+    """
+    return _load(settings)
+
+
+@lru_cache(maxsize=8)
+def _fault_of(settings: VerifiersSettings) -> str:
+    if any(task.plugged_judges() for task in _tasks_of(settings)[:1]):
+        return "it is scored by a judge, which may change its mind"
+    if list(map(_identity, _load(settings))) != list(map(_identity, _tasks_of(settings))):
+        return "loading the task set again gives other tasks"
+    return ""
+
+
+def _load(settings: VerifiersSettings) -> tuple[Any, ...]:
+    try:
+        import verifiers.v1
+        from verifiers.v1.utils.loaders import taskset_class
+    except ImportError as error:
+        raise missing("verifiers", error) from error
+    try:
+        made = taskset_class(settings.task)
+        chosen = (
+            verifiers.v1.utils.generic.concrete_type(made, verifiers.v1.TasksetConfig) or verifiers.v1.TasksetConfig
+        )
+        tasks = tuple(islice(made(chosen(id=settings.task, **settings.config)), settings.max_tasks))
+    except (ImportError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"verifiers/{settings.task} cannot be loaded: {error}") from error
+    if not tasks:
+        raise ConfigError(f"verifiers/{settings.task} has no task with config = {settings.config}")
+    return tasks
+
+
+def _identity(task: Any) -> str:
+    return digest_of([task.key])
+
+
+async def _score(task: Any, answer: str) -> float:
+    """The reward of one response.
+
+    Raises:
+        EnvironmentFault: If none of its rewards can be computed without a runtime.
+    """
+    import verifiers.v1 as vf
+
+    trace = vf.Trace(
+        task=vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash),
+        agent=vf.AgentInfo(config=vf.AgentConfig()),
+    )
+    messages = [vf.UserMessage(content=task.data.prompt_text), vf.AssistantMessage(content=answer)]
+    trace.nodes = [
+        vf.MessageNode(parent=number - 1 if number else None, message=message, sampled=bool(number))
+        for number, message in enumerate(messages)
+    ]
+    await task.score(trace)
+    if not trace.rewards:
+        raise EnvironmentFault(
+            f"verifiers: {type(task).__name__} has no reward that can be computed without a runtime; only tasks of one "
+            "response that are scored by what it says can be played here"
+        )
+    return float(trace.reward)

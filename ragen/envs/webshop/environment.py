@@ -1,0 +1,260 @@
+"""WebShop (Yao et al. 2022): buy what an instruction asks for, by searching and clicking through a shop's pages.
+
+seed -> goal        settings -> catalogue (loaded once a process)
+"""
+
+import random
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.base import Environment, EnvironmentSettings, Info
+from starpo.ragen.envs.grammar import Pattern
+from starpo.ragen.envs.webshop.catalogue import Catalogue, Source, load_catalogue
+from starpo.ragen.envs.webshop.files import files_digest
+from starpo.ragen.envs.webshop.goals import Goal, Split
+from starpo.ragen.envs.webshop.pages import write_compact, write_text
+from starpo.ragen.envs.webshop.picture import draw
+from starpo.ragen.envs.webshop.score import Score, score
+from starpo.ragen.envs.webshop.search import words
+from starpo.ragen.envs.webshop.visit import BUY, Page, Shop, Visit
+
+GRAMMAR = Pattern(
+    regex=r"(?:search|click)\[[^\[\]\x00-\x1f\x7f-\x9f]+\]",
+    form="search[words to search for], or click[what is to be clicked]",
+    shown=f"click[{BUY}]",
+    max_chars=400,
+)
+_SUB_PAGES: tuple[Page, ...] = ("description", "features", "reviews")
+_WON = 1.0 - 1e-9
+_PAGES: dict[str, Callable[[Shop, Goal, Visit, float], str]] = {"text": write_text, "compact": write_compact}
+
+
+class WebShopSettings(EnvironmentSettings):
+    """What the shop sells, what is asked for, and how pages are shown."""
+
+    type: Literal["webshop"] = "webshop"
+    folder: str = ""
+    """Folder of WebShop's own files: `items_shuffle*.json`, `items_ins_v2*.json` and, for goals = 'human',
+    `items_human_ins.json`. '': the synthetic catalogue."""
+    digest: str = Field("", pattern="^([0-9a-f]{16})?$")
+    """Of the files in `folder`, filled in from them, so that changed files are another environment. Where it is given,
+    other files are refused."""
+    num_products: int | None = Field(None, ge=100, le=2_000_000)
+    """Products of the synthetic catalogue (at most 60,000), or how many to take from the beginning of the files. None:
+    5,000, or all of the files'."""
+    catalogue_seed: int = Field(0, ge=0)
+    """Which synthetic catalogue."""
+    num_hidden: int = Field(0, ge=0, le=2)
+    """Of the synthetic catalogue: attributes of a goal that no title tells, only the page Features."""
+    goals: Literal["synthetic", "human"] = "synthetic"
+    """'synthetic': every product's own wish, with each combination of its options. 'human': what people wrote."""
+    split: Split = "train"
+    """Goals 0 to 499 are 'test', 500 to 1499 'val', the rest 'train'."""
+    split_rule: Literal["ragen", "original"] = "ragen"
+    """How a seed becomes a goal of its split. 'ragen': the seed modulo the size of the split, training goals in an
+    order of their own. 'original': drawn with the goals' weights."""
+    pays: Literal["score", "success"] = "score"
+    """What buying pays. 'score': the purchase's score, 0 to 1. 'success': 1 for a score of 1, otherwise 0 (RAGEN)."""
+    nouns: Literal["rule", "spacy"] = "rule"
+    """What counts as a noun in titles of the user's files. 'rule': words of at least three letters that are no function
+    words. 'spacy': what spaCy's en_core_web_sm says, as in WebShop. The synthetic catalogue has a list of its own."""
+    results_per_page: int = Field(10, ge=1, le=50)
+    """Products on a page of results; a search finds 50 at most."""
+    should_show_attributes: bool = False
+    """Has a product a page with its attributes?"""
+    observation: Literal["text", "compact"] = "text"
+    """'text': what stands on WebShop's pages, joined by [SEP]. 'compact': few lines, with what can be clicked in
+    brackets; products are clicked by their place on the page of results, not by their number."""
+    should_list_admissible: bool = False
+    """Does an observation end with a line of all that can be done?"""
+
+    @field_validator("digest")
+    @classmethod
+    def _of_the_files(cls, digest: str, info: ValidationInfo) -> str:
+        folder = info.data.get("folder", "")
+        if digest and not folder:
+            raise ValueError("digest is of the files in folder, which is not set; set folder, or leave digest out")
+        return files_digest(folder) if folder and not digest else digest
+
+    @model_validator(mode="after")
+    def _settings_have_an_effect(self) -> "WebShopSettings":
+        if self.folder and (self.catalogue_seed or self.num_hidden):
+            raise ValueError("catalogue_seed and num_hidden are of the synthetic catalogue; leave them out, or folder")
+        if not self.folder and (self.goals != "synthetic" or self.nouns != "rule"):
+            raise ValueError("goals = 'human' and nouns = 'spacy' are for WebShop's own files; set folder")
+        if not self.folder and self.num_products is not None and self.num_products > 60_000:
+            raise ValueError(f"num_products = {self.num_products}: the synthetic catalogue has at most 60,000")
+        return self
+
+
+class WebShop(Environment[WebShopSettings]):
+    """One episode is one purchase.
+
+    Info of the step that buys: `score` and its parts, and `nouns`, what counted as nouns.
+    """
+
+    settings_type = WebShopSettings
+    demonstrator: ClassVar[str] = "starpo.ragen.envs.webshop.demonstrations:demonstrate"
+    claims: ClassVar[str] = "starpo.ragen.envs.webshop.claims:claims"
+
+    def __init__(self, settings: WebShopSettings) -> None:
+        """Load the catalogue, unless this process has it: what is wrong with it is one error before any episode.
+
+        Raises:
+            ConfigError, MissingPackageError: See `load_catalogue`; or if the split has no goals.
+        """
+        super().__init__(settings)
+        self._source = Source(
+            settings.folder,
+            settings.digest,
+            settings.num_products,
+            settings.catalogue_seed,
+            settings.num_hidden,
+            settings.goals,
+            settings.nouns,
+        )
+        self.catalogue.goals.index(settings.split, settings.split_rule, seed=0)
+        self._goal: Goal | None = None
+        self._visit = Visit()
+        self._clicks: dict[str, Visit] | None = None
+        self._score: Score | None = None
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is sold; the same object for all environments of a process."""
+        return load_catalogue(self._source)
+
+    @property
+    def shop(self) -> Shop:
+        """The catalogue, and how it is shown."""
+        sub_pages = (*_SUB_PAGES, "attributes") if self.settings.should_show_attributes else _SUB_PAGES
+        return Shop(self.catalogue, self.settings.results_per_page, sub_pages, self.settings.observation == "compact")
+
+    @property
+    def goal(self) -> Goal:
+        """What the present episode asks for.
+
+        Raises:
+            EnvironmentFault: Before the first `reset`.
+        """
+        if self._goal is None:
+            raise EnvironmentFault("webshop: no episode has begun; call reset(seed=...) first")
+        return self._goal
+
+    @property
+    def visit(self) -> Visit:
+        """Where the shopper stands."""
+        return self._visit
+
+    @property
+    def clicks(self) -> dict[str, Visit]:
+        """What can be clicked now, in lower case -> where it leads; nothing on the search page."""
+        if self._clicks is None:
+            self._clicks = self.shop.clicks(self._visit)
+        return self._clicks
+
+    @property
+    def score(self) -> float:
+        """Of the purchase; 0 before it."""
+        return self._score.total if self._score else 0.0
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
+        """Take a goal of the split, and stand on the search page."""
+        goals = self.catalogue.goals
+        index = goals.index(self.settings.split, self.settings.split_rule, seed)
+        self._goal, self._score = goals.goal(index), None
+        self._go(Visit())
+        return self.render(), {"goal": index, "num_refused": len(self.catalogue.refused)}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Search or click; what the present page does not have changes nothing. Buying pays, everything else 0."""
+        goal, before = self.goal, self._visit
+        if before.page == "done":
+            raise EnvironmentFault("webshop: the episode has ended with the purchase; call reset")
+        if GRAMMAR.read(action) != action:
+            raise EnvironmentFault(f"webshop: {action[:80]!r} is no action. {GRAMMAR.told()}")
+        kind, _, said = action[:-1].partition("[")
+        said = said.strip()
+        if kind == "click":
+            self._go(self.clicks.get(said.lower(), before))
+        elif before.page == "search" and words(said):
+            self._go(Visit("results", said))
+        info: Info = {"effective": self._visit != before, "page": self._visit.page}
+        if self._visit.page != "done":
+            return self.render(), 0.0, False, False, info
+        catalogue, asin = self.catalogue, self._visit.asin
+        price = catalogue.prices[catalogue.place(asin)]
+        self._score = score(catalogue.product(asin), price, self._visit.values, goal, catalogue.nouns)
+        reward = self._score.total if self.settings.pays == "score" else float(self.is_success)
+        info |= {
+            "is_success": self.is_success,
+            "bought": asin,
+            "score": self._score.total,
+            "type": self._score.type,
+            "attributes_met": self._score.attributes,
+            "options_met": self._score.options,
+            "is_price_met": self._score.is_price_met,
+            "nouns": catalogue.nouns_rule,
+        }
+        return self.render(), reward, True, False, info
+
+    def _go(self, visit: Visit) -> None:
+        self._visit, self._clicks = visit, None
+
+    @property
+    def grammar(self) -> Pattern:
+        """`search[..]` and `click[..]`."""
+        return GRAMMAR
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """All clicks that the present page has; none on the search page, where any words can be searched."""
+        return tuple(f"click[{label}]" for label in self.clicks)
+
+    def random_action(self, rng: random.Random) -> str:
+        """A search for some words of the instruction, or one of `actions`."""
+        if self._visit.page == "search":
+            known = words(self.goal.terse)
+            return f"search[{' '.join(rng.sample(known, rng.randint(1, len(known))))}]"
+        return rng.choice(self.actions or (GRAMMAR.shown,))
+
+    @property
+    def is_success(self) -> bool:
+        """Has something been bought whose score is 1?"""
+        return self.score >= _WON
+
+    def rules(self) -> str:
+        """The task in words."""
+        paid = "its score" if self.settings.pays == "score" else "1 if its score is 1, and otherwise 0"
+        return "\n".join(
+            [
+                "You are in a web shop and buy the product that the instruction asks for.",
+                "On the search page you can search for words: search[words].",
+                "On every other page you can click its buttons, its products, by number, and its options: click[name].",
+                "Choose the options that are asked for on the product's page, then click[buy now], which ends it.",
+                "The score of a purchase is the share that it meets of the attributes, the options and the price limit "
+                "of the instruction, less if it is another kind of product.",
+                f"The purchase pays {paid}; everything else pays 0.",
+            ]
+        )
+
+    def state_digest(self) -> str:
+        """Of the catalogue, the goal and the visit."""
+        state = (self.catalogue.digest, self.goal, self._visit)
+        return blake2b(repr(state).encode(), digest_size=8).hexdigest()
+
+    def render(self) -> str:
+        """The present page in the form that the settings choose."""
+        page = _PAGES[self.settings.observation](self.shop, self.goal, self._visit, self.score)
+        if not self.settings.should_list_admissible or self._visit.page == "done":
+            return page
+        return f"{page}\nAdmissible: {', '.join(self.actions) or 'search[words]'}"
+
+    def render_rgb(self) -> np.ndarray:
+        """The page, 400 x 640: the instruction on a bar, what can be clicked on buttons, what is chosen in green."""
+        return draw(write_compact(self.shop, self.goal, self._visit, self.score), self._visit.values)

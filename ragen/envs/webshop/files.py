@@ -1,0 +1,224 @@
+"""The catalogue of WebShop's own files, which the user brings: nothing of them is part of this project.
+
+    folder/items_shuffle*.json     products
+    folder/items_ins_v2*.json      their attributes, and a synthetic wish for each
+    folder/items_human_ins.json    what people asked for (optional)
+
+What cannot be used is left out and named, with the reason; everything else is taken as WebShop takes it.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
+from starpo.ragen.envs.webshop.product import Product, Wish
+
+_PATTERNS = {"products": "items_shuffle*.json", "wishes": "items_ins_v2*.json", "human": "items_human_ins.json"}
+_MAX_NUMBER, _MAX_VALUE = 10, 300
+_USUAL_PRICE = 100.0
+_AMOUNT = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
+_UNCLICKABLE = str.maketrans({"[": "(", "]": ")"})
+_BLOCK = 1 << 20
+
+
+class Refusal(NamedTuple):
+    """What is left out of a catalogue, and why."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.why})"
+
+
+class _UnusableError(ValueError):
+    """Why a product cannot be sold."""
+
+
+def files_digest(folder: str) -> str:
+    """16 hexadecimal digits of the bytes of a catalogue's files.
+
+    Raises:
+        ConfigError: If a file is missing, or there are two for the same.
+    """
+    total = blake2b(digest_size=8)
+    for role, path in _files(folder).items():
+        facts = path.stat()
+        total.update(f"{role} {_file_digest(path, facts.st_size, facts.st_mtime_ns)}\n".encode())
+    return total.hexdigest()
+
+
+def read_products(folder: str, num_products: int | None) -> tuple[list[Product], list[Refusal]]:
+    """Read the products and the wishes for them.
+
+    Args:
+        folder: Where the files lie.
+        num_products: How many to take from the beginning; None: all.
+
+    Returns:
+        The products in their order, and what is left out.
+
+    Raises:
+        ConfigError: If a file is missing or no JSON, or no product can be used.
+    """
+    files = _files(folder)
+    listed = _read(files["products"], list)[:num_products]
+    wishes = _read(files["wishes"], dict)
+    human = _read(files["human"], dict) if "human" in files else {}
+    products: dict[str, Product] = {}
+    refused: list[Refusal] = []
+    for number, item in enumerate(listed):
+        name = item.get("asin") if isinstance(item, dict) else None
+        what = name if isinstance(name, str) and name else f"product {number}"
+        try:
+            product = _product(item, wishes.get(what))
+            if product.asin.lower() in products:
+                raise _UnusableError("an earlier product has the same asin")
+        except _UnusableError as error:
+            refused.append(Refusal(quoted(what), str(error)))
+            continue
+        asked, unasked = _human_wishes(human.get(what, []))
+        refused += [Refusal(f"wish {place} for {quoted(what)}", why) for place, why in unasked]
+        products[product.asin.lower()] = replace(product, human_wishes=asked)
+    if not products:
+        raise ConfigError(
+            f"{files['products']}: none of {len(listed)} products can be used: {', '.join(map(str, refused[:5]))}"
+        )
+    return list(products.values()), refused
+
+
+def _files(folder: str) -> dict[str, Path]:
+    """Role -> file."""
+    files = {}
+    for role, pattern in _PATTERNS.items():
+        found = sorted(Path(folder).expanduser().glob(pattern))
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found)
+            raise ConfigError(f"webshop folder '{folder}' has {names}; leave one file of the form {pattern} in it")
+        if not found and role != "human":
+            raise ConfigError(
+                f"webshop folder '{folder}' has no file {pattern}; give the folder of WebShop's data files, or leave "
+                "folder out for the synthetic catalogue"
+            )
+        if found:
+            files[role] = found[0]
+    return files
+
+
+@lru_cache(64)
+def _file_digest(path: Path, size: int, changed_ns: int) -> str:
+    """Of the bytes; read again where size or time of change are others."""
+    digest = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _read(path: Path, kind: type) -> Any:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is no JSON ({error}); download it again") from error
+    if not isinstance(content, kind):
+        raise ConfigError(f"{path} holds a {type(content).__name__}, expected a {kind.__name__}: is it WebShop's?")
+    return content
+
+
+def _product(item: Any, wished: Any) -> Product:
+    if not isinstance(item, dict):
+        raise _UnusableError("no JSON object")
+    asin = _text(item, "asin")
+    if asin == "nan" or len(asin) > _MAX_NUMBER or re.search(r"[\[\]\s]", asin):
+        raise _UnusableError(f"asin must have at most {_MAX_NUMBER} characters, without blanks and brackets")
+    wished = wished if isinstance(wished, dict) else {}
+    bullets = item.get("small_description") or []
+    return Product(
+        asin=asin,
+        title=_text(item, "name"),
+        query=_text(item, "query").lower(),
+        categories=tuple(part.strip() for part in _text(item, "product_category").split("\u203a")),
+        price_range=_price_range(item.get("pricing")),
+        description=_clean(item.get("full_description") or ""),
+        bullets=tuple(_texts(bullets if isinstance(bullets, list) else [bullets])),
+        attributes=tuple(_texts(wished.get("attributes"))),
+        options=_options(item.get("customization_options")),
+        wish=_wish(wished),
+    )
+
+
+def _wish(wished: dict[str, Any]) -> Wish | None:
+    text, attributes = wished.get("instruction"), tuple(_texts(wished.get("instruction_attributes")))
+    return Wish(_clean(text), attributes) if isinstance(text, str) and text.strip() and attributes else None
+
+
+def _human_wishes(listed: Any) -> tuple[tuple[Wish, ...], list[tuple[int, str]]]:
+    """The wishes that can be asked, and place and fault of the others."""
+    wishes, faults = [], []
+    for place, item in enumerate(listed if isinstance(listed, list) else [listed]):
+        facts = item if isinstance(item, dict) else {}
+        text, attributes = facts.get("instruction"), tuple(_texts(facts.get("instruction_attributes")))
+        options = facts.get("instruction_options") or []
+        values = tuple(_texts(list(options.values()) if isinstance(options, dict) else options))
+        if isinstance(text, str) and text.strip() and attributes:
+            wishes.append(Wish(_clean(text).strip("."), attributes, values))
+        else:
+            faults.append((place, "it has no instruction, or no attributes"))
+    return tuple(wishes), faults
+
+
+def _price_range(pricing: Any) -> tuple[float, float]:
+    """Of `$12.50` or `$10.00$20.00`; 100 where there is none, as in WebShop."""
+    if pricing is None or pricing in ("", []):
+        return _USUAL_PRICE, _USUAL_PRICE
+    amounts = [float(part.replace(",", "")) for part in _AMOUNT.findall(pricing)] if isinstance(pricing, str) else []
+    if not amounts:
+        raise _UnusableError(f"pricing {quoted(str(pricing))} is no amount of dollars")
+    return min(amounts[:2]), max(amounts[:2])
+
+
+def _options(listed: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not listed:
+        return ()
+    if not isinstance(listed, dict):
+        raise _UnusableError("customization_options is no JSON object")
+    options = []
+    for name, contents in listed.items():
+        if contents is None:
+            continue
+        values = [_text_of_value(content, name) for content in contents]
+        written = (_clean(value.replace("/", " | ").replace("||", "|"))[:_MAX_VALUE] for value in values)
+        unique = tuple(dict.fromkeys(value.strip().lower().translate(_UNCLICKABLE) for value in written))
+        options.append((_clean(name).lower(), unique))
+    return tuple(option for option in options if option[1])
+
+
+def _text_of_value(content: Any, option: str) -> str:
+    value = content.get("value") if isinstance(content, dict) else None
+    if not isinstance(value, str) or not value.strip():
+        raise _UnusableError(f"customization_options.{option} has a value without text")
+    return value
+
+
+def _text(item: dict[str, Any], field: str) -> str:
+    value = item.get(field)
+    if not isinstance(value, str) or not _clean(value):
+        raise _UnusableError(f"{field} is missing")
+    return _clean(value)
+
+
+def _texts(values: Any) -> Iterable[str]:
+    return (_clean(value) for value in values or [] if isinstance(value, str) and value.strip())
+
+
+def _clean(text: Any) -> str:
+    """In one line, without control characters."""
+    return _CONTROL.sub(" ", text).strip() if isinstance(text, str) else ""

@@ -1,0 +1,184 @@
+"""Goals: what an episode asks for, derived from the catalogue alone.
+
+    wishes x options -> goals, in an order of their own -> (split, seed) -> one goal
+
+WebShop draws prices and limits of price from a generator that nobody seeds, so that goal i differs from worker to
+worker. Here both are hashes of the product's number and the catalogue's digest: the same everywhere.
+"""
+
+import itertools
+import math
+import random
+from bisect import bisect
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs.webshop.product import Product, Wish
+
+Split = Literal["train", "val", "test", "all"]
+
+_SHUFFLE_SEED, _TRAIN_SEED = 233, 42
+_NUM_TEST, _NUM_VAL = 500, 1000
+_LIMITS = tuple(10.0 * tens for tens in range(1, 100))
+_NUM_NEXT = 4
+NO_LIMIT = 1_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What an episode asks for.
+
+    Attributes:
+        instruction: In words, as WebShop writes it, its limit of price at the end.
+        terse: The same in as few words as say it, for the compact observation.
+        asin: The product that it was made from, which meets it.
+        title: That product's.
+        query: That product's.
+        categories: That product's.
+        attributes: Wanted; at least one.
+        options: Wanted values of options.
+        price_limit: Dollars.
+    """
+
+    instruction: str
+    terse: str
+    asin: str
+    title: str
+    query: str
+    categories: tuple[str, ...]
+    attributes: tuple[str, ...]
+    options: tuple[str, ...]
+    price_limit: float
+
+
+def price_of(product: Product, digest: str) -> float:
+    """The price in dollars, uniform over the product's range."""
+    low, high = product.price_range
+    return round(low + (high - low) * derive_seed(product.asin, digest, "price") / 2**63, 2)
+
+
+def price_limit(asin: str, price: float, digest: str) -> float:
+    """The larger of two different multiples of 10, drawn from the four next above the price.
+
+    `NO_LIMIT` where fewer than two below 1000 are left.
+    """
+    above = [limit for limit in _LIMITS if limit > price][:_NUM_NEXT]
+    pairs = list(itertools.combinations(above, 2))
+    return pairs[derive_seed(asin, digest, "price limit") % len(pairs)][1] if pairs else NO_LIMIT
+
+
+class Goals:
+    """All goals of a catalogue, in the order that splits cut; made when asked for."""
+
+    def __init__(self, products: Sequence[Product], prices: Sequence[float], digest: str, kind: str) -> None:
+        """List them.
+
+        Args:
+            products: Of the catalogue.
+            prices: Theirs.
+            digest: The catalogue's.
+            kind: 'synthetic': a product's own wish with every combination of its options. 'human': what people wrote.
+        """
+        self._products, self._prices, self._digest, self._kind = products, prices, digest, kind
+        self._places = [(place, number) for place in range(len(products)) for number in range(self._count(place))]
+        random.Random(_SHUFFLE_SEED).shuffle(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def index(self, split: Split, rule: str, seed: int) -> int:
+        """Which goal a seed stands for.
+
+        Args:
+            split: Goals 0 to 499 are for testing, 500 to 1499 for validation, the rest for training.
+            rule: 'ragen': the seed modulo the size of the split, of the training goals in an order of its own.
+                'original': drawn from the split with the goals' weights.
+            seed: Of the episode.
+
+        Raises:
+            ConfigError: If the split is empty.
+        """
+        first, end = {
+            "test": (0, min(_NUM_TEST, len(self))),
+            "val": (_NUM_TEST, min(_NUM_TEST + _NUM_VAL, len(self))),
+            "train": (_NUM_TEST + _NUM_VAL, len(self)),
+            "all": (0, len(self)),
+        }[split]
+        if end <= first:
+            raise ConfigError(
+                f"webshop: the catalogue has {len(self)} goals, and split = '{split}' begins at goal {first}: "
+                "take more products (num_products), or split = 'all'"
+            )
+        if rule == "original":
+            sums = self._summed_weights
+            before = sums[first - 1] if first else 0.0
+            drawn = before + (sums[end - 1] - before) * derive_seed(seed, "webshop goal") / 2**63
+            return min(bisect(sums, drawn, first, end), end - 1)
+        return self._train_order[seed % (end - first)] if split == "train" else first + seed % (end - first)
+
+    def goal(self, index: int) -> Goal:
+        """The goal of this place in the order."""
+        place, number = self._places[index]
+        product, price = self._products[place], self._prices[place]
+        limit = price_limit(product.asin, price, self._digest)
+        if self._kind == "human":
+            wish, options = product.human_wishes[number], product.human_wishes[number].options
+            text, terse = wish.text, wish.text
+        else:
+            assert product.wish is not None, "only products with a wish are counted"
+            wish, offered = product.wish, sorted(product.options)
+            names = [name for name, _ in offered]
+            options = next(itertools.islice(itertools.product(*(values for _, values in offered)), number, None))
+            text = wish.text + _with(names, options)
+            chosen = [f"{name} {value}" for name, value in zip(names, options, strict=True)]
+            terse = " ".join([*wish.attributes, product.query, *chosen])
+        has_limit = limit != NO_LIMIT
+        return Goal(
+            instruction=text + (f", and price lower than {limit:.2f} dollars" if has_limit else ""),
+            terse=terse + (f" under {limit:g}" if has_limit else ""),
+            asin=product.asin,
+            title=product.title,
+            query=product.query,
+            categories=product.categories,
+            attributes=wish.attributes,
+            options=options,
+            price_limit=limit,
+        )
+
+    def _count(self, place: int) -> int:
+        product = self._products[place]
+        if self._kind == "human":
+            return len(product.human_wishes)
+        return math.prod(len(values) for _, values in product.options) if product.wish else 0
+
+    def _wish(self, place: int, number: int) -> Wish:
+        product = self._products[place]
+        wish = product.human_wishes[number] if self._kind == "human" else product.wish
+        assert wish is not None, "only products with a wish are counted"
+        return wish
+
+    @cached_property
+    def _train_order(self) -> list[int]:
+        order = list(range(_NUM_TEST + _NUM_VAL, len(self)))
+        random.Random(_TRAIN_SEED).shuffle(order)
+        return order
+
+    @cached_property
+    def _summed_weights(self) -> list[float]:
+        """Running sums of the goals' weights: of a human goal 1, of a synthetic one the mean over its attributes of 1
+        by the number of goals that have the attribute."""
+        if self._kind == "human":
+            return [float(number + 1) for number in range(len(self))]
+        wanted = [self._wish(*place).attributes for place in self._places]
+        counts = Counter(attribute for attributes in wanted for attribute in attributes)
+        return list(itertools.accumulate(sum(1 / counts[a] for a in each) / len(each) for each in wanted))
+
+
+def _with(names: Sequence[str], options: Sequence[str]) -> str:
+    parts = [f"{name}: {value}" for name, value in zip(names, options, strict=True)]
+    return f" with {', and '.join(parts)}" if parts else ""

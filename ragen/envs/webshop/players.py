@@ -1,0 +1,73 @@
+"""Players to compare with: WebShop's rule policy, and the solver, whose success bounds everybody's.
+
+environment -> player -> action, until the purchase
+"""
+
+from collections.abc import Callable, Iterable
+
+from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
+from starpo.ragen.envs.webshop.score import options_met
+from starpo.ragen.envs.webshop.search import words
+from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT
+
+Player = Callable[[WebShop], str]
+"""The next action; the environment is not stepped."""
+
+MAX_STEPS = 100
+"""More than the solver ever needs: 50 pages of results, and the options."""
+
+
+def search_for(text: str) -> str:
+    """A search for the words of a text, as many as an action has room for."""
+    room = GRAMMAR.max_chars - len("search[]")
+    query = ""
+    for word in words(text):
+        longer = f"{query} {word}".strip()
+        if len(longer) > room:
+            break
+        query = longer
+    return f"search[{query}]"
+
+
+def rule_policy(environment: WebShop) -> str:
+    """Search the instruction, click the first product, buy (WebShop, `baseline_models/test.py`).
+
+    Where nothing is found it goes back and searches again, for ever.
+    """
+    visit, shop = environment.visit, environment.shop
+    if visit.page == "search":
+        return search_for(environment.goal.instruction)
+    if visit.page == "results":
+        return f"click[{next(iter(shop.labels(visit)), BACK)}]"
+    return f"click[{BUY}]"
+
+
+def solver(environment: WebShop) -> str:
+    """Search the title and options of the product that the goal was made from, open it, choose its options, buy it."""
+    visit, shop, goal = environment.visit, environment.shop, environment.goal
+    if visit.page == "search":
+        return search_for(" ".join([goal.title, *goal.options]))
+    clicks = environment.clicks
+    if visit.page == "results":
+        opening = (label for label, ahead in clicks.items() if ahead.asin == goal.asin)
+        return f"click[{next(opening, NEXT if NEXT in clicks else BACK)}]"
+    for _, values in shop.catalogue.product(goal.asin).options:
+        wanted = next((value for value in values if value in goal.options), None)
+        wanted = wanted or next((value for value in values if options_met([value], goal.options)), None)
+        if wanted is not None and wanted not in visit.values:
+            return f"click[{wanted}]"
+    return f"click[{BUY}]"
+
+
+def results_of(player: Player, settings: WebShopSettings, seeds: Iterable[int]) -> tuple[float, float]:
+    """Mean score and success of a player over episodes; who has not bought after `MAX_STEPS` has 0."""
+    environment = WebShop(settings)
+    scores, successes = [], []
+    for seed in seeds:
+        environment.reset(seed=seed)
+        for _ in range(MAX_STEPS):
+            if environment.step(player(environment))[2]:
+                break
+        scores.append(environment.score)
+        successes.append(environment.is_success)
+    return sum(scores) / len(scores), sum(successes) / len(successes)

@@ -1,0 +1,141 @@
+"""What a purchase is worth (WebShop, `web_agent_site/engine/goal.py`).
+
+score = (attributes met + options met + price met) / (attributes + options + 1) * type
+
+type: 1 where the queries are equal, or two categories are shared, or the title score is above .2; otherwise .5;
+      .1 where the title score is below .1; 0 where it is 0
+title score = |nouns of both titles| / |nouns of the goal's title|; .2 where the goal's title has none
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from starpo.ragen.core.errors import MissingPackageError
+from starpo.ragen.envs.webshop.goals import Goal
+from starpo.ragen.envs.webshop.product import Product
+from starpo.ragen.envs.webshop.search import needed_packages
+from starpo.ragen.envs.webshop.vocabulary import COLOURS, NOUNS
+
+Nouns = Callable[[str], tuple[str, ...]]
+"""From a title to its nouns, in lower case, as often as they occur."""
+
+_ENOUGH = 85
+_TITLE_MATCH, _TITLE_POOR, _TITLE_UNKNOWN = 0.2, 0.1, 0.2
+_MIN_SHARED_CATEGORIES = 2
+_MIN_NOUN = 3
+_NO_NOUNS = frozenset(["and", "are", "for", "from", "into", "its", "not", "our", "per", "that", "the", "this", "with"])
+_SPACY_MODEL = "en_core_web_sm"
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A purchase's worth and its parts.
+
+    Attributes:
+        total: 0 to 1.
+        type: Factor of the kind of good.
+        title: Share of the goal's nouns in the title.
+        attributes: How many of the goal's attributes are met.
+        options: How many of its options are met.
+        is_price_met: Is the price not above the limit?
+    """
+
+    total: float
+    type: float
+    title: float
+    attributes: int
+    options: int
+    is_price_met: bool
+
+
+def score(product: Product, price: float, chosen: Sequence[str], goal: Goal, nouns: Nouns) -> Score:
+    """What it is worth to buy this.
+
+    Args:
+        product: What is bought.
+        price: What it costs, in dollars.
+        chosen: Values of the options that were chosen.
+        goal: What was asked for.
+        nouns: What counts as nouns.
+    """
+    title = title_score(product.title, goal.title, nouns)
+    kind = type_factor(product, goal, title)
+    attributes, options = attributes_met(product, goal.attributes), options_met(chosen, goal.options)
+    is_price_met = price <= goal.price_limit
+    share = (attributes + options + is_price_met) / (len(goal.attributes) + len(goal.options) + 1)
+    return Score(share * kind, kind, title, attributes, options, is_price_met)
+
+
+def title_score(bought: str, wanted: str, nouns: Nouns) -> float:
+    """Nouns that both titles have, by the nouns of the wanted one."""
+    goal_nouns = nouns(wanted)
+    return len(set(nouns(bought)) & set(goal_nouns)) / len(goal_nouns) if goal_nouns else _TITLE_UNKNOWN
+
+
+def type_factor(product: Product, goal: Goal, title: float) -> float:
+    """How much it counts that another kind of good was bought."""
+    if title == 0.0:
+        return 0.0
+    if title < _TITLE_POOR:
+        return 0.1
+    is_shared = len(set(product.categories) & set(goal.categories)) >= _MIN_SHARED_CATEGORIES
+    return 1.0 if product.query == goal.query or is_shared or title > _TITLE_MATCH else 0.5
+
+
+def attributes_met(product: Product, wanted: Sequence[str]) -> int:
+    """How many wanted attributes are nearly one of the product's, or stand in its title, bullets or description."""
+    _, fuzz = needed_packages()
+    texts = [text.lower() for text in (product.title, " ".join(product.bullets), product.description)]
+    return sum(
+        any(fuzz.token_set_ratio(own, attribute) > _ENOUGH for own in product.attributes)
+        or any(attribute in text for text in texts)
+        for attribute in wanted
+    )
+
+
+def options_met(chosen: Sequence[str], wanted: Sequence[str]) -> int:
+    """How many wanted options are nearly one of the chosen ones, colours as their plain names."""
+    _, fuzz = needed_packages()
+    plain = [plain_colour(value) for value in chosen]
+    return sum(any(fuzz.token_set_ratio(value, plain_colour(option)) > _ENOUGH for value in plain) for option in wanted)
+
+
+def plain_colour(value: str) -> str:
+    """The first name of a colour that stands in a value; the value where none does."""
+    return next((colour for colour in COLOURS if colour in value), value)
+
+
+def listed_nouns(title: str) -> tuple[str, ...]:
+    """Nouns of the synthetic catalogue."""
+    return tuple(word for word in title.lower().split() if word in NOUNS)
+
+
+@lru_cache(65_536)
+def guessed_nouns(title: str) -> tuple[str, ...]:
+    """Words of at least three letters, and nothing but letters, that are no function words."""
+    parts = "".join(sign if sign.isalnum() else " " for sign in title.lower()).split()
+    return tuple(word for word in parts if word.isalpha() and len(word) >= _MIN_NOUN and word not in _NO_NOUNS)
+
+
+@lru_cache(65_536)
+def tagged_nouns(title: str) -> tuple[str, ...]:
+    """What spaCy's small English model tags as nouns, as in WebShop.
+
+    Raises:
+        MissingPackageError: If spaCy or its model is not installed.
+    """
+    return tuple(token.text.lower() for token in _tagger()(title) if token.pos_ in ("NOUN", "PROPN"))
+
+
+@lru_cache(1)
+def _tagger() -> Any:
+    try:  # not by an import statement: the code's identity would call for a package that hardly anybody has
+        return import_module("spacy").load(_SPACY_MODEL)
+    except (ImportError, OSError) as error:
+        raise MissingPackageError(
+            f"nouns = 'spacy' needs spaCy and its model: pip install spacy && python -m spacy download {_SPACY_MODEL}; "
+            "or set nouns = 'rule'"
+        ) from error

@@ -1,0 +1,99 @@
+"""`Visit`: where a shopper stands, and where each click leads.
+
+search -> results -> item -> description, features, reviews, attributes
+                       '---> done
+"""
+
+from typing import Literal, NamedTuple
+
+from starpo.ragen.envs.webshop.catalogue import Catalogue
+
+Page = Literal["search", "results", "item", "description", "features", "reviews", "attributes", "done"]
+
+BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
+
+
+class Visit(NamedTuple):
+    """A page of the shop, and what is chosen.
+
+    Attributes:
+        page: Which.
+        query: Words of the search that led here; "" on the search page.
+        number: Of the page of results, from 1.
+        asin: Of the product that is looked at, or bought; "" on the pages before.
+        chosen: Names of options and their chosen values, by name.
+    """
+
+    page: Page = "search"
+    query: str = ""
+    number: int = 1
+    asin: str = ""
+    chosen: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Of the chosen options."""
+        return tuple(value for _, value in self.chosen)
+
+
+class Shop(NamedTuple):
+    """A catalogue and how it is shown.
+
+    Attributes:
+        catalogue: What is sold.
+        page_size: Products on a page of results.
+        sub_pages: Of a product's page, in order.
+        is_numbered: Are products clicked by their place on the page of results, from 1, and not by their number?
+    """
+
+    catalogue: Catalogue
+    page_size: int
+    sub_pages: tuple[Page, ...]
+    is_numbered: bool = False
+
+    def results(self, visit: Visit) -> tuple[int, ...]:
+        """Places in the catalogue of all that the visit's search has found."""
+        return self.catalogue.index.search(visit.query)
+
+    def shown(self, visit: Visit) -> tuple[int, ...]:
+        """Those on the visit's page of results."""
+        return self.results(visit)[(visit.number - 1) * self.page_size : visit.number * self.page_size]
+
+    def labels(self, visit: Visit) -> tuple[str, ...]:
+        """What is clicked for each product on the visit's page of results, in lower case."""
+        shown = self.shown(visit)
+        if self.is_numbered:
+            return tuple(str(number) for number in range(1, len(shown) + 1))
+        return tuple(self.catalogue.products[place].asin.lower() for place in shown)
+
+    def buttons(self, visit: Visit) -> tuple[str, ...]:
+        """Labels that lead from page to page, in lower case; none on the search page, and after the purchase."""
+        if visit.page in ("search", "done"):
+            return ()
+        if visit.page != "results":
+            return BACK, PREVIOUS
+        has_next = visit.number * self.page_size < len(self.results(visit))
+        return (BACK, *((PREVIOUS,) if visit.number > 1 else ()), *((NEXT,) if has_next else ()))
+
+    def clicks(self, visit: Visit) -> dict[str, Visit]:
+        """What can be clicked, in lower case -> where it leads."""
+        buttons = self.buttons(visit)
+        if visit.page == "results":
+            steps = {PREVIOUS: visit.number - 1, NEXT: visit.number + 1}
+            pages = {label: visit._replace(number=number) for label, number in steps.items() if label in buttons}
+            items = [visit._replace(page="item", asin=self.catalogue.products[at].asin) for at in self.shown(visit)]
+            return {BACK: Visit()} | pages | dict(zip(self.labels(visit), items, strict=True))
+        if visit.page == "item":
+            clicks = {BACK: Visit(), PREVIOUS: Visit("results", visit.query, visit.number)}
+            clicks[BUY] = visit._replace(page="done")
+            return self._options(visit) | clicks | {page: visit._replace(page=page) for page in self.sub_pages}
+        return {BACK: Visit(), PREVIOUS: visit._replace(page="item")} if buttons else {}
+
+    def _options(self, visit: Visit) -> dict[str, Visit]:
+        """A value that two options have is the first one's."""
+        clicks: dict[str, Visit] = {}
+        for name, values in self.catalogue.product(visit.asin).options:
+            others = [(other, value) for other, value in visit.chosen if other != name]
+            for value in values:
+                clicks.setdefault(value, visit._replace(chosen=tuple(sorted([*others, (name, value)]))))
+        return clicks

@@ -1,0 +1,114 @@
+"""A run in an environment that cannot be replayed: marked in what it played, verified as far as it goes, and told."""
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from starpo.flows.cli.lineage import lineage_json
+from starpo.flows.cli.show import print_run
+from starpo.flows.presets import preset
+from starpo.flows.starpo import starpo
+from starpo.flows.verify import Verification
+from starpo.ragen.envs.bandit.environment import Bandit
+from starpo.ragen.evidence.audit.lineage import lineage
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.page import render_report
+from starpo.ragen.recompute.verify import unreplayable as judging
+from starpo.ragen.recompute.verify.verdict import Verdict
+from starpo.ragen.store import Store
+from tests.integration.forging import RUN, artifact, forge, manifest_of, reseal, verify
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+
+REASON = "what its arms pay is drawn by the clock"
+CLOCK = itertools.count()
+PLAYED = {
+    ("warm_start", "checkpoint"), ("rollout", "turns"), ("rollout", "actions"), ("evaluate:ENV", "episodes"),
+    ("evaluate:ENV", "metrics"), ("evaluate:ENV", "actions"),
+}  # fmt: skip
+
+
+class BanditByTheClock(Bandit):
+    """Says that it cannot be replayed, and cannot."""
+
+    replay_fault = REASON
+
+    def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, dict[str, Any]]:
+        return super().reset(seed=seed, dynamics_seed=dynamics_seed + 1000 * next(CLOCK))
+
+
+TARGET = f"{__name__}:BanditByTheClock"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Path:
+    folder = tmp_path_factory.mktemp("unreplayable") / "store"
+    settings = {
+        "environment": {"type": TARGET},
+        "policy.warm_start_steps": 90,
+        "policy.demonstration_turns": 2000,
+        "policy.demonstration_skill": 0.5,  # with both arms pulled in every group, each is learned from
+        "agent.max_turns": 1,
+        "agent.max_actions": 1,
+        "agent.max_actions_per_turn": 1,
+    }
+    starpo(preset("smoke", settings), preset="smoke", store=str(folder), run=RUN)
+    return folder
+
+
+def not_shown(verification: Verification) -> set[tuple[str, str]]:
+    found = [finding for finding in verification.findings if finding.verdict is Verdict.NOT_SHOWN]
+    assert all(f"cannot be replayed ({REASON})" in finding.detail for finding in found)
+    return {(finding.stage.replace(TARGET, "ENV"), finding.check) for finding in found}
+
+
+def test_what_was_played_is_not_shown_and_all_that_follows_is_the_same(finished: Path) -> None:
+    verification = verify(finished)
+    assert verification.outcome == "not shown"
+    assert not_shown(verification) == PLAYED
+    same = Counter(finding.stage for finding in verification.findings if finding.verdict is Verdict.SAME)
+    assert {"reward", "variance_filter", "update", "rollout", "diagnose"} <= same.keys()
+
+
+def test_forged_rewards_are_found_all_the_same(folder: Path) -> None:
+    def change(rows: list[dict[str, Any]]) -> None:
+        rows[0]["total"] += 1.0
+
+    forge(artifact(folder, 0, "reward", "rewards"), change)
+    assert verify(folder, last=0, stages=["reward"]).outcome == "faults"
+
+
+def test_the_mark_is_in_what_was_played_and_nowhere_else(finished: Path) -> None:
+    manifests = {path.parent.parent.name: manifest_of(path.parent) for path in finished.glob("*/*/manifest.json")}
+    marks = {kind: manifest.replay_fault for kind, manifest in manifests.items()}
+    assert marks["turns"] == marks["episodes"] == REASON
+    assert marks["rewards"] == marks["selection"] == marks["samples"] == ""
+    assert not manifests["turns"].is_deterministic
+    assert '"replay_fault"' not in (artifact(finished, 0, "reward", "rewards") / "manifest.json").read_text()
+
+
+def test_it_is_told_where_the_run_is_shown(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store(str(finished))
+    print_run(store, RUN, as_json=False)
+    assert f"cannot be replayed: {REASON}" in " ".join(capsys.readouterr().out.split())
+    assert f"cannot be replayed: {REASON}" in render_report(gather(store, RUN))
+    works = lineage_json(lineage(store, f"{RUN}:0:update"))["works"]
+    assert {work["stage"] for work in works if "replay_fault" in work} == {"warm_start", "rollout", "evaluate"}
+
+
+def test_a_mark_is_believed_of_what_may_be_unable_and_excuses_no_forgery(folder: Path) -> None:
+    from starpo.ragen.envs.bandit.environment import BanditSettings
+
+    place = artifact(folder, 0, "rollout", "turns")
+    reseal(place, replay_fault="so it says")
+    assert judging.unreplayable(BanditSettings(), manifest_of(place)) == ""
+    assert "so it says" not in judging.unreplayable(_settings(), manifest_of(place))  # it is asked first
+
+
+def _settings() -> Any:
+    from starpo.ragen.envs.make import settings_type
+
+    return settings_type(TARGET)()

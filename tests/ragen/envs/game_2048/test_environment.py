@@ -1,0 +1,174 @@
+"""2048: pushes by hand, merges, new tiles, rewards, ends, and what is shown."""
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs.game_2048.board import ACTIONS, free_cells, moves, slide
+from starpo.ragen.envs.game_2048.environment import Game2048, Game2048Settings
+
+SEEDS = st.integers(0, 2**63 - 1)
+TILES = st.sampled_from([0, 0, 2, 4, 8, 16])
+BOARDS = st.lists(st.tuples(TILES, TILES, TILES, TILES), min_size=4, max_size=4).map(tuple)
+STUCK = ((2, 4, 2, 4), (4, 2, 4, 2), (2, 4, 2, 4), (4, 2, 4, 2))
+
+
+def start(seed=0, dynamics_seed=0, **settings):
+    environment = Game2048(Game2048Settings(**settings))
+    environment.reset(seed=seed, dynamics_seed=dynamics_seed)
+    return environment
+
+
+def put(board, dynamics_seed=0, **settings):
+    """An environment on a board of our choosing."""
+    environment = start(dynamics_seed=dynamics_seed, **settings)
+    environment._board = board
+    return environment
+
+
+def row_of(*tiles):
+    """A board whose first row are these tiles, and which is empty otherwise."""
+    return (tiles, *[(0, 0, 0, 0)] * 3)
+
+
+def sum_of(board):
+    return sum(map(sum, board))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "made"),
+    [
+        ((2, 2, 0, 0), (4, 0, 0, 0), (4,)),
+        ((2, 0, 0, 2), (4, 0, 0, 0), (4,)),
+        ((2, 2, 2, 2), (4, 4, 0, 0), (4, 4)),  # what was made merges no further
+        ((4, 2, 2, 0), (4, 4, 0, 0), (4,)),
+        ((2, 2, 2, 0), (4, 2, 0, 0), (4,)),  # the pair nearest to the side merges
+        ((0, 8, 0, 4), (8, 4, 0, 0), ()),
+        ((2, 4, 8, 16), (2, 4, 8, 16), ()),
+    ],
+)
+def test_a_push_to_the_left_by_hand(before, after, made):
+    assert slide(row_of(*before), "Left") == (row_of(*after), made)
+
+
+def test_the_other_pushes_are_the_push_to_the_left_of_a_turned_board():
+    board = ((2, 2, 2, 0), (0, 4, 0, 0), (2, 4, 0, 8), (4, 0, 0, 8))
+    assert slide(board, "Right") == (((0, 0, 2, 4), (0, 0, 0, 4), (0, 2, 4, 8), (0, 0, 4, 8)), (4,))
+    assert slide(board, "Up") == (((4, 2, 2, 16), (4, 8, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0)), (4, 8, 16))
+    assert slide(board, "Down") == (((0, 0, 0, 0), (0, 0, 0, 0), (4, 2, 0, 0), (4, 8, 2, 16)), (4, 8, 16))
+
+
+@given(board=BOARDS, action=st.sampled_from(ACTIONS))
+def test_a_push_keeps_the_sum_and_frees_a_cell_for_each_pair(board, action):
+    after, made = slide(board, action)
+    assert sum_of(after) == sum_of(board)
+    assert len(free_cells(after)) == len(free_cells(board)) + len(made)
+    assert len(slide(board, {"Up": "Down", "Down": "Up", "Left": "Right", "Right": "Left"}[action])[1]) == len(made)
+
+
+def test_a_push_that_moves_nothing_changes_nothing_and_pays_nothing():
+    environment = put(row_of(2, 4, 0, 0))
+    state, chance = environment.state_digest(), environment._chance.getstate()
+    _, reward, terminated, _, info = environment.step("Left")
+    assert (reward, terminated, info["effective"], info["made"]) == (0.0, False, False, [])
+    assert environment.state_digest() == state
+    assert environment._chance.getstate() == chance
+
+
+def test_the_reward_is_a_tenth_of_the_logarithm_of_one_more_than_what_was_made():
+    environment = put(row_of(2, 2, 4, 4))
+    _, reward, _, _, info = environment.step("Left")
+    assert info["made"] == [4, 8]
+    assert reward == pytest.approx(0.1 * math.log2(4 + 8 + 1))  # 0.37004
+    assert put(row_of(2, 0, 0, 0)).step("Right")[1] == 0.0
+
+
+def test_a_tile_appears_in_any_free_cell_and_one_in_ten_is_a_four():
+    appeared, cells = Counter(), Counter()
+    for member in range(3000):
+        environment = put(row_of(2, 0, 0, 0), dynamics_seed=member)
+        environment.step("Right")
+        ((cell, tile),) = (
+            ((row, column), tile)
+            for row, tiles in enumerate(environment.board)
+            for column, tile in enumerate(tiles)
+            if tile and (row, column) != (0, 3)
+        )
+        appeared[tile] += 1
+        cells[cell] += 1
+    # 300 fours expected, standard deviation sqrt(3000 * 0.1 * 0.9) = 16.4; 200 in each of 15 cells, 13.7.
+    assert set(appeared) == {2, 4}
+    assert abs(appeared[4] - 300) < 66
+    assert len(cells) == 15
+    assert all(abs(count - 200) < 55 for count in cells.values())
+
+
+@given(seed=SEEDS, member=SEEDS)
+def test_a_game_begins_with_two_tiles_that_the_members_share(seed, member):
+    environment = start(seed, member)
+    tiles = [tile for row in environment.board for tile in row if tile]
+    assert len(tiles) == 2
+    assert set(tiles) <= {2, 4}
+    assert environment.board == start(seed, member + 1).board
+
+
+def test_new_tiles_are_each_members_own_and_drawn_anew_by_reseed():
+    def play(environment):
+        return [environment.step(action)[0] for action in ("Left", "Up", "Right", "Down")]
+
+    assert play(start(1, 5)) == play(start(1, 5))
+    assert len({str(play(start(1, member))) for member in range(8)}) > 4
+    assert play(start(1, 6).clone(5)) == play(start(1, 5))
+
+
+def test_the_game_ends_with_the_goal():
+    environment = put(row_of(32, 32, 0, 0), goal=64)
+    assert not environment.is_success
+    _, _, terminated, truncated, info = environment.step("Left")
+    assert (terminated, truncated, environment.is_success, info["largest"]) == (True, False, True, 64)
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step("Right")
+
+
+def test_the_game_ends_where_nothing_can_be_moved():
+    assert moves(STUCK) == ()
+    environment = put(((2, 2, 4, 2), *STUCK[1:]))
+    while not environment.is_over:
+        environment.step(moves(environment.board)[0])
+    assert not environment.is_success
+    assert moves(environment.board) == ()
+    with pytest.raises(EnvironmentFault, match="no move left"):
+        environment.step("Left")
+
+
+def test_both_observations():
+    board = ((2, 0, 0, 128), (0, 0, 4, 0), (0, 0, 0, 0), (16, 8, 2, 2))
+    assert put(board).render() == "  2   .   . 128\n  .   .   4   .\n  .   .   .   .\n 16   8   2   2"
+    assert put(board, observation="compact").render() == "1 0 0 7\n0 0 2 0\n0 0 0 0\n4 3 1 1"
+
+
+def test_a_goal_that_no_tile_can_be_is_refused():
+    with pytest.raises(ValidationError, match="no power of two"):
+        Game2048Settings(goal=100)
+    with pytest.raises(ValidationError, match="131072"):
+        Game2048Settings(goal=2**18)
+
+
+def test_unknown_actions_are_refused():
+    with pytest.raises(EnvironmentFault, match="'left' is no action"):
+        start().step("left")
+
+
+def test_the_picture_changes_only_in_the_cells_that_change():
+    before = put(row_of(2, 0, 0, 0)).render_rgb()
+    after = put(row_of(2, 0, 0, 4096)).render_rgb()
+    changed = (before != after).any(axis=2)
+    assert before.shape == (286, 286, 3)
+    assert changed[6:70, 216:280].all()
+    assert not changed[:, :216].any()
+    assert not changed[76:].any()

@@ -1,0 +1,134 @@
+"""The cube against group theory, and its solver against known counts."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starpo.ragen.envs.rubik.cube import (
+    ACTIONS,
+    CORNERS,
+    ROTATIONS,
+    SOLVED,
+    TURNS,
+    is_solved,
+    num_whole_faces,
+    permuted,
+    turned,
+)
+from starpo.ragen.envs.rubik.solver import best_actions, distance, layers, scrambled, solve, upright
+
+SEEDS = st.integers(0, 2**63 - 1)
+MARKED = "".join(map(chr, range(65, 89)))
+"""A cube of 24 different stickers: nothing that happens to it can be missed."""
+
+
+def after(cube, *actions):
+    for action in actions:
+        cube = turned(cube, action)
+    return cube
+
+
+def order(*actions, solved=lambda cube: cube == MARKED):
+    """How often actions must be repeated until nothing has changed."""
+    cube, count = after(MARKED, *actions), 1
+    while not solved(cube):
+        cube, count = after(cube, *actions), count + 1
+    return count
+
+
+def test_the_turns_are_those_of_the_source_in_its_order():
+    assert ACTIONS == ("U", "U'", "D", "D'", "L", "L'", "R", "R'", "F", "F'", "B", "B'")
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_turn_moves_twelve_stickers_has_order_four_and_is_undone_by_its_inverse(action):
+    inverse = action[0] if action.endswith("'") else f"{action}'"
+    assert order(action) == 4
+    assert after(MARKED, action, inverse) == MARKED
+    assert sum(place != number for number, place in enumerate(TURNS[action])) == 12
+
+
+@pytest.mark.parametrize(
+    ("actions", "expected"),
+    [(("R", "U"), 15), (("R", "U'"), 9), (("R", "U", "R'", "U'"), 6), (("R", "L"), 4), (("F", "B'"), 4)],
+)
+def test_orders_of_sequences_on_the_2x2(actions, expected):
+    # Those of the corners of the 3x3, where its edges have 7, 7 and 2 for the first three: 105, 63 and 6 in all.
+    assert order(*actions) == expected
+
+
+def test_a_known_sequence_exchanges_what_it_should():
+    # R U R' U' three times moves two pairs of corners and, without edges, is its own inverse.
+    once = after(MARKED, *("R", "U", "R'", "U'") * 3)
+    assert once != MARKED
+    assert after(once, *("R", "U", "R'", "U'") * 3) == MARKED
+
+
+def test_turns_of_the_source_by_hand():
+    # U, clockwise from above: the front's upper row goes to the left, the right's to the front, and so on.
+    cube = after(SOLVED, "U")
+    assert cube == "WWWW" + "GGOO" + "RRGG" + "BBRR" + "OOBB" + "YYYY"
+    # R, clockwise from the right: the front's right column goes up, the lower one's to the front.
+    assert after(SOLVED, "R") == "WGWG" + "OOOO" + "GYGY" + "RRRR" + "WBWB" + "YBYB"
+
+
+@given(actions=st.lists(st.sampled_from(ACTIONS), max_size=30))
+def test_corners_stay_corners_and_colours_stay_as_many(actions):
+    cube = after(SOLVED, *actions)
+    assert sorted(cube) == sorted(SOLVED)
+    corners = {frozenset(MARKED[place] for place in corner) for corner in CORNERS}
+    marked = after(MARKED, *actions)
+    assert {frozenset(marked[place] for place in corner) for corner in CORNERS} == corners
+    assert after(cube, *[a[0] if a.endswith("'") else f"{a}'" for a in reversed(actions)]) == SOLVED
+
+
+def test_there_are_24_ways_to_hold_a_cube_and_solved_is_solved_in_each():
+    assert len({permuted(MARKED, rotation) for rotation in ROTATIONS}) == 24
+    assert {is_solved(permuted(SOLVED, rotation)) for rotation in ROTATIONS} == {True}
+    assert {upright(permuted(SOLVED, rotation)) for rotation in ROTATIONS} == {SOLVED}
+
+
+def test_a_turn_is_the_same_turn_of_the_face_behind_held_another_way():
+    for face, behind in ("UD", "LR", "FB"):
+        assert upright(after(SOLVED, face)) == upright(after(SOLVED, behind))
+        assert is_solved(after(SOLVED, face, f"{behind}'"))
+
+
+def test_as_many_cubes_lie_at_each_distance_as_is_known_of_the_2x2():
+    # Quarter turns, cubes held alike: 1, 6, 27, 120, 534 of 3,674,160.
+    counts = [0] * 5
+    for turns in layers(4).values():
+        counts[turns] += 1
+    assert counts == [1, 6, 27, 120, 534]
+
+
+def test_solutions_are_as_short_as_a_search_from_one_end_finds_them():
+    for cube, turns in layers(4).items():
+        assert distance(cube) == turns
+
+
+@given(seed=SEEDS, num_turns=st.integers(1, 5))
+@settings(max_examples=15, deadline=None)
+def test_scrambles_are_solved_in_exactly_so_many_turns(seed, num_turns):
+    cube = scrambled(num_turns, random.Random(seed))
+    solution = solve(cube)
+    assert len(solution) == num_turns
+    assert is_solved(after(cube, *solution))
+    for action in ACTIONS:
+        assert (distance(turned(cube, action)) == num_turns - 1) == (action in best_actions(cube))
+
+
+def test_too_far_is_not_known():
+    far = after(SOLVED, "R", "U", "F", "R", "U", "F", "R", "U", "F")
+    assert distance(far) is None
+    assert solve(far) is None
+    assert best_actions(far) == ()
+    assert (solve(SOLVED), best_actions(SOLVED)) == ((), ())
+
+
+def test_whole_faces_are_six_two_and_none_at_first():
+    assert num_whole_faces(SOLVED) == 6
+    assert num_whole_faces(after(SOLVED, "R")) == 2
+    assert num_whole_faces(after(SOLVED, "R", "U")) == 0

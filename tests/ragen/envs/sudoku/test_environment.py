@@ -1,0 +1,169 @@
+"""Sudoku: rewards by hand, both forms of an action, what is refused, and what is shown."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.envs import make
+from starpo.ragen.envs.sudoku.environment import SudokuSettings
+from starpo.ragen.envs.sudoku.placements import Placements
+from starpo.ragen.envs.sudoku.puzzles import Puzzle
+
+SEEDS = st.integers(0, 2**63 - 1)
+SOLUTION = (1, 2, 3, 4, 3, 4, 1, 2, 2, 1, 4, 3, 4, 3, 2, 1)
+GIVENS = (0, 2, 3, 0, 0, 4, 1, 2, 2, 1, 4, 3, 4, 3, 2, 1)
+"""Three blanks: (1, 1) and (1, 4) and (2, 1), rows and columns from 1."""
+
+
+def start(seed=0, **kwargs):
+    environment = make(SudokuSettings(**kwargs))
+    environment.reset(seed=seed)
+    return environment
+
+
+def put(givens=GIVENS, **kwargs):
+    """An environment with a puzzle of our choosing."""
+    environment = start(**kwargs)
+    environment._puzzle = Puzzle(givens, SOLUTION)
+    environment._cells = list(givens)
+    environment._paid = [0.0] * 16
+    return environment
+
+
+def test_the_right_digits_pay_one_each_and_the_last_one_ten():
+    environment = put()
+    assert environment.step("place 4 at row 1 col 4")[1:3] == (1.0, False)
+    assert environment.step("place 1 at row 1 col 1")[1:3] == (1.0, False)
+    _, reward, terminated, truncated, info = environment.step("place 3 at row 2 col 1")
+    assert (reward, terminated, truncated) == (10.0, True, False)
+    assert info == {"effective": True, "is_success": True, "is_right": True}
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step("place 3 at row 2 col 1")
+
+
+def test_a_legal_digit_that_is_not_the_solutions_pays_a_half_and_the_right_one_then_the_rest():
+    blank = (0, 0, *SOLUTION[2:4], 0, 0, *SOLUTION[6:8], 0, 0, *SOLUTION[10:])
+    environment = put(blank)
+    # Row 1 holds 3 and 4, column 1 holds 4: 1 and 2 are left for (1, 1), and 1 is right.
+    assert environment.step("place 2 at row 1 col 1")[1] == 0.5
+    assert environment.step("place 1 at row 1 col 1")[1] == 0.5
+    assert environment.step("place 2 at row 1 col 1")[1] == 0.0
+    assert environment.step("place 1 at row 1 col 1")[1] == 0.0  # going back and forth earns nothing
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "place 2 at row 1 col 1",  # its row, column and box hold a 2
+        "place 1 at row 1 col 2",  # given
+        "place 2 at row 1 col 2",  # given, and the same
+    ],
+)
+def test_what_the_rules_forbid_changes_nothing_and_costs(action):
+    environment = put()
+    before = environment.state_digest()
+    _, reward, terminated, _, info = environment.step(action)
+    assert (reward, terminated, info["effective"]) == (-0.1, False, False)
+    assert environment.state_digest() == before
+    assert environment.action_cost == -0.1
+
+
+def test_the_same_digit_again_changes_nothing_and_costs():
+    environment = put()
+    environment.step("place 1 at row 1 col 1")
+    assert environment.step("place 1 at row 1 col 1")[1] == -0.1
+
+
+def test_both_forms_are_one_action():
+    grammar = Placements(9)
+    for said in ("place 5 at row 2 col 3", "2,3,5", " 2, 3 ,5\n", "Place 5 at  ROW 2 col 3"):
+        assert grammar.read(said) == "place 5 at row 2 col 3"
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "place 5", "5 at row 2 col 3", "0,1,1", "1,1,10", "place 1 at row 10 col 1", "1 2 3", "1,2,3,4", "x" * 9999],
+)
+def test_anything_else_is_no_action(said):
+    assert Placements(9).read(said) is None
+
+
+@given(said=st.text())
+def test_reading_never_raises_and_what_is_read_reads_as_itself(said):
+    grammar = Placements(4)
+    action = grammar.read(said)
+    assert action is None or grammar.read(action) == action
+
+
+@pytest.mark.parametrize("said", ["2,3,1", "place 5 at row 1 col 1", "PLACE 1 at row 1 col 1"])
+def test_a_step_takes_only_the_canonical_spelling(said):
+    with pytest.raises(EnvironmentFault, match="no placement on a grid of size 4, such as 'place 1 at row 1 col 2'"):
+        put().step(said)
+
+
+def test_the_admissible_placements_are_those_that_change_the_grid():
+    environment = put(should_list_admissible=True, observation="compact")
+    assert environment.render() == (
+        ". 2 3 .\n. 4 1 2\n2 1 4 3\n4 3 2 1\n"
+        "Admissible: place 1 at row 1 col 1, place 4 at row 1 col 4, place 3 at row 2 col 1"
+    )
+
+
+@given(seed=SEEDS)
+@settings(max_examples=30, deadline=None)
+def test_a_placement_is_admissible_exactly_where_it_changes_the_grid(seed):
+    environment = start(seed, num_blanks=8)
+    rng = random.Random(seed)
+    for _ in range(12):
+        if environment.is_success:
+            break
+        action = environment.random_action(rng)
+        is_admissible = action in environment.actions
+        assert environment.step(action)[4]["effective"] == is_admissible
+
+
+def test_own_digits_are_marked():
+    environment = put()
+    environment.step("place 1 at row 1 col 1")
+    assert environment.render() == "1* 2  |3  .\n.  4  |1  2\n------+------\n2  1  |4  3\n4  3  |2  1"
+
+
+def test_large_grids_are_aligned():
+    lines = start(size=16, num_blanks=60).render().splitlines()
+    assert len(lines) == 19
+    assert {line.index("|") for line in lines if "|" in line} == {16}
+
+
+@given(seed=SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_the_solution_wins_and_pays_a_digit_each(seed):
+    environment = start(seed)
+    puzzle, total = environment.puzzle, 0.0
+    for cell, digit in enumerate(puzzle.solution):
+        if not puzzle.givens[cell]:
+            total += environment.step(f"place {digit} at row {cell // 4 + 1} col {cell % 4 + 1}")[1]
+    assert environment.is_success
+    assert total == 5 * 1.0 + 10.0
+
+
+def test_more_blanks_than_puzzles_have_are_refused():
+    with pytest.raises(ValidationError, match="num_blanks = 11 is too many for size = 4"):
+        SudokuSettings(num_blanks=11)
+    assert SudokuSettings(size=9, num_blanks=54).num_blanks == 54
+
+
+def test_the_picture_shows_given_digits_and_own_ones_in_different_colours():
+    environment = put()
+    before = environment.render_rgb()
+    environment.step("place 1 at row 1 col 1")
+    after = environment.render_rgb()
+    changed = (before != after).any(axis=2)
+    assert before.shape == (163, 163, 3)
+    assert changed[:40, :40].any()
+    assert not changed[40:].any()
+    assert (after == (36, 92, 188)).all(axis=2).any()
+    assert not (before == (36, 92, 188)).all(axis=2).any()

@@ -1,0 +1,104 @@
+"""Questions of reasoning-gym: pure in task, configuration, seed and number; scored; demonstrated badly."""
+
+import random
+
+import pytest
+
+pytest.importorskip("reasoning_gym", reason="pip install 'starpo[reasoning_gym]'")
+
+import reasoning_gym
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.identity import code_identity
+from starpo.ragen.core.registry import ENVIRONMENTS
+from starpo.ragen.core.seeding import derive_seed
+from starpo.ragen.envs import make
+from starpo.ragen.envs.check import check
+from starpo.ragen.envs.suites.demonstrations import THOUGHT, demonstrate
+from starpo.ragen.envs.suites.reasoning_gym import ReasoningGymSettings
+from starpo.ragen.envs.variants import VARIANTS
+
+SUMS = VARIANTS["ChainSum"].settings
+
+
+def test_a_question_is_the_packages_own():
+    environment = make(SUMS)
+    observation, _ = environment.reset(seed=5)
+    theirs = reasoning_gym.create_dataset("chain_sum", seed=0, size=SUMS.size, **SUMS.config)
+    item = theirs[derive_seed(5, "reasoning-gym") % SUMS.size]
+    assert observation == item["question"]
+    assert environment.item["answer"] == item["answer"]
+
+
+def test_an_answer_pays_its_score_and_ends_the_episode():
+    environment = make(SUMS)
+    environment.reset(seed=5)
+    answer = environment.item["answer"]
+    assert environment.step(answer)[1:3] == (1.0, True)
+    assert environment.is_success
+    environment.reset(seed=5)
+    assert environment.step("1000")[1] < 1.0
+    assert not environment.is_success
+
+
+def test_several_tries_are_told_what_they_scored():
+    environment = make(SUMS.model_copy(update={"num_tries": 2}))
+    environment.reset(seed=5)
+    observation, _, terminated, _, _ = environment.step("1000")
+    assert not terminated
+    assert "Your answer 1000 scores 0" in observation
+    assert observation.endswith("You may answer 1 more time.")
+    assert environment.step("1001")[2]
+
+
+def test_states_are_questions_whatever_their_number():
+    two = ReasoningGymSettings(config={"min_terms": 1, "max_terms": 1, "min_digits": 1, "max_digits": 1})
+    environment, states, questions = make(two), set(), set()
+    for seed in range(100):
+        questions.add(environment.reset(seed=seed)[0])
+        states.add(environment.state_digest())
+    assert len(states) == len(questions) <= 10
+
+
+def test_the_contract_is_kept():
+    assert check(SUMS.model_copy(update={"num_tries": 3}), should_start_process=False) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"task": "chain_sums"}, "has no task .*chain_sum"),
+        ({"config": {"min_terms": 5, "max_terms": 2}}, "max_terms must be"),
+        ({"config": {"colour": "red"}}, "colour"),
+    ],
+)
+def test_what_cannot_be_made_is_told(changed, message):
+    with pytest.raises(ConfigError, match=message):
+        make(ReasoningGymSettings(**changed))
+
+
+def test_demonstrations_are_right_as_often_as_the_skill_says():
+    environment, rng = make(SUMS), random.Random(0)
+    right = 0
+    for seed in range(400):
+        environment.reset(seed=seed)
+        decision = demonstrate(environment, 0.25, rng)
+        (answer,) = decision.actions
+        assert decision.think == THOUGHT
+        assert environment.grammar.read(answer) == answer
+        right += environment.step(answer)[1] == 1.0
+    # Standard error: sqrt(0.25 * 0.75 / 400) = 0.022; four of them are 0.087.
+    assert right / 400 == pytest.approx(0.25, abs=0.087)
+
+
+def test_the_version_of_the_package_is_in_the_key(monkeypatch):
+    from starpo.ragen.core import identity
+
+    target = ENVIRONMENTS["reasoning_gym"]
+    here = code_identity(target)
+    monkeypatch.setattr(identity.metadata, "version", lambda name: "0.0.0")
+    code_identity.cache_clear()
+    try:
+        assert code_identity(target) != here
+    finally:
+        code_identity.cache_clear()

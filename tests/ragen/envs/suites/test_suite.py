@@ -1,0 +1,106 @@
+"""What all adapters have in common: refusals, digests, pictures, missing packages, names of tasks."""
+
+import builtins
+
+import pytest
+
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault, MissingPackageError
+from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
+from starpo.ragen.envs import make
+from starpo.ragen.envs.grammar import FreeText
+from starpo.ragen.envs.make import environment_type, settings_type
+from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings
+from starpo.ragen.envs.variants import variant
+
+
+class Echo(Suite[SuiteSettings]):
+    """Says what it is told, three times."""
+
+    settings_type = SuiteSettings
+    name = "echo"
+    grammar = FreeText("Say anything.", 10)
+
+    def begin(self, seed, dynamics_seed):
+        self.left = 3
+        return "hello"
+
+    def take(self, action):
+        self.left -= 1
+        return Outcome(action, 0.5, self.left == 0, self.left == 0)
+
+
+def echo(seed=0):
+    environment = Echo(SuiteSettings(type="echo", task="any"))
+    environment.reset(seed=seed)
+    return environment
+
+
+def test_an_episode():
+    environment = echo()
+    assert environment.render() == "hello"
+    assert environment.step("a") == ("a", 0.5, False, False, {"effective": True, "is_success": False})
+    environment.step("b")
+    assert environment.step("c") == ("c", 0.5, True, False, {"effective": True, "is_success": True})
+    assert environment.is_success
+
+
+def test_what_the_grammar_does_not_read_and_steps_out_of_an_episode_are_refused():
+    with pytest.raises(EnvironmentFault, match="before the first reset"):
+        Echo(SuiteSettings(type="echo", task="any")).step("a")
+    environment = echo()
+    before = environment.state_digest()
+    with pytest.raises(EnvironmentFault, match="At most 10 characters"):
+        environment.step("a" * 11)
+    assert environment.state_digest() == before
+    for action in "abc":
+        environment.step(action)
+    with pytest.raises(EnvironmentFault, match="has ended"):
+        environment.step("d")
+
+
+def test_states_are_known_by_the_seed_and_all_that_was_said():
+    left, right, other = echo(), echo(), echo(seed=1)
+    assert left.state_digest() == right.state_digest() != other.state_digest()
+    left.step("a")
+    right.step("b")
+    assert left.state_digest() != right.state_digest()
+
+
+def test_texts_of_any_length_are_drawn():
+    environment = echo()
+    small = environment.render_rgb()
+    environment._now = Outcome("x" * 100 + "\n" + "y\n" * 100)
+    assert environment.render_rgb().shape[0] > small.shape[0]
+    environment._now = Outcome("")
+    assert environment.render_rgb().ndim == 3
+
+
+def test_settings_that_hold_a_mapping_can_be_keys():
+    one, same, other = (SuiteSettings(type="echo", task="any", config={"size": n}) for n in (1, 1, 2))
+    assert len({one, same, other}) == 2
+
+
+def test_a_task_of_a_suite_has_a_name():
+    settings = variant("reasoning_gym/gcd").settings
+    assert (settings.type, settings.task) == ("reasoning_gym", "gcd")
+    assert variant("openenv/http://localhost:8000").settings.task == "http://localhost:8000"
+    with pytest.raises(ConfigError, match="suite/task"):
+        variant("nosuch/gcd")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_can_be_named_without_its_package_and_says_what_to_install(suite, monkeypatch):
+    package = {"reasoning_gym": "reasoning_gym", "gymnasium": "gymnasium"}.get(suite, suite)
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.partition(".")[0] == package and (not rest or not rest[-1]):
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *rest)
+
+    assert suite in ENVIRONMENTS
+    assert environment_type(suite).spoken == ()
+    settings = settings_type(suite)(task="any")
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingPackageError, match=rf"pip install 'starpo\[{suite}\]'"):
+        make(settings)

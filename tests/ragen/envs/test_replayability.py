@@ -1,0 +1,91 @@
+"""What can be replayed, what cannot and why: found by play, or said by the environment; in words and as JSON."""
+
+import itertools
+import json
+
+import pytest
+
+from starpo.flows.cli.envs import envs
+from starpo.ragen.core.errors import MissingPackageError
+from starpo.ragen.envs.bandit.environment import Bandit, BanditSettings
+from starpo.ragen.envs.check import check
+from starpo.ragen.envs.make import make, settings_type
+from starpo.ragen.envs.mixture.environment import MixtureSettings
+from starpo.ragen.envs.replayability import replayability
+
+HERE = "tests.ragen.envs.test_replayability"
+CLOCK = itertools.count()
+
+
+class BanditByTheClock(Bandit):
+    """What its arms pay is drawn anew whenever it is played."""
+
+    def reset(self, *, seed, dynamics_seed=0):
+        return super().reset(seed=seed, dynamics_seed=dynamics_seed + 1000 * next(CLOCK))
+
+
+class HonestBanditByTheClock(BanditByTheClock):
+    replay_fault = "what its arms pay is drawn by the clock"
+
+
+class BanditThatCannotBeMade(Bandit):
+    def __init__(self, settings):
+        raise MissingPackageError("it needs arms: pip install arms")
+
+
+def settings_of(name):
+    return settings_type(f"{HERE}:{name}")()
+
+
+def verdict(settings, **options):
+    findings = check(settings, **options)
+    return replayability(settings, findings), {finding.rule for finding in findings}
+
+
+def test_what_gives_the_same_episodes_is_replayable():
+    found, broken = verdict(BanditSettings(), should_start_process=False)
+    assert (found.is_replayable, found.fault, broken) == (True, "", set())
+    assert make(BanditSettings()).is_replayable
+
+
+def test_what_gives_other_episodes_is_found_by_playing_it():
+    found, broken = verdict(settings_of("BanditByTheClock"), should_start_process=False)
+    assert not found.is_replayable
+    assert "plays another episode" in found.fault
+    assert "same seeds same episode" in broken
+
+
+def test_what_says_so_itself_is_believed_and_not_asked_again():
+    found, broken = verdict(settings_of("HonestBanditByTheClock"))
+    assert found.fault == "what its arms pay is drawn by the clock"
+    assert broken == set()
+
+
+def test_a_package_that_is_missing_is_no_finding():
+    with pytest.raises(MissingPackageError, match="pip install arms"):
+        check(settings_of("BanditThatCannotBeMade"))
+
+
+def test_the_command_says_it_in_words_and_as_json(capsys):
+    envs([f"{HERE}:HonestBanditByTheClock"], check=True, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["replayable"], row["replay_fault"]) == (False, "what its arms pay is drawn by the clock")
+    assert row["findings"] == []
+    envs([f"{HERE}:HonestBanditByTheClock", "Bandit"], check=True, as_json=True)
+    assert [row["replayable"] for row in json.loads(capsys.readouterr().out)] == [False, True]
+    envs([f"{HERE}:HonestBanditByTheClock"], check=True)
+    assert "no, because what its arms pay" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_package_that_is_missing_is_told_by_the_command():
+    with pytest.raises(MissingPackageError, match="pip install arms"):
+        envs([f"{HERE}:BanditThatCannotBeMade"], check=True)
+
+
+def test_a_mixture_is_as_replayable_as_its_parts():
+    parts = {
+        "plain": {"environment": {"type": "bandit"}},
+        "clock": {"environment": settings_of("HonestBanditByTheClock")},
+    }
+    mixture = make(MixtureSettings(parts=parts))
+    assert mixture.replay_fault == "part clock: what its arms pay is drawn by the clock"

@@ -1,0 +1,238 @@
+"""WebShop's pages and clicks, its conventions, what it makes of hostile actions, and who plays it how well."""
+
+import builtins
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from starpo.ragen.core.errors import ConfigError, EnvironmentFault, MissingPackageError
+from starpo.ragen.envs.check import check
+from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
+from starpo.ragen.envs.webshop.players import results_of, rule_policy, solver
+from starpo.ragen.envs.webshop.search import MAX_RESULTS, Index, words
+
+SMALL = {"num_products": 600, "split": "all"}
+
+
+def start(seed=0, **changed):
+    environment = WebShop(WebShopSettings(**SMALL | changed))
+    environment.reset(seed=seed)
+    return environment
+
+
+def play(environment, *actions):
+    return [environment.step(action) for action in actions][-1]
+
+
+def on_results(**changed):
+    environment = start(**changed)
+    environment.step(f"search[{environment.goal.query}]")
+    return environment
+
+
+def test_it_keeps_the_conventions():
+    assert check(WebShopSettings(**SMALL)) == []
+    compact = WebShopSettings(observation="compact", should_list_admissible=True, should_show_attributes=True, **SMALL)
+    assert check(compact, should_start_process=False) == []
+
+
+def test_what_can_be_done_is_listed_if_asked():
+    environment = start(should_list_admissible=True)
+    assert environment.render().endswith("\nAdmissible: search[words]")
+    environment.step("search[soft]")
+    assert environment.render().endswith(f"\nAdmissible: {', '.join(environment.actions)}")
+    assert "click[next >]" in environment.actions
+
+
+def test_pages_as_webshop_writes_them():
+    environment = start()
+    goal = environment.goal
+    assert environment.render() == f"WebShop [SEP] Instruction: [SEP] {goal.instruction} [SEP] Search"
+    results, *_ = environment.step(f"search[{goal.query}]")
+    total = len(environment.shop.results(environment.visit))
+    first, *_ = (environment.catalogue.products[place] for place in environment.shop.shown(environment.visit))
+    head = f"Instruction: [SEP] {goal.instruction} [SEP] Back to Search [SEP] Page 1 (Total results: {total})"
+    assert results.startswith(
+        f"{head} [SEP] Next > [SEP] {first.asin} [SEP] {first.title} [SEP] {first.price_tag} [SEP] "
+    )
+    item, *_ = environment.step(f"click[{first.asin.lower()}]")
+    facts = f"{first.title} [SEP] Price: {first.price_tag} [SEP] Rating: N.A. [SEP] Description [SEP] Features"
+    assert item.endswith(f"{facts} [SEP] Reviews [SEP] Buy Now")
+    features, *_ = environment.step("click[Features]")
+    assert features.endswith(" [SEP] ".join(first.bullets))
+
+
+def test_ten_products_a_page_and_fifty_in_all():
+    environment = on_results()
+    pages = [environment.shop.shown(environment.visit)]
+    while "next >" in environment.clicks:
+        environment.step("click[next >]")
+        pages.append(environment.shop.shown(environment.visit))
+    assert [len(page) for page in pages[:-1]] == [10] * (len(pages) - 1)
+    assert len({place for page in pages for place in page}) == sum(map(len, pages)) <= MAX_RESULTS
+    assert "< prev" in environment.clicks
+    environment.step("click[< prev]")
+    assert environment.shop.shown(environment.visit) == pages[-2]
+
+
+def test_options_are_chosen_replaced_and_forgotten_with_a_new_search():
+    environment = start()
+    asin, options = next((p.asin.lower(), p.options) for p in environment.catalogue.products if len(p.options) == 2)
+    title = environment.catalogue.product(asin).title
+    (name, (one, other, *_)), (_, (second, *_)) = options
+    environment.step(f"search[{title}]")
+    while asin not in environment.clicks:
+        environment.step("click[next >]")
+    play(environment, f"click[{asin}]", f"click[{one}]", f"click[{second}]")
+    assert set(environment.visit.values) == {one, second}
+    assert f"You have chosen: {', '.join(environment.visit.values)}" in environment.render()
+    _, _, _, _, info = environment.step(f"click[{one}]")
+    assert not info["effective"]
+    environment.step(f"click[{other.upper()}]")
+    assert dict(environment.visit.chosen)[name] == other
+    play(environment, "click[features]", "click[< prev]")
+    assert set(environment.visit.values) == {other, second}
+    play(environment, "click[back to search]", f"search[{title}]")
+    assert environment.visit.values == ()
+
+
+def test_search_is_on_the_search_page_only_and_needs_a_word():
+    environment = start()
+    assert not play(environment, "search[?]")[4]["effective"]
+    assert play(environment, "search[zzzz]")[4]["effective"]
+    assert environment.actions == ("click[back to search]",)
+    assert not play(environment, "search[soft]")[4]["effective"]
+
+
+HOSTILE = [
+    *("search[search[soft]]", "search[search[soft", "click[[buy now]]", "search[]", "search", "click[a]b", ""),
+    *("search[a\x00b]", "search[a\x1bb]", f"search[{'a' * 10_000}]", "search[" * 5000, "[" * 10_000, "buy now"),
+]
+
+
+@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: repr(said[:20]))
+def test_hostile_text_is_no_action(said):
+    assert GRAMMAR.read(said) is None
+    environment = start()
+    before = environment.state_digest()
+    with pytest.raises(EnvironmentFault):
+        environment.step(said)
+    assert environment.state_digest() == before
+
+
+@given(said=st.text(max_size=60), kind=st.sampled_from(["search", "click"]), page=st.integers(0, 3))
+@settings(max_examples=40, deadline=None)
+def test_what_the_grammar_allows_never_raises(said, kind, page):
+    environment = start()
+    play_to = [f"search[{environment.goal.query}]", "", "click[description]"]
+    for step in play_to[:page]:
+        environment.step(step or environment.actions[-1])
+    action = GRAMMAR.read(f"{kind}[{said}]")
+    if action is not None:
+        before = environment.state_digest()
+        *_, info = environment.step(action)
+        assert info["effective"] == (environment.state_digest() != before)
+
+
+def test_the_purchase_pays_its_score_or_its_success():
+    scores = {}
+    for pays in ("score", "success"):
+        environment = start(pays=pays)
+        first = f"click[{environment.catalogue.products[0].asin.lower()}]"
+        environment.step(f"search[{environment.catalogue.products[0].title}]")
+        while first not in environment.actions:
+            environment.step("click[next >]")
+        _, scores[pays], terminated, _, info = play(environment, first, "click[buy now]")
+        assert terminated
+        assert info["score"] == environment.score
+        assert info["nouns"] == "list"
+        assert not environment.is_success
+    assert scores == {"score": environment.score, "success": 0.0}
+    with pytest.raises(EnvironmentFault, match="has ended with the purchase"):
+        environment.step("click[buy now]")
+
+
+def test_the_solver_always_succeeds_and_the_rule_policy_seldom():
+    chosen = WebShopSettings(observation="compact", results_per_page=4, **SMALL)
+    assert results_of(solver, chosen, range(100)) == (1.0, 1.0)
+    mean, success = results_of(rule_policy, chosen, range(100))
+    assert 0.4 < mean < 0.8
+    assert success < 0.2
+
+
+def test_near_misses_are_worth_a_half_to_nine_tenths():
+    environment = start()
+    rng, scores = np.random.default_rng(0), []
+    for seed in range(60):
+        environment.reset(seed=seed)
+        environment.step(f"search[{environment.goal.title}]")
+        environment.step(f"click[{rng.choice([a for a in environment.clicks if len(a) == 3])}]")
+        scores.append(play(environment, "click[buy now]")[1])
+    assert sum(0.4 <= worth < 1.0 for worth in scores) > 30
+
+
+def test_a_hidden_attribute_is_asked_for_and_stands_on_features_alone():
+    environment = start(num_hidden=1)
+    goal, product = environment.goal, environment.catalogue.product(environment.goal.asin)
+    assert len(goal.attributes) == 3
+    assert goal.attributes[-1] not in product.title
+    assert goal.attributes[-1] in product.bullets[1]
+    assert goal.attributes[-1] in goal.instruction
+
+
+def test_environments_share_a_catalogue_and_copies_do_not_copy_it():
+    one, other = start(0), start(1, observation="compact")
+    assert one.catalogue is other.catalogue
+    twin = one.clone(3)
+    twin.step("search[soft]")
+    assert one.visit.page == "search"
+    assert twin.catalogue is one.catalogue
+
+
+def test_equally_good_results_come_in_the_order_of_their_numbers():
+    index = Index(["red coat", "red coat", "blue coat", "red hat"], ["B3", "B1", "B2", "B0"])
+    assert index.search("red coat") == (1, 0, 3, 2)  # either word stands in three of four: hat and blue are equal
+    assert index.search("nothing known") == ()
+    assert words("A5 is-it x soft") == ["a5", "is", "it", "soft"]
+
+
+def test_a_picture_shows_the_page():
+    environment = on_results()
+    before = environment.render_rgb()
+    assert before.shape == (400, 640, 3)
+    environment.step(environment.actions[-1])
+    assert (environment.render_rgb() != before).any()
+
+
+def test_without_its_packages_there_is_one_message(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name == "bm25s":
+            raise ImportError("No module named 'bm25s'", name="bm25s")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingPackageError, match=r"pip install 'starpo\[webshop\]'"):
+        WebShop(WebShopSettings(**SMALL | {"catalogue_seed": 1}))
+
+
+def test_a_split_without_goals_is_found_before_anything_is_played():
+    with pytest.raises(ConfigError, match="split = 'train' begins at goal 1500"):
+        WebShop(WebShopSettings(num_products=100))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"goals": "human"}, "set folder"),
+        ({"nouns": "spacy"}, "set folder"),
+        ({"num_products": 70_000}, "at most 60,000"),
+        ({"digest": "0" * 16}, "leave digest out"),
+    ],
+)
+def test_settings_without_effect_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        WebShopSettings(**changed)

@@ -1,0 +1,82 @@
+"""Goals: the same in every process, split as RAGEN and WebShop split them."""
+
+from collections import Counter
+
+import pytest
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.envs.webshop.goals import NO_LIMIT, Goals, price_limit, price_of
+from starpo.ragen.envs.webshop.product import Product, Wish
+
+
+def product(number, price=(35.0, 35.0), options=(), attributes=("soft",)):
+    wish = Wish("Find me soft shoes", attributes) if attributes else None
+    return Product(f"B{number}", "soft shoes", "shoes", ("a", "b"), price, "", (), attributes, options, wish)
+
+
+def goals_of(products, kind="synthetic", digest="d"):
+    return Goals(products, [price_of(p, digest) for p in products], digest, kind)
+
+
+def test_the_limit_is_one_of_the_four_next_tens_and_not_the_first():
+    # Above 35 lie 40, 50, 60, 70; the larger of two is 50 once, 60 twice, 70 three times in six.
+    counts = Counter(price_limit(f"B{n}", 35.0, "d") for n in range(3000))
+    assert set(counts) == {50.0, 60.0, 70.0}
+    assert [counts[limit] / 3000 for limit in (50.0, 60.0, 70.0)] == pytest.approx([1 / 6, 1 / 3, 1 / 2], abs=0.03)
+
+
+def test_where_fewer_than_two_round_prices_lie_above_there_is_no_limit():
+    assert price_limit("B1", 970.0, "d") == 990.0
+    assert price_limit("B1", 980.0, "d") == NO_LIMIT
+    (goal,) = [goals_of([product(1, (985.0, 985.0))]).goal(0)]
+    assert goal.instruction == "Find me soft shoes"
+
+
+def test_the_text_names_options_and_ends_with_the_limit():
+    goals = goals_of([product(1, options=(("size", ("small",)), ("color", ("red", "blue"))))])
+    assert len(goals) == 2
+    texts = sorted(goals.goal(index).instruction for index in range(2))
+    limit = price_limit("B1", 35.0, "d")
+    assert texts[1] == f"Find me soft shoes with color: red, and size: small, and price lower than {limit:.2f} dollars"
+    assert sorted(goals.goal(index).options for index in range(2)) == [("blue", "small"), ("red", "small")]
+
+
+def test_a_price_lies_in_its_range_and_is_the_catalogues():
+    prices = {price_of(product(n, (10.0, 20.0)), "d") for n in range(50)}
+    assert min(prices) >= 10.0
+    assert max(prices) <= 20.0
+    assert len(prices) > 40
+    assert price_of(product(1, (10.0, 20.0)), "d") != price_of(product(1, (10.0, 20.0)), "another")
+
+
+def test_limits_are_functions_of_number_and_digest_alone():
+    """As other processes computed them, one of which had another hash seed."""
+    assert [price_limit(f"B{n}", 35.0, "d") for n in range(8)] == [50.0, 50.0, 60.0, 60.0, 60.0, 70.0, 70.0, 70.0]
+
+
+def test_ragens_split():
+    goals = goals_of([product(n) for n in range(1600)])
+    assert [goals.index("test", "ragen", seed) for seed in (0, 499, 500)] == [0, 499, 0]
+    assert [goals.index("val", "ragen", seed) for seed in (0, 999, 1000)] == [500, 1499, 500]
+    train = [goals.index("train", "ragen", seed) for seed in range(100)]
+    assert sorted(train) == list(range(1500, 1600))
+    assert train != sorted(train)
+    assert goals.index("train", "ragen", 100) == train[0]
+
+
+def test_the_original_split_draws_by_weight():
+    # 20 products alone in their attribute, 80 that share one: weights 1 and 1/80, so 1 draw in 21 is of the latter.
+    products = [product(n, attributes=(f"own {n}" if n < 20 else "shared",)) for n in range(100)]
+    goals = goals_of(products)
+    drawn = [goals.goal(goals.index("all", "original", seed)) for seed in range(2000)]
+    assert sum(goal.attributes == ("shared",) for goal in drawn) / 2000 == pytest.approx(1 / 21, abs=0.015)
+    assert {goals.index("test", "original", seed) for seed in range(500)} <= set(range(100))
+
+
+def test_an_empty_split_is_one_clear_error():
+    with pytest.raises(ConfigError, match="has 10 goals, and split = 'train' begins at goal 1500"):
+        goals_of([product(n) for n in range(10)]).index("train", "ragen", 0)
+
+
+def test_products_without_a_wish_have_no_goal():
+    assert len(goals_of([product(1), product(2, attributes=())])) == 1
