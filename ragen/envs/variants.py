@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import TARGET
 from starpo.ragen.core.registry import ENVIRONMENTS, SUITES
@@ -31,9 +33,14 @@ class Variant:
         """The environment's settings.
 
         Raises:
+            ConfigError: If they are refused, as those of a suite's task that is not there may be.
             RegistryError: If the environment cannot be imported.
         """
-        return settings_type(self.type)(**self.changed)
+        try:
+            return settings_type(self.type)(**self.changed)
+        except ValidationError as error:
+            faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+            raise ConfigError(f"settings of '{self.type}': {'; '.join(faults)}") from error
 
 
 def variant(name: str) -> Variant:
