@@ -110,7 +110,7 @@ def test_a_panel_is_dealt_like_a_rollout_and_only_what_has_many_states_is_held_o
         ({"seen": PARTS["wet"]}, "none of mixture, seen"),
         ({"bandit": PARTS["wet"]}, "part 'bandit' is called like an environment and plays another, 'frozen_lake'"),
         ({"both": {"environment": {"type": "mixture", "parts": PARTS}}}, "part 'both' is a mixture itself"),
-        ({"x": {"environment": {"type": "lake"}}}, "'lake' is not known here; known: bandit"),
+        ({"x": {"environment": {"type": "lake"}}}, "'lake' is not known here; known: alfworld, bandit"),
         ({"x": {"environment": {"type": "bandit", "arms": 3}}}, "Extra inputs are not permitted"),
         ({**PARTS, "x": {"share": 1e-5, "environment": LAKE}}, "less than one group in 10000"),
     ],
