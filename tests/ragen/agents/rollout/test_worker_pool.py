@@ -65,6 +65,7 @@ def test_workers_stay(job, pool):
     assert {worker.pid for worker in workers()} == before
 
 
+@pytest.mark.thorough
 def test_worker_that_died_is_replaced_and_nothing_is_lost(job, pool):
     reference = play_shards(pool, job, SHARDS)
     victim, _ = workers()

@@ -227,7 +227,7 @@ def test_rewards_of_other_turns_are_refused(make_turns):
         select_groups(turns, rewards, FilterConfig())
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     strategy=st.sampled_from(STRATEGIES),
     groups=some_groups,
@@ -248,7 +248,7 @@ def test_fault_padding_by_duplicates(make_turns, strategy, groups, largest, keep
     assert (selection["return_std"].to_numpy()[kept] > 0).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, data=st.data())
 def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, groups, data):
     named = _named(groups)
@@ -262,7 +262,7 @@ def test_the_order_of_groups_and_members_does_not_matter(make_turns, strategy, g
     assert sorted(scores[name] for name in _kept(one)) == sorted(scores[name] for name in _kept(other))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, shift=st.integers(-16, 16))
 def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, shift):
     moved = [[value + shift for value in returns] for returns in groups]
@@ -272,7 +272,7 @@ def test_a_shift_of_the_rewards_does_not_matter(make_turns, strategy, groups, sh
     assert _kept_scores(one) == pytest.approx(_kept_scores(other))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     strategy=st.sampled_from([name for name in STRATEGIES if name != "top_p_softmax"]),
     groups=some_groups,
@@ -285,7 +285,7 @@ def test_a_scale_of_the_rewards_does_not_matter(make_turns, strategy, groups, sc
     assert _kept_scores(one) == pytest.approx([score / scale for score in _kept_scores(other)])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(groups=some_groups, keep=st.floats(0.01, 1.0))
 def test_how_many_are_kept(make_turns, groups, keep):
     num_candidates = sum(np.std(returns) > 1e-6 for returns in groups)
@@ -315,7 +315,7 @@ def test_the_strategy_chooses_before_surplus_is_dropped(make_turns):
     assert [reason.startswith(SURPLUS) for reason in selection["reason"].to_pylist()] == [False, False, True]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(strategy=st.sampled_from(STRATEGIES), groups=some_groups, wanted=st.integers(1, 10), before=st.integers(0, 10))
 def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, groups, wanted, before):
     turns = _turns(make_turns, _named(groups))
@@ -327,7 +327,7 @@ def test_what_is_wanted_is_the_beginning_of_what_is_kept(make_turns, strategy, g
     assert some.drop_columns(["kept", "reason"]).equals(everything.drop_columns(["kept", "reason"]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(first=some_groups, second=some_groups, wanted=st.integers(1, 12))
 def test_two_attempts_keep_what_one_of_all_their_groups_would(make_turns, first, second, wanted):
     """Without a strategy that compares groups it is the same whether they are played at once or one after the other."""
