@@ -19,15 +19,18 @@ FORMS: Mapping[str, tuple[str, ...]] = {
 """Form of the reasoning -> the tags inside `<think>`, in order."""
 
 
-def _read_template(value: Any) -> Any:
-    if not isinstance(value, str) or not value.endswith(".jinja") or "\n" in value:
+def _read_text(value: Any) -> Any:
+    """The text of a file that is named; anything else as it is."""
+    if not isinstance(value, str) or not value.endswith((".jinja", ".txt")) or "\n" in value:
         return value
     try:
         text = Path(value).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the template {value} cannot be read: {error}") from error
+    except OSError as error:
+        raise ValueError(f"the file {value} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the file {value} cannot be read: it is not UTF-8") from error
     if not text.strip():
-        raise ValueError(f"the template {value} is empty")
+        raise ValueError(f"the file {value} is empty")
     return text
 
 
@@ -46,11 +49,14 @@ class AgentConfig(Settings):
     prompt: Annotated[str, *registered(PROMPTS)] = "full"
     """'full': rules, symbols, actions, actions left, format, response length, as in the paper. 'state': the observation
     alone, for a policy whose warm start has taught it everything else. 'template': by `prompt_template`."""
-    prompt_template: Annotated[str, BeforeValidator(_read_template)] = Field("", exclude_if=lambda text: not text)
+    prompt_template: Annotated[str, BeforeValidator(_read_text)] = Field("", exclude_if=lambda text: not text)
     """With prompt = 'template': what the agent is told, as a Jinja template with the blocks `introduction` and `turn`
     (docs/prompts.md), or a file that ends in `.jinja`, whose text becomes the setting."""
-    system_prompt: str = Field("", exclude_if=lambda text: not text, max_length=20_000)
-    """A system message before the first user message, for chat templates that have that role. Empty: none is sent."""
+    system_prompt: Annotated[str, BeforeValidator(_read_text)] = Field(
+        "", exclude_if=lambda text: not text, max_length=20_000
+    )
+    """A system message before the first user message, for chat templates that have that role, or a file that ends in
+    `.txt`, whose text becomes the setting. Empty: none is sent."""
     should_think: bool = True
     """True: `<think>...</think><answer>...</answer>`. False: `<answer>...</answer>` alone."""
     form: Literal["free", "grounding", "worldmodeling", "grounding_worldmodeling"] = Field(
@@ -67,7 +73,7 @@ class AgentConfig(Settings):
     earlier_thoughts: Literal["kept", "dropped"] = Field("kept", exclude_if=lambda thoughts: thoughts == "kept")
     """Does a turn see what the agent thought in the turns before it? 'dropped': only what stands after `</think>`, as
     the chat templates of Qwen3 and R1's distillations have it; then the context begins anew in every turn."""
-    chat_template: Annotated[str, BeforeValidator(_read_template)] = Field("", exclude_if=lambda text: not text)
+    chat_template: Annotated[str, BeforeValidator(_read_text)] = Field("", exclude_if=lambda text: not text)
     """In place of the model's own chat template: the name of another that the model has (such as `tool_use`), a file
     that ends in `.jinja`, or the template itself. A file's text becomes the setting. Empty: the model's own."""
     should_show_reward: bool = True

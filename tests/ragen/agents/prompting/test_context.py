@@ -262,8 +262,11 @@ def test_a_window_over_dropped_reasoning_holds_its_turns_alone(make_tokenizer, w
     assert "assistant\n<answer>1</answer><|im_end|>" in text
 
 
-def test_a_system_prompt_comes_before_the_first_message(qwen, words):
-    context = ContextBuilder(qwen, AgentConfig(system_prompt="You walk."), 50).start(words)
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_system_prompt_comes_before_the_first_message(qwen, words, tmp_path, is_file):
+    (tmp_path / "system.txt").write_text("You walk.")
+    system = str(tmp_path / "system.txt") if is_file else "You walk."
+    context = ContextBuilder(qwen, AgentConfig(system_prompt=system), 50).start(words)
     observe(context, "P _ G")
     assert qwen.decode(context.token_ids).startswith("<|im_start|>system\nYou walk.<|im_end|>\n<|im_start|>user\n")
 
