@@ -88,9 +88,9 @@ def test_what_is_read_is_read_again_as_it_is(grammar, said):
 )
 @pytest.mark.parametrize("grammar", [*GRAMMARS, ToolCalls((SEARCH,), max_chars=1_000_000)])
 def test_hostile_text_is_refused_in_linear_time(grammar, hostile):
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert grammar.read(hostile) is None
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_tool_with_a_schema_that_is_none_is_refused():
