@@ -1,4 +1,4 @@
-"""`ragen new`: a working start for code of one's own, from templates."""
+"""`ragen new`: a working start for code or a prompt of one's own, from templates."""
 
 import keyword
 from importlib.resources import files
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.console.terminal import write
+from starpo.ragen.agents.prompting.full_prompt import FULL_TEMPLATE
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.core.visible import quoted
@@ -21,7 +22,7 @@ _TEMPLATES = {"environment.py.txt": "{}.py", "test.py.txt": "test_{}.py", "setti
 
 @app.callback()
 def new() -> None:
-    """Write a working start for code of your own."""
+    """Write a working start for an environment or a prompt of your own."""
 
 
 @app.command()
@@ -37,14 +38,32 @@ def environment(
         raise ConfigError(f"'{name}' is {taken} already: choose another name")
     paths = {template: folder / pattern.format(name) for template, pattern in _TEMPLATES.items()}
     for path in paths.values():
-        if path.exists():
-            raise ConfigError(f"{path} exists already, and nothing was written: choose another name or folder")
+        _expect_new(path)
     folder.mkdir(parents=True, exist_ok=True)
     for template, path in paths.items():
         text = (files(__package__) / "templates" / template).read_text(encoding="utf-8")
         path.write_text(text.replace(_NAME, name).replace(_CLASS, _class_name(name)), encoding="utf-8")
         write(f"wrote {path}")
     write(f"next: export PYTHONPATH={folder.resolve()}; pytest {paths['test.py.txt']}; ragen train {name}.toml")
+
+
+@app.command()
+def prompt(
+    file: Annotated[Path, typer.Argument(help="Where it goes: a file that ends in .jinja.")],
+) -> None:
+    """Write the built-in prompt as a template to edit (docs/prompts.md)."""
+    if file.suffix != ".jinja":
+        raise ConfigError(f"'{file}' is no template's name, which ends in .jinja: such as mine.jinja")
+    _expect_new(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(FULL_TEMPLATE, encoding="utf-8")
+    write(f"wrote {file}")
+    write(f"next: ragen train sokoban --set agent.prompt=template --set agent.prompt_template={file}")
+
+
+def _expect_new(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path} exists already, and nothing was written: choose another name or folder")
 
 
 def _class_name(name: str) -> str:

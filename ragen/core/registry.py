@@ -171,7 +171,7 @@ SURROGATES = Registry(
 PROMPTS = Registry(
     "starpo.prompts",
     {
-        "full": "starpo.ragen.agents.prompting.prompt:FullPrompt",
+        "full": "starpo.ragen.agents.prompting.full_prompt:FullPrompt",
         "state": "starpo.ragen.agents.prompting.prompt:StatePrompt",
         "template": "starpo.ragen.agents.prompting.template_prompt:TemplatePrompt",
     },

@@ -1,6 +1,6 @@
-"""A prompt by a Jinja template of the user's: block `introduction` opens every context, block `turn` tells a turn.
+"""A prompt by a Jinja template: block `introduction` opens every context, block `turn` tells a turn.
 
-agent.prompt_template, what a turn knows -> text of a user message
+template, what a turn knows -> text of a user message
 """
 
 from functools import lru_cache
@@ -11,7 +11,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.envs.grammar import Grammar
+from starpo.ragen.envs.grammar import Grammar, ToolCalls
 
 _BLOCKS = ("introduction", "turn")
 
@@ -19,13 +19,25 @@ _BLOCKS = ("introduction", "turn")
 class TemplatePrompt:
     """Renders the blocks of `agent.prompt_template`; names that it does not know are refused."""
 
+    def template(self, agent: AgentConfig) -> str:
+        """The text whose blocks are rendered."""
+        return agent.prompt_template
+
     def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
-        """The block `introduction`, which knows `rules`, `actions` (told by the grammar), `separator` and `agent`.
+        """The block `introduction`, which knows `rules`, `actions` (told by the grammar), `has_tools` (are they calls
+        of tools?), `separator` (none: one action a turn) and `agent`.
 
         Raises:
             ConfigError: If the template cannot be read or rendered.
         """
-        return _render(agent, "introduction", rules=rules.strip(), actions=grammar.told(), separator=grammar.separator)
+        return self._render(
+            "introduction",
+            agent,
+            rules=rules.strip(),
+            actions=grammar.told(),
+            has_tools=isinstance(grammar, ToolCalls),
+            separator=grammar.separator,
+        )
 
     def turn_message(
         self,
@@ -40,14 +52,14 @@ class TemplatePrompt:
         max_response_tokens: int,
     ) -> str:
         """The block `turn`, which knows `observation`, `turn` (from 1), `actions_left`, `reward` (none: not to be
-        shown), `had_invalid_action`, `max_response_tokens`, `tag` and `example` (of the answer), and `agent`.
+        shown), `had_invalid_action`, `max_response_tokens`, `tag`, `example` and `separator` (of the answer), `agent`.
 
         Raises:
             ConfigError: If the template cannot be read or rendered.
         """
-        return _render(
-            agent,
+        return self._render(
             "turn",
+            agent,
             observation=observation,
             turn=turn + 1,
             actions_left=actions_left,
@@ -56,18 +68,18 @@ class TemplatePrompt:
             max_response_tokens=max_response_tokens,
             tag=grammar.tag,
             example=grammar.example,
+            separator=grammar.separator,
         )
 
-
-def _render(agent: AgentConfig, block: str, **known: Any) -> str:
-    template = _compile(agent.prompt_template)
-    try:
-        context = template.new_context({**known, "agent": agent.model_dump()})
-        return "".join(template.blocks[block](context)).strip("\n")
-    except (TemplateError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"agent.prompt_template, block {block}: {error}; it knows {', '.join(known)}, agent"
-        ) from error
+    def _render(self, block: str, agent: AgentConfig, **known: Any) -> str:
+        template = _compile(self.template(agent))
+        try:
+            context = template.new_context({**known, "agent": agent.model_dump()})
+            return "".join(template.blocks[block](context)).strip("\n")
+        except (TemplateError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"agent.prompt_template, block {block}: {error}; it knows {', '.join(known)}, agent"
+            ) from error
 
 
 @lru_cache(maxsize=8)

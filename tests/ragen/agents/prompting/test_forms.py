@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from starpo.ragen.agents.prompting.forms import in_form, parts, read_response
+from starpo.ragen.agents.prompting.full_prompt import FullPrompt
 from starpo.ragen.agents.prompting.parser import ParsedResponse, parse
-from starpo.ragen.agents.prompting.prompt import FullPrompt, prompt_of
+from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.envs.grammar import Names
 

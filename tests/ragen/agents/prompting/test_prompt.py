@@ -2,7 +2,8 @@
 
 import pytest
 
-from starpo.ragen.agents.prompting.prompt import FullPrompt, prompt_of
+from starpo.ragen.agents.prompting.full_prompt import FullPrompt
+from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.grammar import FreeText, Names, Tool, ToolCalls
 

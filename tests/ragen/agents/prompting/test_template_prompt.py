@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from starpo.flows.cli.new import prompt
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import ConfigError
@@ -53,3 +54,17 @@ def test_prompt_and_template_go_together():
         AgentConfig(prompt_template=TEXT)
     with pytest.raises(ValidationError, match="name a file"):
         AgentConfig(prompt="template")
+
+
+def test_the_built_in_prompt_can_be_written_edited_and_used(tmp_path):
+    file = tmp_path / "deep" / "mine.jinja"
+    prompt(file)
+    agents = AgentConfig(), AgentConfig(prompt="template", prompt_template=str(file))
+    told = [prompt_of(agent).introduction("Walk.", NAMES, agent) for agent in agents]
+    assert told[0] == told[1]
+    file.write_text(file.read_text().replace("State:", "You see:"))
+    assert "You see:\nP {{ rules }}" in turn_message(str(file))
+    with pytest.raises(ConfigError, match="exists already"):
+        prompt(file)
+    with pytest.raises(ConfigError, match=r"ends in \.jinja"):
+        prompt(tmp_path / "mine.txt")
