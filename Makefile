@@ -23,10 +23,10 @@ $(VENV)/.installed: $(VENV)/.torch pyproject.toml constraints.txt
 	$(PIP) -e .
 	@touch $@
 
-$(VENV)/.installed-test: $(VENV)/.installed
+$(VENV)/.installed-test: $(VENV)/.torch pyproject.toml constraints.txt tests/requirements-no-deps.txt
 	$(PIP) -e '.[test]'
 	$(PIP) --no-deps -r tests/requirements-no-deps.txt
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 vllm:  ## Make the environment that vLLM runs in, .venv-vllm (docs/vllm.md)
 	PYTHON=$(PYTHON) infra/vllm/make-env .venv-vllm

@@ -135,6 +135,7 @@ ARGUMENTS: dict[str, list[list[str]]] = {
     "validate": [[EVIL], ["smoke", "--method", EVIL], ["smoke", "--set", f"iterations={EVIL}"], ["smoke", "--json"]],
     "presets": [[], ["--json"], ["--methods"], ["--methods", "--json"]],
     "new environment": [[EVIL], ["stairs", "--folder", f"{{out}}/{EVIL}"]],
+    "new prompt": [[EVIL], [f"{{out}}/{EVIL}.jinja"]],
     "envs": [[], ["--json"]],
     "play": [[EVIL]],
     "store gc": [["--dry-run"], ["--dry-run", "--json"], ["--min-age", EVIL]],
@@ -271,14 +272,9 @@ def test_a_question_is_bounded(ragen: Ragen, monkeypatch: pytest.MonkeyPatch) ->
     assert "stopped after 0.5 s" in err
     assert "RAGEN_SQL_TIMEOUT_S" in err
     monkeypatch.setenv("RAGEN_SQL_TIMEOUT_S", "60")
-    words = "hash(r)::varchar || hash(r + 1)::varchar"
     monkeypatch.setenv("RAGEN_SQL_MEMORY_GB", "0.1")
     monkeypatch.setenv("RAGEN_SQL_SPILL_GB", "0.01")
-    _, _, err = ragen(
-        "sql",
-        RUN,
-        f"select max(n) from (select count(*) n from (select r, {words} w from range(30000000) t(r)) group by r, w)",
-    )
+    _, _, err = ragen("sql", RUN, "select len(list(repeat(hash(r)::varchar, 30))) from range(1000000) t(r)")
     assert "RAGEN_SQL_MEMORY_GB" in err
 
 
