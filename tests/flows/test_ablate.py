@@ -1,9 +1,6 @@
 """`ragen ablate` without a server: what it lists, plans, shows and refuses before any work."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.ablation.result import AblationResult, CellResult, MatchedDifference, PanelResult
 from starpo.ragen.studies.ablation.tables import ablation_tables
 from starpo.ragen.studies.studies import Ablations
+from tests.flows.command import ragen
 
 SMALL = 'preset = "smoke"\nseeds = [0, 1, 2]\n[axes]\nfilter.keep = [0.5, 1.0]\n'
 
@@ -217,10 +215,7 @@ def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tm
 
 def test_the_command_prints_one_message_and_exits_1(grid_file, tmp_path: Path) -> None:
     path = grid_file(SMALL.replace("filter.keep", "filter.kep"))
-    result = subprocess.run(
-        [sys.executable, "-m", "starpo.flows.cli", "ablate", path, "--dry-run"],
-        cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    result = ragen("ablate", path, "--dry-run", cwd=tmp_path)
     assert result.returncode == 1
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from starpo.flows import cli
 from starpo.ragen.core.registry import AUDITS
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.flows import command as in_process
 
 KINDS = ("turns", "rewards", "selection", "samples", "metrics")
 Ragen = Callable[..., tuple[int, str, str]]
@@ -45,20 +45,12 @@ def store(original: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ragen(store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragen:
+def ragen(store: Path) -> Ragen:
     """`ragen(*arguments) -> exit code, stdout, stderr`, in this process."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["ragen", *arguments])
-        monkeypatch.setenv("RAGEN_STORE", str(store))
-        monkeypatch.setenv("COLUMNS", "200")
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
+        done = in_process.ragen(*arguments, RAGEN_STORE=str(store), COLUMNS="200")
+        return done.returncode, done.stdout, done.stderr
 
     return run
 

@@ -6,40 +6,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from starpo.flows import cli
 from starpo.flows.presets import preset
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.flows.command import Result, ragen
 
 RAGEN = [sys.executable, "-m", "starpo.flows.cli"]
 STAGE = Stage(name="rollout", version=1)
-
-
-Result = subprocess.CompletedProcess[str]
-
-
-def ragen(*arguments: str, cwd: Path, **env: str) -> Result:
-    """The command, in this process: to import everything anew takes longer than most answers."""
-    out, err, status = StringIO(), StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", ["ragen", *arguments])
-        patch.chdir(cwd)
-        for name, value in env.items():
-            patch.setenv(name, value)
-        try:
-            cli.main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-    return Result(arguments, status, out.getvalue(), err.getvalue())
 
 
 def ragen_apart(*arguments: str, cwd: Path, **env: str) -> Result:

@@ -1,9 +1,6 @@
 """`ragen eval-sweep` without a server: what it plans, lists, shows and refuses before any work."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.result import SweepResult
 from starpo.ragen.studies.sweep.sweep import Sweep
 from starpo.ragen.studies.sweep.tables import sweep_tables
+from tests.flows.command import ragen
 
 
 @pytest.fixture
@@ -34,11 +32,6 @@ def store(tmp_path: Path) -> Store:
 
 def ask(**given: object) -> Sweep:
     return asked_sweep(None, None, given)
-
-
-def ragen(store: Store, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "starpo.flows.cli", "eval-sweep", *arguments, "--store", store.url]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"})
 
 
 def test_a_command_line_is_a_sweep() -> None:
@@ -196,7 +189,7 @@ def test_errors_stay_in_their_cells_of_a_page(store: Store, result: SweepResult)
     ],
 )
 def test_the_command(store: Store, arguments: tuple[str, ...], code: int, said: str) -> None:
-    answer = ragen(store, *arguments)
+    answer = ragen("eval-sweep", *arguments, "--store", store.url, COLUMNS="200")
     assert answer.returncode == code
     assert said in answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr

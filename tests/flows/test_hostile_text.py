@@ -23,6 +23,7 @@ from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.ragen.studies.studies import Ablations, Sweeps
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
+from tests.flows import command as in_process
 from tests.flows.hostile import (
     BROKEN,
     FAILED,
@@ -54,18 +55,11 @@ Ragen = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def ragen(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragen:
+def ragen(store: Path, tmp_path: Path) -> Ragen:
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["ragen", *arguments])
-        monkeypatch.setenv("RAGEN_STORE", str(store))
-        monkeypatch.setenv("RAGEN_STATE_DIR", str(tmp_path / "state"))
-        monkeypatch.setenv("COLUMNS", "120")
-        try:
-            cli.main()
-            status = 0
-        except SystemExit as end:
-            status = int(end.code or 0)
-        return (status, *capsys.readouterr())
+        places = {"RAGEN_STORE": str(store), "RAGEN_STATE_DIR": str(tmp_path / "state")}
+        done = in_process.ragen(*arguments, COLUMNS="120", **places)
+        return done.returncode, done.stdout, done.stderr
 
     return run
 

@@ -1,8 +1,6 @@
 """`ragen plan`, and `ragen train` of what does not fit."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from starpo.flows.presets import preset
 from starpo.ragen.evidence.sizing import device as devices
 from starpo.ragen.evidence.sizing.device import GIB
 from starpo.ragen.evidence.sizing.fit import DoesNotFitError
+from tests.flows.command import ragen
 
 
 @pytest.fixture
@@ -97,16 +96,7 @@ def test_a_policy_of_unknown_sizes_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_an_unknown_policy_is_one_message() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "starpo.flows.cli",
-        "plan",
-        "sokoban-paper",
-        "--set",
-        "policy.name_or_path=Qwen/Qwen9",
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    answer = ragen("plan", "sokoban-paper", "--set", "policy.name_or_path=Qwen/Qwen9")
     assert answer.returncode == 1
     assert answer.stderr.startswith("error: policy.name_or_path = 'Qwen/Qwen9': neither a folder with a config.json")
     assert "Traceback" not in answer.stderr

@@ -1,0 +1,29 @@
+"""The command `ragen` in this process: to import everything anew takes longer than most answers."""
+
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from starpo.flows import cli
+
+Result = subprocess.CompletedProcess[str]
+
+
+def ragen(*arguments: str, cwd: Path | None = None, **env: str) -> Result:
+    """Give the command these arguments, in this folder, with these environment variables."""
+    out, err, status = StringIO(), StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["ragen", *arguments])
+        if cwd is not None:
+            patch.chdir(cwd)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        try:
+            cli.main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return Result(arguments, status, out.getvalue(), err.getvalue())
