@@ -58,6 +58,5 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     if "replayable" not in row:
         return row
     words = {True: "yes", False: f"no, because {row['replay_fault']}", None: row["replay_fault"] or "unknown"}
-    return {
-        name: words[value] if name == "replayable" else value for name, value in row.items() if name != "replay_fault"
-    }
+    shown = {name: value for name, value in row.items() if name != "replay_fault"}
+    return shown | {"replayable": words[row["replayable"]], "findings": "\n".join(row["findings"]) or "none"}

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from starpo.flows.server import served_environment
+from tests.flows.command import Result, ragen
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 BIN = Path(sys.executable).parent
@@ -47,6 +48,10 @@ class Shell:
             [str(BIN / command[0]), *command[1:]],
             cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
         )  # fmt: skip
+
+    def look(self, *arguments: str) -> Result:
+        """`ragen` in this process, for what asks the store alone."""
+        return ragen(*arguments, cwd=self.folder, **{n: v for n, v in self.env.items() if n.startswith("RAGEN_")})
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +104,7 @@ def test_what_has_a_schedule_is_scheduled(shell: Shell) -> None:
 
 
 def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> None:
-    listed = json.loads(shell("ragen", "runs", "--json").stdout)
+    listed = json.loads(shell.look("runs", "--json").stdout)
     (found,) = [row for row in listed if row["run"] == run]
     assert (found["state"], found["iterations"], found["preset"]) == ("completed", 1, "smoke")
     assert set(found) >= {"run", "flow", "preset", "state", "iterations", "success_first", "success_last", "store"}
@@ -109,7 +114,7 @@ def test_the_same_settings_continue_the_same_run(shell: Shell, run: str) -> None
     again = shell("ragen", "train", "smoke", "--iterations", "1", "--run", run)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "report" in again.stdout
-    assert len(json.loads(shell("ragen", "runs", "--json").stdout)) == 1
+    assert len(json.loads(shell.look("runs", "--json").stdout)) == 1
 
 
 def test_wandb_has_the_run_offline(shell: Shell, run: str) -> None:
@@ -117,7 +122,7 @@ def test_wandb_has_the_run_offline(shell: Shell, run: str) -> None:
 
 
 def test_a_report_is_written(shell: Shell, run: str) -> None:
-    result = shell("ragen", "report", run)
+    result = shell.look("report", run)
     assert result.returncode == 0, result.stderr
     page = Path(result.stdout.strip()).read_text()
     assert page.lower().startswith("<!doctype html>")
@@ -125,7 +130,7 @@ def test_a_report_is_written(shell: Shell, run: str) -> None:
 
 
 def test_runs_are_compared_in_one_picture(shell: Shell, run: str) -> None:
-    result = shell("ragen", "compare", run, "-o", "curves.svg")
+    result = shell.look("compare", run, "-o", "curves.svg")
     assert result.returncode == 0, result.stderr
     assert (shell.folder / "curves.svg").read_text().startswith("<svg")
 
@@ -137,13 +142,13 @@ def test_following_an_ended_run_returns_at_once(shell: Shell, run: str) -> None:
 
 
 def test_an_iteration_says_why_groups_were_kept(shell: Shell, run: str) -> None:
-    shown = json.loads(shell("ragen", "show", run, "--iteration", "0", "--json").stdout)
+    shown = json.loads(shell.look("show", run, "--iteration", "0", "--json").stdout)
     assert {row["stage"] for row in shown["artifacts"]} >= {"rollout", "reward", "variance_filter", "update"}
     assert all(row["reason"].startswith(("kept: ", "dropped: ")) for row in shown["groups"])
 
 
 def test_a_wrong_setting_fails_before_any_work(shell: Shell, run: str) -> None:
-    result = shell("ragen", "train", "smoke", "--set", "filter.kep=0.5")
+    result = shell.look("train", "smoke", "--set", "filter.kep=0.5")
     assert result.returncode == 1
     assert "filter.kep" in result.stderr
     assert "keep" in result.stderr
@@ -197,6 +202,6 @@ def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
     assert "stopped: serve, server" in stopped.stdout
     assert "ended with it, in mid-run: long" in stopped.stdout
     assert "goes on without it" not in rest
-    (row,) = [row for row in json.loads(shell("ragen", "runs", "--json").stdout) if row["run"] == "long"]
+    (row,) = [row for row in json.loads(shell.look("runs", "--json").stdout) if row["run"] == "long"]
     assert row["state"] in ("failed", "interrupted")
     assert "never awaited" not in (shell.folder / "state" / "serve.log").read_text()
