@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from starpo.flows.plan import RunPlan, plan_run
-from starpo.flows.presets import PRESETS, preset
+from starpo.flows.presets import PRESETS, method, preset
 from starpo.flows.run_code import default_run_name
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
@@ -23,7 +23,7 @@ from starpo.ragen.studies.ablation.figures.catalogue import FIGURES
 from starpo.ragen.studies.ablation.figures.figure import Figure
 from starpo.ragen.studies.ablation.grid import Grid, check_grid
 from starpo.ragen.studies.ablation.result import AblationResult, RunOutcome, summarise
-from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_series
+from starpo.ragen.studies.outcomes import Evaluations, read_evaluations, read_seconds, read_series
 from starpo.ragen.studies.transcripts import Transcript, read_transcripts
 from starpo.ragen.work import Work
 
@@ -106,16 +106,18 @@ def _outcome(store: Store, run: CellRun, error: str | None, figure: Figure) -> R
     """What became of a run; of one that failed, training as far as it went."""
     evaluations: Evaluations | None = None
     series: dict[str, Series] = {}
+    seconds: Series = {}
     transcripts: list[Transcript] = []
     try:
         series = read_series(store, run.name, {"diagnose", *figure.stages}, (SUCCESS, *figure.metrics))
         evaluations = read_evaluations(store, run.name) if error is None else None
+        seconds = read_seconds(store, run.name) if figure.needs_times else {}
         if figure.has_transcripts:
             transcripts = read_transcripts(store, run.name, run.config.environment.type)
     except StoreError as damage:
         error = error or f"its measurements cannot be read: {damage}"
     drawn = series if figure.metrics else {}
-    return RunOutcome(run.name, evaluations, series.get(SUCCESS, {}), error, drawn, transcripts)
+    return RunOutcome(run.name, evaluations, series.get(SUCCESS, {}), error, seconds, drawn, transcripts)
 
 
 def plan_ablation(
@@ -143,7 +145,7 @@ def plan_ablation(
     source = source or f"grid {grid.name}"
     check_grid(grid, source, allow_few_seeds=allow_few_seeds)
     base = config or _base_settings(grid, store, source, folder)
-    return AblationPlan(grid, base, expand(grid, base, source))
+    return AblationPlan(grid, base, expand(grid, base, source, {name: method(name) for name in grid.methods}))
 
 
 def is_finished(store: Store, run: CellRun, plan: RunPlan) -> bool:

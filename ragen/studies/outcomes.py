@@ -25,6 +25,7 @@ Evaluations = dict[str, dict[int, Rates]]
 """Panel -> iteration, ascending -> success by prompt."""
 
 _STAGE = "evaluate:"
+_TRAINING = ("rollout", "reward", "variance_filter", "update")
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,27 @@ def read_series(store: Store, run: str, stages: Collection[str], names: tuple[st
     series = metric_series(pa.concat_tables(tables)) if tables else {}
     beginnings = tuple(name for name in names if name.endswith("/"))
     return {name: values for name, values in series.items() if name in names or name.startswith(beginnings)}
+
+
+def read_seconds(store: Store, run: str) -> Series:
+    """Iteration -> wall-clock seconds that the run's rollouts, rewards, filters and updates had taken before it.
+
+    Each stage is counted once, as long as it took when it was made, in whichever run that was. Warm start,
+    evaluations, probes and audits are not counted.
+
+    Raises:
+        StoreError: If a manifest is missing or damaged.
+    """
+    spent, seconds = 0.0, {}
+    seen: set[tuple[str, str]] = set()
+    for iteration, stages in store.runs.iterations(run).items():
+        seconds[iteration] = spent
+        for stage in _TRAINING:
+            made = {(kind, key) for kind, key in stages.get(stage, {}).items()} - seen
+            seen |= made
+            times = (store.manifest(kind, key).provenance.get("seconds", 0.0) for kind, key in made)
+            spent += max((float(time) for time in times), default=0.0)
+    return seconds
 
 
 def success_by_prompt(store: Store, key: str) -> Rates:

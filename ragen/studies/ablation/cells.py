@@ -6,7 +6,7 @@ Grid, base configuration --expand--> [Cell] --configuration(seed)--> StarPOConfi
 import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -48,13 +48,16 @@ class Cell:
         return self.config.model_copy(update={"seed": seed})
 
 
-def expand(grid: Grid, base: StarPOConfig, source: str) -> list[Cell]:
+def expand(
+    grid: Grid, base: StarPOConfig, source: str, methods: Mapping[str, Mapping[str, JsonValue]] | None = None
+) -> list[Cell]:
     """Multiply the axes out, the last one fastest; the base cell comes first.
 
     Args:
         grid: A checked grid.
         base: The settings of its preset or run.
         source: Where the grid is from, for messages.
+        methods: Name of each of the grid's methods -> its settings, by dotted path.
 
     Raises:
         ConfigError: If an axis or an override is no setting, if a cell's settings are wrong or contradict each other
@@ -67,13 +70,17 @@ def expand(grid: Grid, base: StarPOConfig, source: str) -> list[Cell]:
             _check_path(path, f"{source}: {part}.{path}")
     cells = [
         Cell(label, values, apply_overrides(base, {**grid.overrides, **values}, name=f"{source}, cell {label}"), not at)
-        for at, (label, values) in enumerate((grid.cells or _multiplied(grid)).items())
+        for at, (label, values) in enumerate({**(grid.cells or _multiplied(grid)), **_plain(methods)}.items())
     ]
     _check_distinct(cells, source)
     if grid.figure != "length":  # which compares no success, so its cells may train on different environments
         _check_same_panel(cells, source)
     _check_finding(grid, [cell.label for cell in cells], source)
     return cells
+
+
+def _plain(methods: Mapping[str, Mapping[str, JsonValue]] | None) -> dict[str, dict[str, JsonValue]]:
+    return {name: dict(values) for name, values in (methods or {}).items()}
 
 
 def _multiplied(grid: Grid) -> dict[str, dict[str, JsonValue]]:

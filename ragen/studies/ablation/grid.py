@@ -18,6 +18,8 @@ In place of axes, cells that differ in several settings have names; the first is
 filter.strategy = "top_fraction"
 filter.keep = 0.25
 
+A method's preset may be a cell as it is: `methods = ["gspo", "trico"]`, beside the named cells.
+
 A grid may be made of another (`ragen.studies.ablation.extending`).
 """
 
@@ -35,7 +37,7 @@ from starpo.ragen.studies.ablation.extending import extended
 from starpo.ragen.studies.ablation.finding import Finding
 from starpo.ragen.studies.spec import StudySpec, repeated
 
-FigureName = Literal["success", "bars", "signals", "length", "transcripts", "dependence", "gradients"]
+FigureName = Literal["success", "bars", "signals", "length", "transcripts", "dependence", "gradients", "league"]
 """How a paper draws it; `ragen.studies.ablation.figures` has one of each."""
 MIN_SEEDS = 3
 """With fewer, what differs between seeds cannot be told from what differs between cells."""
@@ -56,6 +58,8 @@ class Grid(StudySpec):
     """Dotted path of a setting -> its values. The cell of all first values is the base that others are compared to."""
     cells: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     """In place of axes: name of a cell -> its settings, by dotted path. The first is the base."""
+    methods: list[str] = Field(default_factory=list)
+    """Presets of methods that are cells of their own, after those that have names (`ragen presets --methods`)."""
     exclude: list[dict[str, JsonValue]] = Field(default_factory=list)
     """Cells to leave out: those that have all values of one of these tables."""
     seeds: list[int] = Field(min_length=1)
@@ -68,7 +72,8 @@ class Grid(StudySpec):
     """What is drawn beside the curves of success. 'bars': success at the end beside the paper's numbers. 'signals':
     what falls first. 'length': of the reasoning, over training; its cells may train on different environments.
     'transcripts': a page of responses at the first and the last evaluation. 'dependence': I(X; Z) against success.
-    'gradients': by the standard deviation of a group's returns."""
+    'gradients': by the standard deviation of a group's returns. 'league': every cell's difference to the base, at
+    equal trajectories and at equal time."""
 
     @classmethod
     def read(cls, path: Path) -> dict[str, Any]:
@@ -117,6 +122,10 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
         refuse("expected either `preset` or `run`, the settings that the cells start from, and not both")
     if bool(grid.axes) == bool(grid.cells):
         refuse("expected either `axes`, whose values are multiplied out, or `cells`, which have names, and not both")
+    if grid.methods and not grid.cells:
+        refuse("`methods` are compared with the first of `cells`: name it, as in [cells.default]")
+    if twice := repeated([*grid.cells, *grid.methods]):
+        refuse(f"the cell '{twice[0]}' is there twice, in `methods` or in `cells` and `methods`")
     if any("seed" in cell for cell in grid.cells.values()):
         refuse("`seed` can be no setting of a cell: every cell is run with all of `seeds`")
     if "seed" in grid.axes or "seed" in grid.overrides:

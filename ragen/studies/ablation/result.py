@@ -58,6 +58,19 @@ class PanelResult(Part):
     """Seed -> updates -> success."""
 
 
+class EqualTime(Part):
+    """A cell on the training environment's panel when it had trained for as long as the base had at its end."""
+
+    relative_seconds: float
+    """Seconds of its training, whole runs, over the base's; mean over seeds."""
+    updates: dict[int, int]
+    """Seed -> updates before the last evaluation that lies within the base's time."""
+    success: float
+    """Mean over seeds and prompts."""
+    difference: MatchedDifference | None
+    """To the base at its end."""
+
+
 class CellResult(Part):
     """A cell and what became of its runs."""
 
@@ -73,6 +86,8 @@ class CellResult(Part):
     """Seed -> why its run failed."""
     fell: dict[int, int | None] = Field(default_factory=dict)
     """Seed -> iteration at which success in training had halved for good; None: it never did."""
+    at_equal_time: EqualTime | None = None
+    """Where it was when it had trained for as long as the base, if the grid's figure asks; None for the base."""
     series: dict[int, dict[str, Series]] = Field(default_factory=dict)
     """Seed -> metric -> iteration -> value, of the metrics that the grid's figure draws."""
     transcripts: list[Transcript] = Field(default_factory=list)
@@ -147,6 +162,7 @@ class RunOutcome:
         evaluations: Its success, if it came to its end.
         training: Success in training, by iteration.
         error: Why it did not.
+        seconds: Iteration -> seconds of training before it, where the grid's figure asks.
         series: Metrics that the grid's figure draws.
         transcripts: That it shows.
     """
@@ -155,6 +171,7 @@ class RunOutcome:
     evaluations: Evaluations | None = None
     training: Series = field(default_factory=dict)
     error: str | None = None
+    seconds: Series = field(default_factory=dict)
     series: Mapping[str, Series] = field(default_factory=dict)
     transcripts: Sequence[Transcript] = ()
 
@@ -167,7 +184,9 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
         cells: Its cells, the base first.
         outcomes: (label of the cell, seed) -> what became of its run.
     """
+    panel = cells[0].config.environment.type
     base = _by_panel(cells[0], grid.seeds, outcomes)
+    seconds = {cell.label: {seed: outcomes[cell.label, seed].seconds for seed in grid.seeds} for cell in cells}
     results = []
     for cell in cells:
         panels = _by_panel(cell, grid.seeds, outcomes)
@@ -184,6 +203,11 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
                     for seed in grid.seeds
                     if outcomes[cell.label, seed].training
                 },
+                at_equal_time=None
+                if cell.is_base
+                else _at_equal_time(
+                    panels.get(panel, {}), base.get(panel, {}), seconds[cell.label], seconds[cells[0].label]
+                ),
                 series={
                     seed: dict(outcomes[cell.label, seed].series)
                     for seed in grid.seeds
@@ -196,7 +220,6 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
                 },
             )
         )
-    panel = cells[0].config.environment.type
     ends = {cell.label: _by_panel(cell, grid.seeds, outcomes).get(panel, {}) for cell in cells}
     order = _order([ends[label] for label in grid.finding.order]) if grid.finding and grid.finding.order else None
     return AblationResult(name=grid.name, grid=grid, panel=panel, cells=results, order=order)
@@ -260,6 +283,26 @@ def _difference(runs: Runs, base: Runs) -> MatchedDifference | None:
         high=found.high,
         per_seed=dict(zip(ends, found.per_seed, strict=True)),
         num_prompts=found.num_prompts,
+    )
+
+
+def _at_equal_time(
+    runs: Runs, base: Runs, seconds: Mapping[int, Series], base_seconds: Mapping[int, Series]
+) -> EqualTime | None:
+    """Cut every run where it had trained for as long as the base's run of its seed; None: times are not known."""
+    cut, relative = {}, []
+    for seed in (seed for seed in runs if seed in base and seconds[seed] and base_seconds[seed]):
+        budget, spent = base_seconds[seed][max(base[seed])], seconds[seed]
+        relative.append(spent[max(runs[seed])] / budget if budget else 1.0)
+        cut[seed] = {at: rates for at, rates in runs[seed].items() if spent[at] <= budget}
+    if not cut:
+        return None
+    success = [_row(_end(runs), list(_end(runs))) for runs in cut.values()]
+    return EqualTime(
+        relative_seconds=float(np.mean(relative)),
+        updates={seed: max(runs) for seed, runs in cut.items()},
+        success=float(np.mean([np.mean(row) for row in success])),
+        difference=_difference(cut, {seed: base[seed] for seed in cut}),
     )
 
 

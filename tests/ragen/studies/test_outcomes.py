@@ -1,3 +1,5 @@
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -5,7 +7,7 @@ from starpo.ragen.core.errors import ArtifactMissingError
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
-from starpo.ragen.studies.outcomes import read_evaluations, read_series
+from starpo.ragen.studies.outcomes import read_evaluations, read_seconds, read_series
 from starpo.schemas.examples import example
 from starpo.schemas.manifest import Stage
 
@@ -80,3 +82,19 @@ def test_series_are_of_the_stages_and_names_that_are_asked_for(store):
     assert found == {"rollout/success_rate": {0: 0.5, 1: 0.5}, "gradients/bucket_1/task_norm": {0: 2.0, 1: 3.0}}
     assert read_series(store, "mine", {"diagnose"}, ("rollout/success",)) == {}  # no whole name
     assert read_series(store, "mine", {"update"}, ("gradients/",)) == {}
+
+
+def test_seconds_of_training_count_each_stage_once(tmp_path, make_run):
+    store = Store(str(tmp_path))
+    make_run(store, "mine", 2)
+    records = store.runs.iterations("mine")
+    store.runs.record_stage("mine", 1, "rollout", records[0]["rollout"])  # used again, as with Online-k
+    took = {}
+    for iteration, stages in store.runs.iterations("mine").items():
+        for number, stage in enumerate(("rollout", "reward", "variance_filter", "update"), start=1):
+            for kind, key in stages[stage].items():
+                file = tmp_path / kind / key / "manifest.json"
+                manifest = json.loads(file.read_text())
+                manifest["provenance"]["seconds"] = took.setdefault((stage, key), number + 10 * iteration)
+                file.write_text(json.dumps(manifest))
+    assert read_seconds(Store(str(tmp_path)), "mine") == {0: 0.0, 1: 10.0}

@@ -4,6 +4,7 @@ from starpo.ragen.studies.ablation.figures.bars import BARS
 from starpo.ragen.studies.ablation.figures.dependence import DEPENDENCE
 from starpo.ragen.studies.ablation.figures.figure import Figure
 from starpo.ragen.studies.ablation.figures.gradients import GRADIENTS
+from starpo.ragen.studies.ablation.figures.league import LEAGUE
 from starpo.ragen.studies.ablation.figures.length import LENGTH
 from starpo.ragen.studies.ablation.figures.signals import SIGNALS
 from starpo.ragen.studies.ablation.figures.transcripts import TRANSCRIPTS
@@ -19,6 +20,7 @@ FIGURES: dict[FigureName, Figure] = {
     "transcripts": TRANSCRIPTS,
     "dependence": DEPENDENCE,
     "gradients": GRADIENTS,
+    "league": LEAGUE,
 }
 """Of an ablation that asks for another than 'success', both are drawn."""
 

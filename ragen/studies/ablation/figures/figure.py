@@ -28,6 +28,7 @@ class Figure:
         stages: Whose metrics it needs.
         metrics: Their names, or beginnings that end in '/'.
         has_transcripts: Does it show responses?
+        needs_times: Does it compare at equal time?
         tables: What it measures in words.
         verdicts: Whether it shows what the paper reads off it.
     """
@@ -37,5 +38,6 @@ class Figure:
     stages: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     has_transcripts: bool = False
+    needs_times: bool = False
     tables: Callable[[AblationResult], list[Table]] = _no_tables
     verdicts: Callable[[AblationResult], Verdicts] = _no_verdicts

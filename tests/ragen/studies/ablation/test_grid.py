@@ -156,3 +156,15 @@ def test_an_exclusion_takes_every_cell_that_has_all_its_values():
     grid = make(axes={"filter.keep": [0.5, 1.0], "online_k": [1, 5]}, exclude=[{"filter.keep": 1.0, "online_k": 5}])
     assert is_excluded(grid, {"filter.keep": 1.0, "online_k": 5})
     assert not is_excluded(grid, {"filter.keep": 1.0, "online_k": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"axes": {}, "methods": ["gspo"]}, "expected either `axes`"),
+        ({"methods": ["gspo"]}, "`methods` are compared with the first of `cells`"),
+        ({"axes": {}, "cells": {"gspo": {}}, "methods": ["gspo"]}, "the cell 'gspo' is there twice"),
+    ],
+)
+def test_methods_stand_beside_named_cells(changes, said):
+    assert said in refused(**changes)
