@@ -13,6 +13,7 @@ from starpo.flows.presets import preset
 from starpo.flows.starpo import starpo
 from starpo.ragen.config.evaluation import EvaluationConfig
 from starpo.ragen.store import Store
+from starpo.ragen.studies.outcomes import read_series
 from starpo.tasks.evaluate import evaluate
 
 pytestmark = [
@@ -86,6 +87,24 @@ def test_webshop_gains_twenty_points_of_success(store: Path) -> None:
     (curve,) = curves("webshop", store, seeds=(0,))
     print(f"webshop: {time.monotonic() - started:.0f} s")
     assert curve[-1]["success"] - curve[0]["success"] >= 0.20
+
+
+@pytest.mark.parametrize(
+    ("name", "gain"),
+    [("countdown", 0.25), ("metamath-qa", 0.25), ("search-qa", 0.5), ("reasoning-gym", 0.4), ("rubik", 0.5)],
+)
+def test_other_environments_are_learned(name: str, gain: float, store: Path) -> None:
+    for curve in curves(name, store, seeds=(0, 1)):
+        assert curve[-1]["success"] - curve[0]["success"] >= gain
+
+
+def test_every_part_of_a_mixture_is_learned(store: Path) -> None:
+    run = starpo(preset="mixture", store=str(store))
+    for part, gain in {"sokoban": 0.25, "frozen_lake": 0.2, "bandit": 0.4}.items():
+        name = f"evaluation/mixture/{part}/success"
+        curve = list(read_series(Store(str(store)), run, {"evaluate:mixture"}, (name,))[name].values())
+        print(f"mixture, {part}: " + " ".join(f"{success:.3f}" for success in curve))
+        assert curve[-1] - curve[0] >= gain
 
 
 def test_starpo_s_against_vanilla_starpo(store: Path) -> None:
