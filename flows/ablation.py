@@ -27,6 +27,7 @@ from starpo.flows.plan import RunPlan
 from starpo.flows.runners import cell_runner
 from starpo.flows.starpo import starpo
 from starpo.flows.study import failure, finish
+from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.store import Store
@@ -41,7 +42,7 @@ _PREFECT_PREFIX = "Flow run encountered an exception: "
 @flow(name="ablation", validate_parameters=True)
 def ablation(
     grid: Grid,
-    config: StarPOConfig | None = None,
+    config: dict[str, Any] | None = None,
     store: str | None = None,
     concurrency: int = 1,
     allow_few_seeds: bool = False,
@@ -52,7 +53,7 @@ def ablation(
 
     Args:
         grid: Base, axes and seeds.
-        config: Settings of the base. None: those of the grid's preset or run.
+        config: Settings of the base, all of them. None: those of the grid's preset or run.
         store: Store URL. None: the one of the serving process (RAGEN_STORE).
         concurrency: Runs at a time; they share this machine's cores.
         allow_few_seeds: Accept fewer than three seeds.
@@ -65,7 +66,8 @@ def ablation(
         CellsFailedError: If runs failed; the message names them.
     """
     opened = Store(store or Runtime.current().store)
-    plan, studies = plan_ablation(grid, opened, config=config, allow_few_seeds=allow_few_seeds), Ablations(opened.url)
+    base = None if config is None else recorded_config(grid.name, config, "Give those of this release")
+    plan, studies = plan_ablation(grid, opened, config=base, allow_few_seeds=allow_few_seeds), Ablations(opened.url)
     studies.begin(grid)
     plans = plan.plans(opened)
     missing = [run for run in plan.runs if not is_finished(opened, run, plans[run.name])]

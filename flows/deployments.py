@@ -118,7 +118,7 @@ def deployments() -> list[Deployed]:
         parameters, settings = {"preset": name}, {"config": config.model_dump(mode="json")}
         made.append(Deployed(starpo, name, ("starpo", config.environment.type), parameters, settings))
         if config.policy.type == "tiny":
-            made.append(Deployed(warm_start, name, ("warm-start", config.environment.type), parameters, settings))
+            made.append(Deployed(warm_start, name, ("warm-start", config.environment.type), parameters))
     made += [Deployed(starpo, "custom", ("starpo",)), Deployed(replay, "updates", ("replay",))]
     for name in served_grids():
         made.append(Deployed(ablation, name, ("ablation",), {"grid": _short(Grid.load(GRIDS.path(name)))}))

@@ -160,6 +160,7 @@ def test_a_record_without_an_attempt_does_not_fit(copied: tuple[Store, str]) -> 
     assert walk_record(store, store.runs.get(run), config, store.runs.iterations(run)).findings == []
 
 
+@pytest.mark.thorough
 def test_it_can_be_replayed(finished: tuple[Store, str]) -> None:
     """With nothing changed every stage is found; with fewer groups wanted those of later attempts are surplus."""
     store, run = finished
@@ -269,6 +270,7 @@ def test_where_attempts_run_out_it_trains_on_what_varies_and_says_so(
     assert "update" in store.runs.iteration(run, 0)
 
 
+@pytest.mark.thorough
 def test_updates_that_share_a_rollout_share_its_attempts(finished: tuple[Store, str]) -> None:
     store, run = train(Path(finished[0].url), online_k=2)
     first, second = (recorded_data(store.runs.iteration(run, iteration)) for iteration in (0, 1))

@@ -112,8 +112,8 @@ def test_settings_take_the_names_of_an_installed_package(installed: Path) -> Non
 
 
 def test_its_environment_is_listed_checked_and_in_the_forms(installed: Path) -> None:
-    listed = json.loads(ragen(installed, "envs", "--check", "--json").stdout)
-    (row,) = [row for row in listed if row["name"] == "twin"]
+    assert "of twinplug 1.5" in ragen(installed, "envs").stdout
+    (row,) = json.loads(ragen(installed, "envs", "twin", "--check", "--json").stdout)
     assert (row["about"], row["findings"]) == ("of twinplug 1.5", [])
     code = (
         "from starpo.ragen.config import StarPOConfig; import json; print(json.dumps(StarPOConfig.model_json_schema()))"

@@ -139,7 +139,7 @@ def survivors(iteration: Iteration) -> tuple[Counter[str], list[tuple[str, str, 
     tried: Counter[str] = Counter()
     passed = []
     for kind, table in iteration.tables.items():
-        for column, name, mutated in mutations(table, [0, table.num_rows - 1]):
+        for column, name, mutated in mutations(table, [0, table.num_rows // 2, table.num_rows - 1]):
             tried[kind] += 1
             if obeys(mutated, kind):
                 passed.append((kind, column, name, mutated))
@@ -291,7 +291,7 @@ def test_rules_refuse_what_is_impossible_and_all_columns_that_they_cannot_tell_a
     tried, passed = survivors
     print("\n", {kind: (tried[kind], sum(kind == of for of, *_ in passed)) for kind in tried})
     assert {(kind, column) for kind, column, *_ in passed} == set(RULES_CANNOT_TELL)
-    assert tried.total() > 1600
+    assert tried.total() > 2500
     assert len(passed) <= 0.26 * tried.total()  # siblings were passed over, so most of them could be anything
 
 

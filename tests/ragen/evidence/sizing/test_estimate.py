@@ -86,6 +86,7 @@ def measured() -> dict[str, float]:
     return json.loads(answer.stdout.splitlines()[-1])
 
 
+@pytest.mark.thorough
 def test_memory_of_an_update_is_estimated_within_a_quarter(measured: dict[str, float]) -> None:
     """Measured 211 MB, expected 235 MB; with six layers and twice the micro-batch 661 MB, expected 730 MB."""
     config = preset("smoke", OVERRIDES)
@@ -95,6 +96,7 @@ def test_memory_of_an_update_is_estimated_within_a_quarter(measured: dict[str, f
     assert 0.8 < expected / measured["peak"] < 1.25, (expected, measured)
 
 
+@pytest.mark.thorough
 def test_bytes_of_a_checkpoint_are_those_written(measured: dict[str, float]) -> None:
     config = preset("smoke", OVERRIDES)
     assert checkpoint_bytes(config, architecture_of(config.policy)) == pytest.approx(measured["checkpoint"], rel=0.01)
