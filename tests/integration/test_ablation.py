@@ -1,5 +1,6 @@
 """The flow `ablation` on a real Prefect server: sub-flows that share, a cell that fails, and taking it up again."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,12 +33,14 @@ GOOD, FAILED = (
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> tuple[Store, AblationPlan, int, str]:
-    """The store, the grid, how many stages its good cells were said to need beforehand, and the ablation's error."""
-    store = Store(str(tmp_path_factory.mktemp("store")))
+def study(
+    tmp_path_factory: pytest.TempPathFactory, prefect_server: None, begun: Callable[..., str]
+) -> tuple[Store, AblationPlan, int, str]:
+    """The store, the grid, how many stages its good cells were said to consist of, and the ablation's error."""
+    store = Store(begun(tmp_path_factory.mktemp("store")))
     study = plan_ablation(GRID, store, allow_few_seeds=True)
     plans = study.plans(store)
-    planned = {stage for run in study.runs if run.cell.label in GOOD for stage in plans[run.name].new}
+    planned = {stage for run in study.runs if run.cell.label in GOOD for stage in plans[run.name].stages}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGEN_THREADS", "1")  # no further worker processes below those of the cells
         with pytest.raises(CellsFailedError) as caught:

@@ -112,6 +112,7 @@ def test_what_it_costs_is_counted(finished: tuple[Store, str]) -> None:
     assert sum(values[f"filter/{fate}"] for fate in fates) == values["filter/num_groups"]
 
 
+@pytest.mark.thorough
 def test_the_first_attempt_is_the_rollout_of_a_run_that_does_not_play_on(finished: tuple[Store, str]) -> None:
     store, run = finished
     stages = store.runs.iteration(run, 0)

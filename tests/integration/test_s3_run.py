@@ -89,6 +89,7 @@ def test_through_faults_to_the_same_digests(config: StarPOConfig, expected: Dige
     assert len(kinds) > 5, kinds
 
 
+@pytest.mark.thorough
 def test_a_server_that_dies_stops_the_run_in_time_and_loses_nothing(
     config: StarPOConfig, expected: Digests, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
