@@ -49,7 +49,7 @@ class Cell:
 
 
 def expand(
-    grid: Grid, base: StarPOConfig, source: str, methods: Mapping[str, Mapping[str, JsonValue]] | None = None
+    grid: Grid, base: StarPOConfig, source: str, methods: Mapping[str, dict[str, JsonValue]] | None = None
 ) -> list[Cell]:
     """Multiply the axes out, the last one fastest; the base cell comes first.
 
@@ -70,17 +70,13 @@ def expand(
             _check_path(path, f"{source}: {part}.{path}")
     cells = [
         Cell(label, values, apply_overrides(base, {**grid.overrides, **values}, name=f"{source}, cell {label}"), not at)
-        for at, (label, values) in enumerate({**(grid.cells or _multiplied(grid)), **_plain(methods)}.items())
+        for at, (label, values) in enumerate({**(grid.cells or _multiplied(grid)), **(methods or {})}.items())
     ]
     _check_distinct(cells, source)
     if grid.figure != "length":  # which compares no success, so its cells may train on different environments
         _check_same_panel(cells, source)
     _check_finding(grid, [cell.label for cell in cells], source)
     return cells
-
-
-def _plain(methods: Mapping[str, Mapping[str, JsonValue]] | None) -> dict[str, dict[str, JsonValue]]:
-    return {name: dict(values) for name, values in (methods or {}).items()}
 
 
 def _multiplied(grid: Grid) -> dict[str, dict[str, JsonValue]]:

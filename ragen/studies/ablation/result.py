@@ -289,12 +289,16 @@ def _difference(runs: Runs, base: Runs) -> MatchedDifference | None:
 def _at_equal_time(
     runs: Runs, base: Runs, seconds: Mapping[int, Series], base_seconds: Mapping[int, Series]
 ) -> EqualTime | None:
-    """Cut every run where it had trained for as long as the base's run of its seed; None: times are not known."""
+    """Cut every run where it had trained for as long as the base's run of its seed.
+
+    None: times are not known, or no run had been evaluated by then.
+    """
     cut, relative = {}, []
     for seed in (seed for seed in runs if seed in base and seconds[seed] and base_seconds[seed]):
         budget, spent = base_seconds[seed][max(base[seed])], seconds[seed]
-        relative.append(spent[max(runs[seed])] / budget if budget else 1.0)
-        cut[seed] = {at: rates for at, rates in runs[seed].items() if spent[at] <= budget}
+        if within := {at: rates for at, rates in runs[seed].items() if spent[at] <= budget}:
+            cut[seed] = within
+            relative.append(spent[max(runs[seed])] / budget if budget else 1.0)
     if not cut:
         return None
     success = [_row(_end(runs), list(_end(runs))) for runs in cut.values()]

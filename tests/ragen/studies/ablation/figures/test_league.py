@@ -43,6 +43,16 @@ def test_at_equal_time_a_slow_method_is_judged_by_what_it_had_by_then(result: Ab
     assert result.cells[0].at_equal_time is None
 
 
+def test_what_was_not_evaluated_within_the_time_has_no_place_at_equal_time(base) -> None:
+    grid = Grid(name="mine", preset="bandit", cells={"default": {}}, methods=["slow"], figure="league", seeds=[0, 1, 2])
+    late = {"bandit": {4: curve(0, 0, 1)["bandit"][4]}}
+    outcomes = {("default", s): RunOutcome("run", late, seconds={0: 0.0, 4: 40.0}) for s in (0, 1, 2)}
+    outcomes |= {("slow", s): RunOutcome("run", late, seconds={0: 0.0, 4: 80.0}) for s in (0, 1, 2)}
+    result = summarise(grid, expand(grid, base, "mine.toml", {"slow": METHODS["slow"]}), outcomes)
+    assert result.cells[1].at_equal_time is None
+    assert league_table(result).title.startswith("none beats")
+
+
 def test_the_title_names_who_is_better_both_ways(result: AblationResult) -> None:
     table = league_table(result)
     assert table.title == "fast beats default at equal trajectories and at equal time"
