@@ -9,7 +9,7 @@ from starpo.ragen.agents.evaluation.training_states import read_states, write_st
 from starpo.ragen.agents.policy.place import named_folder
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.registry import agent_code
+from starpo.ragen.core.registry import SCENES, agent_code
 from starpo.ragen.envs.make import environment_code, environment_type
 from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
@@ -34,7 +34,7 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
         from starpo.ragen.agents.policy.tokenizer import demonstrator, unknown_speech, vocabulary_digest
 
         if isinstance(policy, TinyPolicy):
-            settings["vocabulary"] = vocabulary_digest(unknown_speech(policy, config.environment))
+            settings["vocabulary"] = vocabulary_digest(unknown_speech(policy, config.environment, config.agent.form))
         settings |= {
             "environment": config.environment.model_dump(mode="json"),
             "agent": config.agent.model_dump(mode="json"),
@@ -44,8 +44,10 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
         code = {
             **environment_code(config.environment),
             "demonstrator": demonstrator(player, config.environment),
-            **agent_code(config.agent.prompt),
+            **agent_code(config.agent.prompt, config.agent.form),
         }
+        if config.agent.form != "free":
+            code |= {f"scene of {tag}": SCENES[part.type] for tag, part in config.environment.tagged().items()}
         if lessons := environment_type(config.environment.type).lessons:
             code["lessons"] = lessons
         for tag, part in config.environment.tagged().items():

@@ -64,8 +64,8 @@ class AgentConfig(Settings):
     )
     """What has to stand inside `<think>` (VAGEN); a response with other reasoning is malformed. 'free': anything.
     'grounding': `<observation>...</observation><reasoning>...</reasoning>`. 'worldmodeling': `<reasoning>...
-    </reasoning><prediction>...</prediction>`. 'grounding_worldmodeling': all three. For models that are told it in the
-    prompt: demonstrations know no form."""
+    </reasoning><prediction>...</prediction>`. 'grounding_worldmodeling': all three. The
+    prompt tells it, except 'state', whose policy has learned it from demonstrations."""
     context: Literal["full", "window"] = "full"
     """'full': a turn sees all turns before it. 'window': only the last `window_turns`, its own included."""
     window_turns: int = Field(1, ge=1, le=1000)
@@ -97,14 +97,9 @@ class AgentConfig(Settings):
         return self
 
     @model_validator(mode="after")
-    def _form_is_told(self) -> "AgentConfig":
+    def _form_is_one_of_reasoning(self) -> "AgentConfig":
         if self.form != "free" and not self.should_think:
             raise ValueError(f"form = '{self.form}' is one of reasoning: set should_think = true, or form = 'free'")
-        if self.form != "free" and self.prompt == "state":
-            raise ValueError(
-                f"prompt = 'state' shows the observation alone, so nothing would tell form = '{self.form}': set prompt "
-                "= 'full', or form = 'free'"
-            )
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import RolloutConfig
 from starpo.ragen.config.schedule import Change
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.core.registry import SCENES
 from starpo.ragen.core.settings import Settings
 
 
@@ -113,10 +114,18 @@ class StarPOConfig(Settings):
         types = {tag: part.type for tag, part in self.environment.tagged().items()}
         self.reward.check_fits(types, self.agent, self.rollout.max_response_tokens)
         is_demonstrated = isinstance(self.policy, TinyPolicy) or self.policy.fine_tuning is not None
-        if self.agent.form != "free" and is_demonstrated:
+        if self.agent.form != "free" and not is_demonstrated and self.agent.prompt == "state":
             raise ValueError(
-                f"agent.form = '{self.agent.form}' is not known to demonstrations, which the policy would imitate: set "
-                "policy.type = 'pretrained' without policy.fine_tuning, or agent.form = 'free'"
+                f"prompt = 'state' shows the observation alone, so nothing would tell form = '{self.agent.form}': set "
+                "agent.prompt = 'full', let the policy learn it from demonstrations (policy.fine_tuning), or set "
+                "agent.form = 'free'"
+            )
+        blind = next((tag for tag, kind in types.items() if kind not in SCENES), None)
+        if self.agent.form != "free" and is_demonstrated and blind is not None:
+            raise ValueError(
+                f"agent.form = '{self.agent.form}' has demonstrations say where things are, and of environment "
+                f"'{blind}' nobody knows; of these it is known: {', '.join(SCENES)}. Set agent.form = 'free', or "
+                "policy.type = 'pretrained' without policy.fine_tuning"
             )
         if self.agent.chat_template and self.rollout.engine == "openai":
             raise ValueError(

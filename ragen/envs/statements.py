@@ -2,6 +2,7 @@
 
     text -> `read_statements` -> Statement: thing, vertical, horizontal
     observation -> an environment's scene -> Scene      Statements, Scene -> `f1` of each thing
+    Scene -> `write_statements` -> text that says all of it
 
 VAGEN has a language model put text into this form; here a grammar does, so that the same text scores the same anywhere,
 and nobody is asked. What the grammar cannot read is no statement: it earns nothing and costs nothing.
@@ -11,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from starpo.ragen.envs.claim import Cell
@@ -30,7 +32,8 @@ _SIDES: Mapping[str, tuple[int, Literal["above", "below", "left", "right"]]] = {
 _OPPOSITES: Mapping[str | None, str] = {"above": "below", "below": "above", "left": "right", "right": "left"}
 _ALIASES = {"goal": "target", "target": "goal", "crate": "box"}
 
-_THING = r"box|crate|target|goal|hole|player"
+_THINGS = ("box", "crate", "target", "goal", "hole")
+_THING = "|".join((*_THINGS, "player"))
 _IS = r"(?:is|lies|sits|stands|will be|will lie|would be)(?: now| then| still)?(?: located| positioned| currently)?"
 _STEPS = (
     r"(?:(?:\d{1,2}|an?|one|two|three|four|five|six|seven|eight|nine) (?:step|cell|tile|square|space|row|column)s? )?"
@@ -73,7 +76,7 @@ class Scene:
     player: Cell
     things: Mapping[str, Sequence[Cell]]
 
-    def relations(self, thing: str) -> list[Relation]:
+    def relations(self, thing: str) -> list[tuple[Vertical, Horizontal]]:
         """Where each of them lies from the player."""
         return [_relation(self.player, cell) for cell in self.things[thing]]
 
@@ -104,6 +107,19 @@ def read_statements(text: str) -> list[Statement]:
         if said["what"] != "player":
             found.append(Statement(said["what"], _aligned(said["line"], said["one"])))
     return found
+
+
+def write_statements(scene: Scene) -> str:
+    """All that holds of a scene, in the prompt's own words and in the scene's order: `score` gives it 1."""
+    return "; ".join(_statement(thing, relation) for thing in scene.things for relation in scene.relations(thing))
+
+
+def all_statements() -> str:
+    """Whatever `write_statements` can say, for a tokenizer that is to know its words."""
+    vertical: tuple[Vertical, ...] = ("above", "below", "same")
+    horizontal: tuple[Horizontal, ...] = ("left", "right", "same")
+    said = product(_THINGS, product(vertical, horizontal))
+    return "; ".join(_statement(thing, relation) for thing, relation in said)
 
 
 def f1(said: Sequence[Relation], true: Sequence[Relation]) -> float:
@@ -142,7 +158,20 @@ def score(statements: Sequence[Statement], scene: Scene, weights: Mapping[str, f
     return total / weight_sum if weight_sum else 0.0
 
 
-def _relation(player: Cell, cell: Cell) -> Relation:
+def _statement(thing: str, relation: tuple[Vertical, Horizontal]) -> str:
+    match relation:
+        case "same", "same":
+            where = "in the same cell as"
+        case "same", side:
+            where = f"directly to the {side} of"
+        case side, "same":
+            where = f"directly {side}"
+        case vertical, side:
+            where = f"{vertical} and to the {side} of"
+    return f"the {thing} is {where} the player"
+
+
+def _relation(player: Cell, cell: Cell) -> tuple[Vertical, Horizontal]:
     (row, column), (player_row, player_column) = cell, player
     return (
         "above" if row < player_row else "below" if row > player_row else "same",

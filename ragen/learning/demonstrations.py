@@ -6,19 +6,22 @@ evaluation panels hold are never demonstrated.
 
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.forms import write_reasoning
 from starpo.ragen.agents.prompting.parser import format_response
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import SCENES
 from starpo.ragen.core.seeding import dynamics_seed, python_random
 from starpo.ragen.envs import make
-from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.initial_states import fresh_env_seed
 from starpo.ragen.envs.make import environment_type
 
@@ -76,15 +79,7 @@ def demonstrate_turns(
             decision = player(world, config.demonstration_skill, rng)
             # What is said is cut at a turn's limit, which never changes, but not at the actions left, which the
             # 'state' prompt does not show; those are only not carried out, as in a rollout.
-            actions = decision.actions[: agent.max_actions_per_turn]
-            text = format_response(decision.think, actions, agent, world.grammar)
-            response_ids = [*tokenizer.encode(text, add_special_tokens=False), contexts.stop_token_ids[0]]
-            _check_length(response_ids, max_response_tokens)
-            played.prompts.append(list(context.token_ids))
-            played.responses.append(response_ids)
-            context.respond(response_ids)
-            if decision.is_resigned:  # in Sokoban two turns of five would be such, with nothing to learn in them
-                break
+            actions, before = decision.actions[: agent.max_actions_per_turn], observation
             reward = 0.0
             for action in actions[:actions_left]:
                 observation, gain, terminated, truncated, _ = world.step(action)
@@ -93,10 +88,26 @@ def demonstrate_turns(
                 is_over = terminated or truncated
                 if is_over:
                     break
-            if is_over or actions_left == 0:
+            think = _in_form(decision.think, agent, world, before, observation)
+            text = format_response(think, actions, agent, world.grammar)
+            response_ids = [*tokenizer.encode(text, add_special_tokens=False), contexts.stop_token_ids[0]]
+            _check_length(response_ids, max_response_tokens)
+            played.prompts.append(list(context.token_ids))
+            played.responses.append(response_ids)
+            context.respond(response_ids)
+            # resigned turns would be two of five in Sokoban, with nothing to learn in them
+            if is_over or actions_left == 0 or decision.is_resigned:
                 break
         played.successes.append(world.is_success)
     return played
+
+
+def _in_form(think: str, agent: AgentConfig, world: Environment[Any], before: str, after: str) -> str:
+    """What the player thinks, in the agent's form, of what it sees before its actions and after them."""
+    if agent.form == "free":
+        return think
+    scene = resolve(SCENES[world.settings.type])
+    return write_reasoning(agent.form, think, scene(before, (), {}), scene(after, (), {}))
 
 
 def _check_length(response_ids: list[int], max_response_tokens: int) -> None:

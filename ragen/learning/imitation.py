@@ -67,7 +67,7 @@ def imitate(
     Raises:
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
     """
-    tokenizer = make_tokenizer(unknown_speech(config, environment))
+    tokenizer = make_tokenizer(unknown_speech(config, environment, agent.form))
     model = make_model(config, tokenizer)
     steps, batch_size = config.warm_start_steps, config.warm_start_batch_size
     needed = min(config.demonstration_turns, steps * batch_size)

@@ -12,10 +12,11 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from starpo.ragen.config.agent import FORMS
 from starpo.ragen.config.policy import FineTuning, TinyPolicy
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.lookup import resolve
@@ -25,6 +26,7 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR, Names
 from starpo.ragen.envs.make import environment_type, settings_type
+from starpo.ragen.envs.statements import all_statements
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -49,8 +51,20 @@ takes the declared class after all: the generic one, which does what tokenizer.j
 _PIECE = r"[#_O]{2,}\n?| ?\|\|| ?\p{L}+| ?\d|\n| ?[^\s\p{L}\d]|\s"
 """Text is cut into these: a map row with its line end, the separator, a word, a digit, a line end, a mark, a blank."""
 
-Speech = tuple[str, str]
-"""An environment's settings as JSON, and `module:attribute` of who demonstrates it."""
+
+class Speech(NamedTuple):
+    """What is said beside the words that every policy has.
+
+    Attributes:
+        environment: The settings of what is played, as JSON.
+        demonstrator: `module:attribute` of who demonstrates it.
+        form: Of the reasoning (`AgentConfig.form`).
+    """
+
+    environment: str
+    demonstrator: str
+    form: str
+
 
 _EPISODES_EACH, _DECISIONS = 200, 4
 """Enough for every word of theirs to be said; map rows are listed instead, as some are rare."""
@@ -76,10 +90,12 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
     return environment_type(environment.type).demonstrator
 
 
-def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings) -> Speech | None:
-    """An environment whose words not every policy has, and who demonstrates it: they are tokens of this one alone."""
+def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings, form: str = "free") -> Speech | None:
+    """Words that not every policy has, an environment's or a form's: they are tokens of this one alone."""
     is_known = all(_is_spoken_by_all(part) for part in environment.tagged().values())
-    return None if is_known else (environment.model_dump_json(), demonstrator(policy, environment))
+    if is_known and form == "free":
+        return None
+    return Speech(environment.model_dump_json(), demonstrator(policy, environment), form)
 
 
 def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
@@ -136,7 +152,8 @@ def _make_bpe(speech: Speech | None) -> Tokenizer:
     bpe.pre_tokenizer = pre_tokenizer
     bpe.decoder = decoders.ByteLevel()
     bpe.add_special_tokens([AddedToken(token, normalized=False) for token in (END_OF_TEXT, TURN_START, TURN_END)])
-    bpe.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in FORMAT_TAGS])
+    inner = [tag for name in FORMS[speech.form if speech else "free"] for tag in (f"<{name}>", f"</{name}>")]
+    bpe.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in (*FORMAT_TAGS, *inner)])
     return bpe
 
 
@@ -159,13 +176,15 @@ def _spoken(speech: Speech | None) -> Iterator[str]:
     ]
     own: list[EnvironmentSettings] = []
     if speech:
-        whole = settings_type(json.loads(speech[0])["type"]).model_validate_json(speech[0])
+        whole = settings_type(json.loads(speech.environment)["type"]).model_validate_json(speech.environment)
         own = [part for part in whole.tagged().values() if not _is_spoken_by_all(part)]
-        played += [(part, speech[1]) for part in own]
+        played += [(part, speech.demonstrator) for part in own]
     for number, (settings, player) in enumerate(played):
         yield from _said(settings, player, number, is_told_later=number >= len(played) - len(own))
     for part in own:
         yield from environment_type(part.type).words
+    if speech and speech.form != "free":
+        yield all_statements()
 
 
 def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_later: bool) -> Iterator[str]:

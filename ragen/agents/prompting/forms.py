@@ -8,6 +8,7 @@
 The stored reasoning keeps the inner tags: whoever rewards a part reads it from there (`parts`).
 
     prompt -> `in_form` -> prompt that tells the form        response -> `read_response` -> ParsedResponse
+    what a demonstrator thinks and where things are -> `write_reasoning` -> reasoning of the form
 """
 
 import re
@@ -18,6 +19,7 @@ from starpo.ragen.agents.prompting.parser import ParsedResponse, parse
 from starpo.ragen.agents.prompting.prompt import Prompt
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.envs.grammar import Grammar
+from starpo.ragen.envs.statements import Scene, write_statements
 
 _MEANINGS: Mapping[str, str] = {
     "observation": "where things are now",
@@ -58,9 +60,25 @@ def parts(think: str | None) -> dict[str, str]:
     return next((found for found in read if found is not None), {})
 
 
+def write_reasoning(form: str, reasoning: str, before: Scene | None, after: Scene | None) -> str:
+    """The reasoning that `parts` reads back: what a player thinks, in a form, with true statements in its other parts.
+
+    Args:
+        form: Of `FORMS`.
+        reasoning: What the player thinks, without tags.
+        before: What <observation> says: where things are before the turn. Read where the form has that part.
+        after: What <prediction> says: where they are after its actions.
+    """
+    if form == "free":
+        return reasoning
+    scenes = {"observation": before, "prediction": after}
+    texts = {name: write_statements(scene) for name, scene in scenes.items() if scene is not None}
+    return "".join(f"<{name}>{(texts | {'reasoning': reasoning})[name]}</{name}>" for name in FORMS[form])
+
+
 def in_form(prompt: Prompt, agent: AgentConfig) -> Prompt:
-    """The prompt, which also tells the form of the reasoning; itself where that is free."""
-    return prompt if agent.form == "free" else _FormedPrompt(prompt)
+    """The prompt, which also tells the form of the reasoning; itself where that is free, or known from imitation."""
+    return prompt if agent.form == "free" or agent.prompt == "state" else _FormedPrompt(prompt)
 
 
 def _parts(think: str, tags: Sequence[str]) -> dict[str, str] | None:

@@ -228,6 +228,6 @@ def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
     if config.policy.type == "tiny":
         from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 
-        tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment))
+        tokenizer = make_tokenizer(unknown_speech(config.policy, config.environment, agent.form))
         return float(len(tokenizer.encode(opening))), float(len(tokenizer.encode(message)) + _TEMPLATE_TOKENS)
     return len(opening) / CHARACTERS_A_TOKEN, len(message) / CHARACTERS_A_TOKEN + _TEMPLATE_TOKENS

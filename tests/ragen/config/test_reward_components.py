@@ -85,16 +85,21 @@ def test_wrong_options_are_refused(component: str, options: dict, message: str) 
             {"agent.form": "free", "agent.should_think": False, "reward.components": ["agreement"]},
             "'agreement' reads the reasoning: set agent.should_think = true",
         ),
-        ({"policy.fine_tuning": {}}, r"agent\.form = 'grounding_worldmodeling' is not known to demonstrations"),
+        ({"agent.prompt": "state"}, r"nothing would tell form = 'grounding_worldmodeling': set agent\.prompt = 'full'"),
         (
-            {"policy.type": "tiny"},
-            r"set policy\.type = 'pretrained' without policy\.fine_tuning, or agent\.form = 'free'",
+            {"policy.type": "tiny", "environment.type": "bandit"},
+            r"has demonstrations say where things are, and of environment 'bandit' nobody knows.* sokoban, frozen_lake",
         ),
     ],
 )
 def test_a_component_that_could_never_pay_is_refused_before_the_run(overrides: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         apply_overrides(CONFIG, overrides)
+
+
+@pytest.mark.parametrize("policy", [{"policy.type": "tiny"}, {"policy.fine_tuning": {}}])
+def test_demonstrations_know_every_form_where_it_is_known_where_things_are(policy: dict) -> None:
+    assert apply_overrides(CONFIG, {**policy, "agent.prompt": "state"}).agent.form == "grounding_worldmodeling"
 
 
 def test_all_of_them_fit_a_form_with_all_parts() -> None:

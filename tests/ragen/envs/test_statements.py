@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starpo.ragen.envs.statements import Scene, Statement, f1, read_statements, score
+from starpo.ragen.envs.statements import Scene, Statement, all_statements, f1, read_statements, score, write_statements
 
 # VAGEN's example: the player at (2, 2), a box above it in the same column, a target below it to the right.
 SCENE = Scene((2, 2), {"box": [(1, 2)], "target": [(3, 3)]})
@@ -112,6 +112,18 @@ def test_only_saying_just_what_is_scores_one(player, cells, said):
     found = score(statements, scene, {})
     assert 0.0 <= found <= 1.0
     assert (found == 1.0) == (sorted(map(str, scene.relations("box"))) == sorted(str(s.relation) for s in statements))
+
+
+CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4)
+
+
+@given(player=st.tuples(st.integers(0, 3), st.integers(0, 3)), goals=CELLS, holes=CELLS)
+def test_what_is_written_of_a_scene_is_true_and_all_there_is(player, goals, holes):
+    scene = Scene(player, {"goal": goals, "hole": holes})
+    text = write_statements(scene)
+    assert score(read_statements(text), scene, {}) == (1.0 if goals or holes else 0.0)
+    assert len(read_statements(text)) == len(goals) + len(holes)
+    assert set(text.split("; ")) <= {*all_statements().split("; "), ""}
 
 
 @given(

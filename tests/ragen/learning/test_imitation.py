@@ -5,17 +5,21 @@ import torch
 
 from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.agents.policy.load import load_policy
-from starpo.ragen.agents.policy.tokenizer import make_tokenizer
+from starpo.ragen.agents.policy.tokenizer import make_tokenizer, unknown_speech
 from starpo.ragen.agents.prompting.context import ContextBuilder
+from starpo.ragen.agents.prompting.forms import parts, read_response
 from starpo.ragen.agents.prompting.parser import parse
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.lookup import resolve
+from starpo.ragen.core.registry import SCENES
 from starpo.ragen.envs import make
 from starpo.ragen.envs.bandit.environment import NAME_PAIRS, BanditSettings
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.ragen.envs.grammar import Names
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
+from starpo.ragen.envs.statements import read_statements, score
 from starpo.ragen.learning import demonstrations, imitation
 
 SOKOBAN = SokobanSettings(observation="compact", generator="distance", min_solution=6, max_solution=10)
@@ -45,6 +49,36 @@ def test_every_demonstrated_response_is_well_formed_and_ends() -> None:
             text = TOKENIZER.decode(ids[:-1])
             names = ("Up", "Down", "Left", "Right") if settings.type != "bandit" else (text.split("<answer>")[1][:-9],)
             assert parse(text, grammar=Names(names), agent=AGENT).format_ok
+
+
+@pytest.mark.parametrize(
+    "settings", [SOKOBAN, FrozenLakeSettings(observation="compact", slip=0.0)], ids=["sokoban", "lake"]
+)
+def test_in_a_form_the_player_decides_as_before_and_says_where_things_are(settings) -> None:
+    free = AGENT.model_copy(update={"max_actions": 100})  # so that all that is said is carried out
+    agent = free.model_copy(update={"form": "grounding_worldmodeling"})
+    tokenizer = make_tokenizer(unknown_speech(SMALL, settings, agent.form))
+    played = demonstrations.demonstrate_turns(SMALL, settings, agent, 400, frozenset(), tokenizer, 60)
+    plain, grammar, scene = (
+        demonstrate(settings, free, turns=60),
+        make(settings).grammar,
+        resolve(SCENES[settings.type]),
+    )
+    read = [read_response(tokenizer.decode(ids[:-1]), grammar=grammar, agent=agent) for ids in played.responses]
+    assert all(said.format_ok for said in read)
+    thoughts = [parse(TOKENIZER.decode(ids[:-1]), grammar=grammar, agent=free).think for ids in plain.responses]
+    assert [parts(said.think)["reasoning"] for said in read] == thoughts
+
+    shown = [TOKENIZER.decode(ids).split("user\n")[1].split("<|im_end|>")[0] for ids in plain.prompts]
+    for said, observation in zip(read, shown, strict=True):
+        stated = {tag: read_statements(text) for tag, text in parts(said.think).items()}
+        assert score(stated["observation"], scene(observation, (), {}), {}) == 1.0
+        if settings.type == "sokoban":
+            assert score(stated["prediction"], scene(observation, said.actions, {}), {}) == 1.0
+    if settings.type == "frozen_lake":
+        arrived = "the goal is in the same cell as the player"
+        assert sum(arrived in parts(said.think)["prediction"] for said in read) == sum(played.successes) > 0
+    assert max(len(ids) for ids in played.responses) < 200  # a token a word
 
 
 def test_demonstrated_prompts_are_those_of_the_rollouts() -> None:

@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from starpo.ragen.agents.prompting.forms import in_form, parts, read_response
+from starpo.ragen.agents.prompting.forms import in_form, parts, read_response, write_reasoning
 from starpo.ragen.agents.prompting.full_prompt import FullPrompt
 from starpo.ragen.agents.prompting.parser import ParsedResponse, parse
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import FORMS, AgentConfig
 from starpo.ragen.envs.grammar import Names
+from starpo.ragen.envs.statements import Scene
 
 ACTIONS = Names(("Up", "Down"))
 THINK = {
@@ -87,6 +88,25 @@ def test_a_form_only_ever_refuses(text, form):
         assert tuple(parts(formed.think)) == FORMS[form]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_written_in_a_form_is_read_in_it(form):
+    before, after = Scene((1, 1), {"box": [(0, 1)]}), Scene((0, 1), {"box": [(0, 1)]})
+    think = write_reasoning(form, "go up", before, after)
+    assert read_response(response(think), grammar=ACTIONS, agent=AgentConfig(form=form)).think == think
+    said = {
+        "observation": "the box is directly above the player",
+        "reasoning": "go up",
+        "prediction": "the box is in the same cell as the player",
+    }
+    assert parts(think) == {tag: said[tag] for tag in FORMS[form]}
+    assert form != "free" or think == "go up"
+
+
+def test_where_imitation_has_taught_the_form_the_prompt_says_nothing_of_it():
+    agent = AgentConfig(form="grounding", prompt="state")
+    assert in_form(prompt_of(agent), agent).turn_message("P X O", agent=agent, **TOLD) == "P X O"
+
+
 def test_the_prompt_tells_the_form_at_its_end():
     agent = AgentConfig(form="grounding_worldmodeling")
     plain = FullPrompt().turn_message("P X O", agent=agent, **TOLD)
@@ -110,7 +130,6 @@ def test_without_a_form_the_prompt_is_as_it_was():
     ("settings", "message"),
     [
         ({"form": "grounding", "should_think": False}, "is one of reasoning: set should_think = true"),
-        ({"form": "grounding", "prompt": "state"}, "nothing would tell form = 'grounding': set prompt = 'full'"),
         ({"form": "symbolic"}, "Input should be 'free', 'grounding'"),
     ],
 )
