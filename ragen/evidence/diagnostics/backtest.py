@@ -12,6 +12,7 @@ import numpy as np
 
 from starpo.ragen.evidence.diagnostics.collapse import (
     DISTINCT,
+    DRIFT,
     ENTROPY,
     FORMAT,
     GRADIENT,
@@ -193,6 +194,7 @@ RULES = (
     Rule("verdict collapsed", "what was learned is lost", partial(_first_verdict, ("collapsed",))),
     _signal(REWARD_STD, "warning", "in-group reward std falls, more than success explains"),
     _signal(GRADIENT, "warning", "gradient norm spikes"),
+    _signal(DRIFT, "warning", "an update leads over 0.2 nats a token away from the policy that sampled"),
     _signal(ENTROPY, "warning", "entropy falls to a tenth or rises to 2.5 times"),
     _signal(DISTINCT, "warning", "distinct responses fall to a quarter"),
     _signal(FORMAT, "warning", "well-formed responses below 90% of their best"),

@@ -2,9 +2,10 @@
 
     metrics --series--> signals --> healthy | warning | collapsing | collapsed
 
-What is looked for (RAGEN, Fig 6): the in-group reward std falls before the reward does; a
-spike of the gradient norm marks the point of no return; entropy, format and the variety of responses go with it. Every
-signal is causal: it depends on no later iteration, so judging a stored run says what could have been known, and when.
+What is looked for (RAGEN, Fig 6): the in-group reward std falls before the reward does; a spike of the gradient norm
+marks the point of no return; entropy, format and the variety of responses go with it. Besides, how far updates lead
+away from the policy that sampled, which comes first where rollouts are reused. Every signal is causal: it depends on no
+later iteration, so judging a stored run says what could have been known, and when.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +20,9 @@ from starpo.ragen.evidence.diagnostics.thresholds import CollapseThresholds
 
 REWARD_STD, RETURN, SUCCESS = "reward/in_group_std", "reward/return_mean", "rollout/success_rate"
 FORMAT, ENTROPY, DISTINCT = "rollout/format_ok", "rollout/entropy", "rollout/distinct_response_share"
-GRADIENT = "update/gradient_norm"
+GRADIENT, DRIFT = "update/gradient_norm", "update/kl_behaviour"
 
-WATCHED = (REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT, GRADIENT)
+WATCHED = (REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT, GRADIENT, DRIFT)
 """The metrics that a verdict rests on."""
 
 Severity = Literal["warning", "collapse"]
@@ -37,7 +38,7 @@ class Signal:
         ended: The first iteration at which it no longer held; None while it holds.
         name: The metric.
         severity: 'warning', or 'collapse' where what was learnt is lost.
-        value: The metric when it was raised, as it was judged (smoothed, except the gradient norm).
+        value: The metric when it was raised, as it was judged (smoothed, except what an update measures).
         baseline: What it was compared with.
         words: The same for people.
     """
@@ -105,6 +106,7 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
     for judge in (_reward_std, _return, _success, _format, _entropy, _distinct):
         signals += judge(curves, limits)
     signals += _gradient_spikes(series.get(GRADIENT, {}), limits)
+    signals += _drift(series.get(DRIFT, {}), limits)
     signals.sort(key=lambda signal: (signal.iteration, signal.name, signal.severity))
     return Verdict(_status([signal for signal in signals if signal.ended is None]), tuple(signals))
 
@@ -247,6 +249,23 @@ def _gradient_spikes(series: Series, limits: CollapseThresholds) -> list[Signal]
         1,
         lambda value, median: (
             f"gradient norm {value:.3g} after a median of {median:.3g}: a spike, often the point of no return"
+        ),
+    )
+
+
+def _drift(series: Series, limits: CollapseThresholds) -> list[Signal]:
+    """Updates that went further from the policy that sampled than its rollouts can tell."""
+    values = np.array(list(series.values()), dtype=np.float64)
+    bounds = np.full_like(values, limits.drift)
+    return _signals(
+        _Curve(DRIFT, list(series), values, early=0.0, best=values, num_baseline=0),
+        values > bounds,
+        bounds,
+        "warning",
+        1,
+        lambda value, bound: (
+            f"the policy is {value:.2g} nats a token from the one that sampled, more than {bound:.2g}: it learns from "
+            "what it would no longer do"
         ),
     )
 

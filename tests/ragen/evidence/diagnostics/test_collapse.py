@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from starpo.ragen.evidence.diagnostics.collapse import (
     DISTINCT,
+    DRIFT,
     ENTROPY,
     FORMAT,
     GRADIENT,
@@ -154,6 +155,14 @@ def test_a_spike_is_remembered_and_then_forgotten():
     assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (6, 17, 5.5, 1.0)
 
 
+def test_an_update_that_leaves_its_rollouts_behind_is_told_at_once_and_until_it_is_back():
+    drift = _series([0.01, 0.05, 0.21, 0.3, 0.2, 0.01])  # the bound, 0.2, is not above itself
+    (signal,) = diagnose({DRIFT: drift}).signals
+    assert (signal.iteration, signal.ended, signal.value, signal.baseline) == (2, 4, 0.21, 0.2)
+    assert diagnose({DRIFT: drift}).at(3) == "warning"
+    assert "0.21 nats a token from the one that sampled" in signal.words
+
+
 def test_iterations_are_those_of_the_series():
     sparse = {10 * i: v for i, v in enumerate([4.0] * 5 + [0.1] * 20)}
     (signal,) = diagnose({REWARD_STD: sparse}).signals
@@ -181,7 +190,8 @@ def test_nothing_is_told_before_its_baseline_is_known():
 
 @settings(max_examples=60)
 @given(
-    st.fixed_dictionaries(dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT), a_curve)), st.data()
+    st.fixed_dictionaries(dict.fromkeys((REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, GRADIENT, DRIFT), a_curve)),
+    st.data(),
 )
 def test_the_future_does_not_change_what_could_be_told(curves, data):
     cut = data.draw(st.integers(1, 40))
