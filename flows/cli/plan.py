@@ -15,7 +15,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device, host_memory, parse_bytes, this_machine
 from starpo.ragen.evidence.sizing.estimate import Estimate, estimate
-from starpo.ragen.evidence.sizing.fit import misfits, remedies
+from starpo.ragen.evidence.sizing.fit import flags, misfits, remedies
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, num_kept_checkpoints
 from starpo.ragen.evidence.sizing.throughput import RESPONSE_SHARE
 
@@ -67,8 +67,7 @@ def plan(
         return
     console.print(Text(f"It does not fit: {'; '.join(reasons)}.", style="red"), soft_wrap=True)
     for overrides in helpful:
-        flags = " ".join(f"{path}={value}" for path, value in overrides.items())
-        console.print(f"would fit with {flags}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"would fit with {flags(overrides)}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:

@@ -113,8 +113,8 @@ def recorded_config(run: str, settings: Mapping[str, Any], advice: str) -> StarP
 def parse_override(text: str) -> tuple[str, Any]:
     """Read an override from a command line, such as `filter.keep=0.5`.
 
-    The value is read as a TOML value (`0.5`, `true`, `"text"`, `[1, 2]`, `{ type = "bandit" }`); what is none is text,
-    so that `filter.strategy=top_k` needs no quotes.
+    The value is read as a TOML value (`0.5`, `true`, `"text"`, `[1, 2]`, `{ type = "bandit" }`), or as a JSON object
+    (`{"type": "bandit"}`); what is neither is text, so that `filter.strategy=top_k` needs no quotes.
 
     Returns:
         Dotted path, value.
@@ -129,8 +129,16 @@ def parse_override(text: str) -> tuple[str, Any]:
     try:
         parsed = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
-        return path, value
+        return path, _json_object(value)
     return path, parsed["value"] if set(parsed) == {"value"} else value
+
+
+def _json_object(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, dict) else text
 
 
 def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:

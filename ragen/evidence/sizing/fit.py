@@ -3,7 +3,7 @@
 Estimate --misfits--> reasons; settings --remedies--> changes that help --check_fits--> an error with numbers
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from starpo.ragen.config.load import apply_overrides
@@ -73,7 +73,7 @@ def check_fits(
     helpful = list(remedies(config, architecture, machine, host_memory_bytes))
     if helpful:
         lines.append("Any of these would make it fit:")
-        lines += [f"  {_flags(overrides)}  ({_gib(after.memory.peak_bytes)})" for overrides, after in helpful]
+        lines += [f"  {flags(overrides)}  ({_gib(after.memory.peak_bytes)})" for overrides, after in helpful]
     else:
         lines.append(
             "No change of batches, adapters or caches makes it fit: take a smaller policy or a larger machine."
@@ -147,7 +147,8 @@ def _halvings(path: str, value: int, least: int) -> list[dict[str, Any]]:
     return values
 
 
-def _flags(overrides: dict[str, Any]) -> str:
+def flags(overrides: Mapping[str, Any]) -> str:
+    """Settings as they are typed, such as `--set update.lora='{rank = 64}'`."""
     return " ".join(f"--set {path}={_toml(value)}" for path, value in overrides.items())
 
 

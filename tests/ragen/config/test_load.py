@@ -133,6 +133,8 @@ def test_apply_overrides_changes_a_configuration(presets):
         ("iterations = 3", ("iterations", 3)),
         ("filter.should_keep_largest=false", ("filter.should_keep_largest", False)),
         ('environment={ type = "bandit" }', ("environment", {"type": "bandit"})),
+        ('environment={"type": "bandit"}', ("environment", {"type": "bandit"})),
+        ("agent.system_prompt={no json}", ("agent.system_prompt", "{no json}")),
         ('filter.strategy="top_k"', ("filter.strategy", "top_k")),
         ("filter.strategy=top_k", ("filter.strategy", "top_k")),
         ("policy.name_or_path=/a=b", ("policy.name_or_path", "/a=b")),
