@@ -81,8 +81,8 @@ def compare_objectives(
     lab, works = Lab(run), {}
     for iteration in _iterations(run, recorded, iterations):
         now = config.at(iteration)
-        has_critic = iteration > 0 and config.at(iteration - 1).update.needs_critic
-        settings = _measurable(now, named, overrides or {}, has_critic, lab)
+        beside = config.at(iteration - 1).update.needs & {"critic", "prm"} if iteration > 0 else frozenset()
+        settings = _measurable(now, named, overrides or {}, beside, lab)
         if settings:
             lab.settings[iteration] = settings
             configs = {name: own.update for name, own in settings.items()}
@@ -96,14 +96,18 @@ def compare_objectives(
 
 
 def _measurable(
-    now: StarPOConfig, named: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any], has_critic: bool, lab: Lab
+    now: StarPOConfig,
+    named: Mapping[str, Mapping[str, Any]],
+    overrides: Mapping[str, Any],
+    beside: frozenset[str],
+    lab: Lab,
 ) -> dict[str, StarPOConfig]:
     """Settings of the objectives that what is stored suffices for; the lab is told of the others."""
     found: dict[str, StarPOConfig] = {}
     for name, settings in named.items():
         try:
             own = apply_overrides(now, {**settings, **overrides}, f"objective '{name}'")
-            _check_measurable(own.update, has_critic, has_greedy=now.rollout.num_greedy > 0)
+            _check_measurable(own.update, beside, has_greedy=now.rollout.num_greedy > 0)
         except ConfigError as error:
             lab.left_out.setdefault(name, " ".join(str(error).split()))
             continue
@@ -171,13 +175,14 @@ def _iterations(run: str, recorded: Mapping[int, StageKeys], wanted: Sequence[in
     return sorted(set(wanted))
 
 
-def _check_measurable(config: UpdateConfig, has_critic: bool, *, has_greedy: bool) -> None:
-    """Go on if what is stored has what an objective needs."""
-    if "critic" in config.needs and not has_critic:
-        raise ConfigError(
-            f"'{config.advantage}' needs a critic, and the checkpoint has none: measure it on a run whose estimator "
-            "has one, after its first update"
-        )
+def _check_measurable(config: UpdateConfig, beside: frozenset[str], *, has_greedy: bool) -> None:
+    """Go on if what is stored, and the models `beside` the policy in the checkpoint, are what an objective needs."""
+    for needed, words in (("critic", "critic"), ("prm", "process reward model")):
+        if needed in config.needs and needed not in beside:
+            raise ConfigError(
+                f"'{config.advantage}' needs a {words}, and the checkpoint has none: measure it on a run whose "
+                "estimator has one, after its first update"
+            )
     if "greedy" in config.needs and not has_greedy:
         raise ConfigError(f"'{config.advantage}' needs a greedy rollout of each group, and none was played")
 

@@ -25,10 +25,11 @@ class ObjectiveConfig(Settings):
     return minus the group's mean, 'grpo_batch' minus the update's (BRPO), 'rloo' minus the other members', 'opo' minus
     a mean weighted by length, 'remax' minus the greedy rollout's, 'reinforce' the return itself (ARPO), 'reward_to_go'
     what a token is followed by (REINFORCE++), 'otb' that minus a baseline for each place, 'gigpo' and 'hgpo' turns in
-    the same state compared as well. Presets of whole methods: docs/objectives.md."""
+    the same state compared as well, 'istar' turns by how much a process reward model prefers them. Presets of whole
+    methods: docs/objectives.md."""
     advantage_options: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of the estimator's own. 'turn_gae': value_at. 'gigpo': step_weight, normaliser, over. 'hgpo': those,
-    depth, alpha. Others have none; one of yours gets them as `inputs.options`."""
+    depth, alpha. 'istar': step_weight. Others have none; one of yours gets them as `inputs.options`."""
     advantage_scale: Literal["none", "group", "batch"] = "none"
     """What advantages are divided by: nothing, the standard deviation of the group's returns (GRPO), or that of all
     kept trajectories' centred returns. 'group' needs an estimator that works on groups."""
@@ -165,6 +166,11 @@ class ObjectiveConfig(Settings):
     def needs_critic(self) -> bool:
         """Does the estimator need a value function?"""
         return "critic" in needs(ADVANTAGES, self.advantage)
+
+    @property
+    def needs_prm(self) -> bool:
+        """Does the estimator need a process reward model?"""
+        return "prm" in needs(ADVANTAGES, self.advantage)
 
     @property
     def has_groups(self) -> bool:

@@ -35,6 +35,13 @@ class HGPOOptions(GiGPOOptions):
     """Weight of depth d is d to this power; deeper ones have more in common."""
 
 
+class IStarOptions(Settings):
+    """Of 'istar'."""
+
+    step_weight: float = Field(1.0, ge=0, le=100)
+    """Weight of the step advantage beside the episode's."""
+
+
 class DualClipOptions(Settings):
     """Of 'dual_clip'."""
 

@@ -49,6 +49,17 @@ class CriticConfig(Settings):
     """First iterations in which only the critic learns."""
 
 
+class PRMConfig(Settings):
+    """The implicit process reward model of 'istar': a second policy, trained to prefer the better of two trajectories
+    of a group. A turn is paid for how much likelier it is under that policy than under the one that played."""
+
+    beta: float = Field(0.05, gt=0, le=100)
+    """Log-probabilities times beta are rewards, which are compared; a smaller beta lets it go further from the policy
+    for the same preference."""
+    optimiser: OptimiserConfig | None = None
+    """Its optimiser, which takes one step an update. None: that of the policy."""
+
+
 class LoraConfig(Settings):
     """Low-rank adapters (LoRA, arXiv 2106.09685): the weights stay, and a product of two thin matrices is learnt."""
 
@@ -95,6 +106,8 @@ class UpdateConfig(ObjectiveConfig):
     """The policy's optimiser."""
     critic: CriticConfig = CriticConfig()
     """The critic, where the estimator needs one."""
+    prm: PRMConfig = PRMConfig()
+    """The process reward model, where the estimator needs one."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of forward and backward; trained weights and optimiser state stay in float32."""
     activation_checkpointing: bool = False
@@ -110,14 +123,33 @@ class UpdateConfig(ObjectiveConfig):
     @model_validator(mode="after")
     def _optimisers_fit_the_learner(self) -> "UpdateConfig":
         if self.learner == "deepspeed":
-            optimisers = {"update.optimiser": self.optimiser, "update.critic.optimiser": self.critic.optimiser}
-            for name, optimiser in optimisers.items():
-                if optimiser.type == "muon" and (name == "update.optimiser" or self.needs_critic):
+            for model, optimiser in self.optimisers.items():
+                if optimiser.type == "muon":
+                    name = "update.optimiser" if model == "policy" else f"update.{model}.optimiser"
                     raise ValueError(
                         f"{name}.type = 'muon' orthogonalises whole matrices, which learner 'deepspeed' cuts up over "
                         "ranks: set it to 'adamw', or learner = 'torch'"
                     )
         return self
+
+    @model_validator(mode="after")
+    def _prm_has_a_learner(self) -> "UpdateConfig":
+        if self.needs_prm and self.learner != "torch":
+            raise ValueError(
+                f"advantage = '{self.advantage}' trains a process reward model beside the policy, which learner "
+                f"'{self.learner}' cannot: set learner = 'torch'"
+            )
+        return self
+
+    @property
+    def optimisers(self) -> dict[str, OptimiserConfig]:
+        """Model that an update trains ('policy', 'critic', 'prm') -> its optimiser."""
+        found = {"policy": self.optimiser}
+        if self.needs_critic:
+            found["critic"] = self.critic.optimiser
+        if self.needs_prm:
+            found["prm"] = self.prm.optimiser or self.optimiser
+        return found
 
     def effective(self) -> dict[str, Any]:
         """The settings that decide what an update computes, as JSON; those that others make idle are not among them."""
@@ -128,6 +160,7 @@ class UpdateConfig(ObjectiveConfig):
             "std_ddof": self.advantage_scale == "none" and not self.should_whiten,
             "kl_estimator": self.kl_coefficient == 0,
             "kl_placement": self.kl_coefficient == 0,
+            "prm": not self.needs_prm,
             "deepspeed": self.learner != "deepspeed",
             "search_rows": self.search_rows == "refuse",
         }

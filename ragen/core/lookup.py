@@ -100,11 +100,13 @@ def load(registry: Mapping[str, str], name: str) -> Any:
     return _resolve(name, registry[known(registry, name)])
 
 
-NEEDS = frozenset({"critic", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"})
-"""What a part of an objective may not be able to do without: a value function; groups of at least two; the states of
-the environment; a greedy rollout of each group; which tokens are reasoning and which the answer; the probabilities of
-tokens; covariances over a mini-batch. And a reward component: an environment in `SCENES`; the store that the turns are
-in, as its third argument."""
+NEEDS = frozenset(
+    {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"}
+)
+"""What a part of an objective may not be able to do without: a value function; a process reward model; groups of at
+least two; the states of the environment; a greedy rollout of each group; which tokens are reasoning and which the
+answer; the probabilities of tokens; covariances over a mini-batch. And a reward component: an environment in `SCENES`;
+the store that the turns are in, as its third argument."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:

@@ -131,6 +131,7 @@ ADVANTAGES = Registry(
         "otb": Entry(f"{_OBJECTIVES}.advantages:optimal_token_baseline", "groups probabilities"),
         "gigpo": Entry(f"{_OBJECTIVES}.anchor_states:gigpo", "groups states", f"{_OPTIONS}:GiGPOOptions"),
         "hgpo": Entry(f"{_OBJECTIVES}.anchor_states:hgpo", "groups states", f"{_OPTIONS}:HGPOOptions"),
+        "istar": Entry(f"{_OBJECTIVES}.implicit_steps:istar", "groups prm", f"{_OPTIONS}:IStarOptions"),
     },
     takes_targets=True,
 )

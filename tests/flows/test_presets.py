@@ -191,6 +191,7 @@ def test_what_makes_methods_what_they_are() -> None:
     assert {name for name in METHODS.names() if objective(name).needs_critic} == {
         "ppo", "bi_level_gae", "trico", "turn_ppo", "hiper"
     }  # fmt: skip
+    assert {name for name in METHODS.names() if objective(name).needs_prm} == {"istar"}
 
 
 def test_an_unknown_method_lists_those_there_are() -> None:

@@ -68,7 +68,7 @@ class Estimate:
     Attributes:
         architecture: Of its policy.
         machine: What was assumed to run it.
-        num_trained: 'policy', 'critic' -> parameters that an update changes.
+        num_trained: 'policy', 'critic', 'prm' -> parameters that an update changes.
         num_gpus: GPUs that it asks for; 0 on a CPU. Engine and learner share them.
         memory: Of each of them, or of the machine.
         host: What a GPU's machine holds for it in its own memory.
@@ -159,12 +159,12 @@ def _learner_states(
     host: list[Part] = []
     if update.lora is not None:
         size = BYTES[update.dtype] * architecture.num_parameters / (ranks if stage == 3 else 1)
-        shared = ", policy and critic together" if update.needs_critic else ""
+        shared = f", {' and '.join(update.optimisers)} together" if len(update.optimisers) > 1 else ""
         states.append(
             Part("frozen weights", size, f"{BYTES[update.dtype]} P, P = {architecture.num_parameters:,}{shared}")
         )
     for name, trained in trained_parameters(config, architecture).items():
-        optimiser = update.optimiser if name == "policy" else update.critic.optimiser
+        optimiser = update.optimisers[name]
         if stage:
             cut = zero_bytes(trained, stage, ranks, update.dtype, is_offloaded=update.deepspeed.offload_optimizer)
             how = f"ZeRO {stage} over {ranks}, T = {trained:,}"
@@ -179,7 +179,7 @@ def _learner_states(
     if update.kl_coefficient > 0 and update.lora is None:
         size = 4.0 * architecture.num_parameters / (ranks if stage == 3 else 1)
         states.append(Part("reference", size, f"4 P, P = {architecture.num_parameters:,}"))
-    if not stage:  # policy and critic take their steps in turn, and forget their gradients
+    if not stage:  # models take their steps in turn, and forget their gradients
         gradients = [max(gradients, key=lambda part: part.size_bytes)]
     return states, gradients, [part for part in host if part.size_bytes]
 

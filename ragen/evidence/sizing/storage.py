@@ -15,7 +15,7 @@ OTHER_BYTES_A_TURN = 30.0
 
 
 def checkpoint_bytes(config: StarPOConfig, architecture: Architecture, *, is_first: bool = False) -> float:
-    """A checkpoint: weights of policy and critic in float32 and their optimisers' states; with LoRA adapters alone.
+    """A checkpoint: weights of all trained models in float32 and their optimisers' states; with LoRA adapters alone.
 
     Args:
         config: The run's settings.
@@ -27,8 +27,7 @@ def checkpoint_bytes(config: StarPOConfig, architecture: Architecture, *, is_fir
         return (2.0 if is_half else 4.0) * architecture.num_parameters
     total = 0.0
     for name, trained in trained_parameters(config, architecture).items():
-        optimiser = config.update.optimiser if name == "policy" else config.update.critic.optimiser
-        total += 4.0 * trained + optimiser_bytes(architecture, trained, optimiser.type)
+        total += 4.0 * trained + optimiser_bytes(architecture, trained, config.update.optimisers[name].type)
     return total
 
 
@@ -57,10 +56,10 @@ def num_kept_checkpoints(config: StarPOConfig) -> int:
 
 
 def trained_parameters(config: StarPOConfig, architecture: Architecture) -> dict[str, int]:
-    """'policy' and, where the estimator needs one, 'critic' -> parameters that an update changes."""
+    """'policy' and, where the estimator needs one, 'critic' or 'prm' -> parameters that an update changes."""
     lora = config.update.lora
     policy, critic = architecture.num_parameters, architecture.num_critic_parameters
     if lora is not None:
         policy = architecture.num_adapter_parameters(lora.rank, lora.targets)
         critic = policy + architecture.hidden_size + 1
-    return {"policy": policy, "critic": critic} if config.update.needs_critic else {"policy": policy}
+    return {name: critic if name == "critic" else policy for name in config.update.optimisers}

@@ -133,8 +133,9 @@ def seconds(
 
     Training: 6 P operations a token forward and backward, 2 P forward (Kaplan et al. 2020, 2001.08361, section 2.1), at
     the device's `training_share`. An update scores all tokens before and after it, trains `num_epochs` times, and does
-    the same with the critic; the reference is scored once. Every token is counted, although beginnings that segments
-    share are computed once: how much is shared is known when it was played.
+    the same with the critic; a process reward model is scored before and after its one step, the reference once. Every
+    token is counted, although beginnings that segments share are computed once: how much is shared is known when it was
+    played.
 
     Decoding: a step reads all weights and the keys and values of the rows in the batch, at `decoding_share` of the
     device's bandwidth; at least 2 P operations a token. On a CPU both rates are those measured with the tiny policy, in
@@ -153,9 +154,10 @@ def seconds(
     training = trained_tokens_s or _trained_tokens_s(config, architecture, machine)
     policy_passes = config.update.num_epochs + 2 / 3  # scored before and after: a third of a training pass each
     critic_passes = config.update.num_epochs + 1 / 3 if config.update.needs_critic else 0.0
+    prm_passes = 1 + 2 / 3 if config.update.needs_prm else 0.0
     reference_passes = 1 / 3 if config.update.kl_coefficient > 0 else 0.0
     recomputed = 4 / 3 if config.update.activation_checkpointing else 1.0
-    passes = recomputed * (policy_passes + critic_passes) + reference_passes
+    passes = recomputed * (policy_passes + critic_passes + prm_passes) + reference_passes
     device = machine.device
     assumed = (
         "rates measured with the tiny policy on one core, by parameters and cores"

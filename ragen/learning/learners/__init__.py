@@ -7,6 +7,7 @@ prefix_rows    segments that begin alike, in one row: every beginning is compute
 batches        splits trajectories into mini-batches, packs rows into micro-batches
 scoring        log-probabilities and entropies of response tokens under a model
 critic         the value function
+prm            the process reward model, a second policy: made, and trained to prefer the better trajectory
 credit         rewards -> advantages and value targets
 data_parallel  the processes that compute an update together; micro_batches: how a pass over many is run
 trained_model  a model and its optimiser, as the steps see it

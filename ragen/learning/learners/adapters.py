@@ -82,12 +82,17 @@ def adapter_tensors(model: nn.Module, weights: Mapping[str, Tensor] | None = Non
     """The trained tensors of a model with adapters, by the names under which they are stored (not yet PEFT's).
 
     Args:
-        model: Policy or critic.
+        model: Any that is trained; without adapters all of its weights are.
         weights: By parameter, where the model does not hold them whole.
     """
     if weights is None:
         weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     return {name.replace(_NAME, "."): tensor for name, tensor in weights.items()}
+
+
+def frozen_parameters(model: nn.Module) -> dict[int, Tensor]:
+    """What adapters freeze, by id: given to `copy.deepcopy` as its memo, a copy shares it."""
+    return {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
 
 
 def load_adapter_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -3,13 +3,15 @@
     config.json, generation_config.json, model.safetensors    the policy, as `save_pretrained` writes it
     tokenizer files                                            passed on byte for byte
     critic.safetensors                                         where there is a critic
-    optimiser.safetensors    `<policy|critic>/<adamw|muon>/<slot>/<parameter>`
+    prm.safetensors                                            where there is a process reward model
+    optimiser.safetensors    `<policy|critic|prm>/<adamw|muon>/<slot>/<parameter>`
     trainer.json             counts, and the type of the optimiser of each model
 
 With LoRA the weights are those of another checkpoint, which `base.json` names, and are not written again:
 
     adapter_config.json, adapter_model.safetensors    as PEFT writes them, in place of model.safetensors
     critic.safetensors                                the critic's adapters and head; its other weights are the base's
+    prm.safetensors                                   the process reward model's adapters
 
 Such a folder is read with its base's weights beside it (`ragen.agents.policy.complete`).
 
@@ -28,7 +30,7 @@ import torch
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, BASE, PREFIX, AdapterShape, base_of, read_adapter
@@ -48,8 +50,10 @@ from starpo.ragen.learning.learners.adapters import (
     write_adapter,
 )
 from starpo.ragen.learning.learners.critic import Critic
+from starpo.ragen.learning.learners.prm import twin
 
-_CRITIC = "critic.safetensors"
+_CRITIC, _PRM = "critic.safetensors", "prm.safetensors"
+_BESIDE = {"critic": _CRITIC, "process reward model": _PRM}
 _OPTIMISER = "optimiser.safetensors"
 _TRAINER = "trainer.json"
 _BASE_FILES = ("config.json", "generation_config.json")
@@ -83,7 +87,7 @@ class TrainerState(Settings):
     num_steps: int = 0
     """Optimiser steps of the policy in them."""
     optimisers: dict[str, str] = Field(default_factory=dict)
-    """Model ('policy', 'critic') -> type of the optimiser that its state in optimiser.safetensors belongs to."""
+    """Model ('policy', 'critic', 'prm') -> type of the optimiser that its state in optimiser.safetensors belongs to."""
 
     def after(self, metrics: Mapping[str, float]) -> "TrainerState":
         """The counts after an update with these metrics."""
@@ -100,8 +104,9 @@ class Checkpoint:
         trainer: Counts.
         companions: Name -> bytes of the files that are passed on as they are.
         critic: None: there is none yet.
+        prm: The process reward model, a policy; None: there is none yet.
         optimiser_states: Model -> name -> tensor.
-        adapter: Of the policy and critic; None: all weights are trained.
+        adapter: Of all models; None: all weights are trained.
         base_key: Key of the checkpoint whose weights the adapters stand on; None without them.
         base_files: Name -> bytes of the configuration that belongs to the base's weights; empty without adapters.
         are_states_of_use: False: they are of adapters and the weights are trained, or the other way round.
@@ -111,11 +116,17 @@ class Checkpoint:
     trainer: TrainerState = field(default_factory=TrainerState)
     companions: Mapping[str, bytes] = field(default_factory=dict)
     critic: Critic | None = None
+    prm: PreTrainedModel | None = None
     optimiser_states: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     adapter: AdapterShape | None = None
     base_key: str | None = None
     base_files: Mapping[str, bytes] = field(default_factory=dict)
     are_states_of_use: bool = True
+
+    @property
+    def models(self) -> list[nn.Module]:
+        """The policy, and those that there are beside it."""
+        return [model for model in (self.policy, self.critic, self.prm) if model is not None]
 
 
 def load_checkpoint(
@@ -134,7 +145,7 @@ def load_checkpoint(
             folder, if any, merged in.
         key: The checkpoint's artifact key, which new adapters name as their base.
         frozen_dtype: Of the weights that LoRA freezes.
-        is_base_shared: Do policy and critic share them?
+        is_base_shared: Do all models share them?
 
     Returns:
         All on the CPU, the policy in evaluation mode.
@@ -159,10 +170,10 @@ def load_checkpoint(
         checkpoint.base_files = {name: (path / name).read_bytes() for name in _BASE_FILES if (path / name).is_file()}
         if stored is not None:
             check_same_shape(stored.shape, checkpoint.adapter, folder)
-        elif (path / _CRITIC).is_file():
+        elif own := [name for name, file in _BESIDE.items() if (path / file).is_file()]:
             raise LearnerError(
-                f"'{folder}' has a critic whose weights are all its own, and update.lora would freeze them where they "
-                "are not stored again. Begin with LoRA at a checkpoint without a critic (the run's first), or go on "
+                f"'{folder}' has a {own[0]} whose weights are all its own, and update.lora would freeze them where "
+                f"they are not stored again. Begin with LoRA at a checkpoint without one (the run's first), or go on "
                 "without update.lora"
             )
     shape = stored.shape if stored is not None else checkpoint.adapter
@@ -180,9 +191,8 @@ def load_checkpoint(
             f"checkpoint from the store again, or delete {_TRAINER} there to start training anew from its policy"
         ) from error
     if stored is not None and lora is None:
-        for model in (policy, checkpoint.critic):
-            if model is not None:
-                merge_adapters(model)
+        for model in checkpoint.models:
+            merge_adapters(model)
     checkpoint.are_states_of_use = (stored is None) == (lora is None)
     return checkpoint
 
@@ -190,14 +200,15 @@ def load_checkpoint(
 def load_trained(
     folder: str, config: UpdateConfig, key: str, frozen_dtype: torch.dtype, *, is_cut_up: bool = False
 ) -> Checkpoint:
-    """Read a checkpoint for an update: with a critic where the estimator needs one, and without one where it does not.
+    """Read a checkpoint for an update: with a critic or a process reward model where the estimator needs one, and
+    without where it does not.
 
     Args:
         folder: Of the checkpoint.
         config: The update's settings.
         key: The checkpoint's artifact key.
         frozen_dtype: Of the weights that LoRA freezes.
-        is_cut_up: Will ZeRO 3 cut up the weights? Then policy and critic share none.
+        is_cut_up: Will ZeRO 3 cut up the weights? Then models share none.
 
     Raises:
         PolicyError, LearnerError, MissingPackageError: As `load_checkpoint`.
@@ -207,10 +218,13 @@ def load_trained(
         checkpoint.critic = None
     elif checkpoint.critic is None:
         checkpoint.critic = Critic.from_policy(checkpoint.policy, is_base_shared=not is_cut_up)
+    if not config.needs_prm:
+        checkpoint.prm = None
+    elif checkpoint.prm is None:
+        checkpoint.prm = twin(checkpoint.policy)
     if config.activation_checkpointing:
-        for model in (checkpoint.policy, checkpoint.critic):
-            if model is not None:
-                checkpoint_activations(model, is_cut_up=is_cut_up)
+        for model in checkpoint.models:
+            checkpoint_activations(model, is_cut_up=is_cut_up)
     return checkpoint
 
 
@@ -218,7 +232,7 @@ def restore(models: Mapping[str, HasOptimiser], checkpoint: Checkpoint, folder: 
     """Give models the states of their optimisers.
 
     Args:
-        models: 'policy' and, where there is one, 'critic'.
+        models: 'policy' and, where there are any, 'critic' and 'prm'.
         checkpoint: Whose states they are.
         folder: Where it was read, for messages.
 
@@ -256,6 +270,9 @@ def _read_training_state(checkpoint: Checkpoint, path: Path, is_base_shared: boo
             load_adapter_tensors(checkpoint.critic, tensors)
         else:
             checkpoint.critic.load_state_dict(tensors)
+    if (path / _PRM).is_file():
+        checkpoint.prm = twin(checkpoint.policy, is_base_shared=is_base_shared)
+        load_adapter_tensors(checkpoint.prm, load_file(path / _PRM))
     for name, tensor in load_file(path / _OPTIMISER).items():
         model, slot = name.split("/", 1)
         states[model][slot] = tensor
@@ -297,6 +314,8 @@ def save_checkpoint(
         whole = of_critic or critic.state_dict()
         tensors = whole if checkpoint.adapter is None else adapter_tensors(critic, of_critic)
         save_file(_contiguous(tensors), path / _CRITIC)
+    if checkpoint.prm is not None:
+        save_file(_contiguous(adapter_tensors(checkpoint.prm)), path / _PRM)
     states = {
         f"{model}/{slot}": tensor
         for model, tensors in checkpoint.optimiser_states.items()

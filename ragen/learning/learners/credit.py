@@ -46,6 +46,7 @@ def assign_credit(
     ref_logprobs_N: Tensor | None,
     values_N: Tensor | None,
     kept_share: float = 1.0,
+    implicit_rewards_N: Tensor | None = None,
 ) -> Credit:
     """Estimate the advantage of every response token of an update.
 
@@ -57,9 +58,10 @@ def assign_credit(
         ref_logprobs_N: The reference's; needed where KL is placed in the reward.
         values_N: The critic's; needed by estimators with a critic.
         kept_share: Of the groups that were played, the share that these are of.
+        implicit_rewards_N: The process reward model's; needed by estimators with one.
     """
     rewards_N = tokens.rewards(trajectories, config.reward_placement if config.needs_critic else "turn_end")
-    returns_B = torch.tensor([trajectory.normalised_return for trajectory in trajectories], dtype=torch.float64)
+    returns_B = normalised_returns(trajectories)
     if config.kl_coefficient > 0 and config.kl_placement == "reward":
         assert ref_logprobs_N is not None
         divergence_N = KL_ESTIMATORS[config.kl_estimator](old.logprobs_N.double(), ref_logprobs_N.double())
@@ -73,7 +75,7 @@ def assign_credit(
 
     inputs = AdvantageInputs(
         returns_B=returns_B,
-        group_B=_group_index(trajectories),
+        group_B=group_index(trajectories),
         rewards_BT=tokens.rectangle(tokens.onto(mask_N, rewards_N)),
         mask_BT=mask_BT,
         turn_BT=tokens.rectangle(tokens.turn_N),
@@ -84,6 +86,7 @@ def assign_credit(
         greedy_returns_B=_greedy_returns(trajectories),
         logprobs_BT=rectangle(old.logprobs_N),
         collision_BT=rectangle(old.collision_N),
+        implicit_rewards_BT=rectangle(implicit_rewards_N),
         kept_share=kept_share,
         gamma=config.gamma,
         gae_lambda=config.gae_lambda,
@@ -118,6 +121,12 @@ def _greedy_returns(trajectories: Sequence[Trajectory]) -> Tensor | None:
     return torch.tensor(list(returns), dtype=torch.float64)
 
 
-def _group_index(trajectories: Sequence[Trajectory]) -> Tensor:
+def normalised_returns(trajectories: Sequence[Trajectory]) -> Tensor:
+    """Of each trajectory, float64 [B]."""
+    return torch.tensor([trajectory.normalised_return for trajectory in trajectories], dtype=torch.float64)
+
+
+def group_index(trajectories: Sequence[Trajectory]) -> Tensor:
+    """Index of the group of each trajectory, in order of first appearance. int64 [B]"""
     codes: dict[str, int] = {}
     return torch.tensor([codes.setdefault(t.group_id, len(codes)) for t in trajectories], dtype=torch.int64)

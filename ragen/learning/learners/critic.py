@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from starpo.ragen.learning.learners.adapters import frozen_parameters
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, SingleProcess
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
@@ -34,7 +35,7 @@ class Critic(nn.Module):
             policy: With its adapters, if it has any: they are copied too.
             is_base_shared: Share the weights that adapters freeze with the policy, instead of copying them.
         """
-        frozen = {id(p): p for p in policy.parameters() if is_base_shared and not p.requires_grad}
+        frozen = frozen_parameters(policy) if is_base_shared else {}
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws weights before they are set to zero
             critic = cls(copy.deepcopy(policy.base_model, frozen), policy.config.get_text_config().hidden_size)
         return critic.to(policy.device).eval()

@@ -126,7 +126,7 @@ class RankLearner:
         shared = row_tokens(checkpoint.policy)
         networks: dict[str, Any] = {"policy": (ResponseLogits(checkpoint.policy), "model.", config.optimiser)}
         if checkpoint.critic is not None:
-            networks["critic"] = (checkpoint.critic, "", config.critic.optimiser)
+            networks["critic"] = (checkpoint.critic, "", config.optimisers["critic"])
         models = {
             name: DeepSpeedModel(network, prefix, optimiser, config, self.device)
             for name, (network, prefix, optimiser) in networks.items()

@@ -86,8 +86,9 @@ class MeasuredObjectives:
 
 
 def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
-    """Settings of a learner that has what all of these objectives need: a reference, a critic."""
-    most = next((config for config in configs if config.needs_critic), configs[0])
+    """Settings of a learner that has what all of these objectives need: a reference; a critic or a process reward
+    model, as the checkpoint has one of them at most."""
+    most = next((config for config in configs if config.needs & {"critic", "prm"}), configs[0])
     kl_coefficient = max(config.kl_coefficient for config in configs)
     return most.model_copy(update={"learner": "torch", "kl_coefficient": kl_coefficient})
 

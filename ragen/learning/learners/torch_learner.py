@@ -51,12 +51,17 @@ class TorchLearner:
             return
         config = self.config
         checkpoint = load_trained(folder, config, checkpoint_key, getattr(torch, config.dtype))
-        policy, critic = checkpoint.policy.to(self.device), checkpoint.critic  # type: ignore[arg-type]
+        for model in checkpoint.models:
+            model.to(self.device)
+        policy, critic, prm = checkpoint.policy, checkpoint.critic, checkpoint.prm
         check_output_layer(policy)
         self._row_tokens = row_tokens(policy)
-        models = {"policy": TorchModel(ResponseLogits(policy), ModelOptimiser(policy, config.optimiser))}
+        optimisers = config.optimisers
+        models = {"policy": TorchModel(ResponseLogits(policy), ModelOptimiser(policy, optimisers["policy"]))}
         if critic is not None:
-            models["critic"] = TorchModel(critic, ModelOptimiser(critic.to(self.device), config.critic.optimiser))
+            models["critic"] = TorchModel(critic, ModelOptimiser(critic, optimisers["critic"]))
+        if prm is not None:
+            models["prm"] = TorchModel(ResponseLogits(prm), ModelOptimiser(prm, optimisers["prm"]))
         self._num_restarted = restore(models, checkpoint, folder)
         self._models, self._checkpoint, self._checkpoint_key = models, checkpoint, checkpoint_key
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.batches import MicroBatch, micro_batches
-from starpo.ragen.learning.learners.credit import Credit, assign_credit
+from starpo.ragen.learning.learners.credit import Credit, assign_credit, group_index, normalised_returns
 from starpo.ragen.learning.learners.critic import evaluate
 from starpo.ragen.learning.learners.data_parallel import DataParallelGroup
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread, spread
@@ -28,6 +28,7 @@ from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives, measure
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.prm import fit
 from starpo.ragen.learning.learners.scoring import Logits, Scores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
@@ -47,7 +48,7 @@ class Update:
     Attributes:
         config: Its settings.
         context: Where in the run it stands.
-        models: 'policy' and, where the estimator needs one, 'critic'; changed in place.
+        models: 'policy' and, where the estimator needs one, 'critic' or 'prm'; changed in place.
         open_reference: None: no KL divergence is asked for.
         trajectories: What to train on.
         tokens: Their response tokens; at least one.
@@ -77,7 +78,11 @@ class Update:
         config, tokens, clock = self.config, self.tokens, _Clock()
         ledger = Ledger(tokens, self.runner.device)
         batches = self._batches(np.arange(len(tokens.segments)))
-        prepared = self._prepare(batches)
+        scored = self._scored(batches)
+        of_prm: dict[str, float] = {}
+        if "prm" in self.models:
+            scored, of_prm = self._with_prm_fitted(scored, batches)
+        prepared = self._credited(scored)
         old, ref_N, credit = prepared.old, prepared.ref_logprobs_N, prepared.credit
         clock.lap("score_s")
 
@@ -104,6 +109,7 @@ class Update:
             "update/old_behaviour_gap_mean": _mean(gap_N),
             "update/old_behaviour_gap_max": float(gap_N.max()),
             "update/kl_behaviour": _mean(drift_N),
+            **of_prm,
             **prepared.validity,
             **self._validity("after", after_N, credit),
             **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
@@ -202,10 +208,12 @@ class Update:
 
     def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
         """Score the tokens and assign credit."""
-        return self._credited(self._scored(batches, with_collision="probabilities" in self.config.needs))
+        return self._credited(self._scored(batches))
 
-    def _scored(self, batches: Sequence[MicroBatch], *, with_collision: bool) -> "_Scored":
+    def _scored(self, batches: Sequence[MicroBatch], *, with_collision: bool | None = None) -> "_Scored":
         tokens = self.tokens
+        if with_collision is None:
+            with_collision = "probabilities" in self.config.needs
         old = self._score(self.models["policy"], batches, with_collision=with_collision)
         ref_N = None
         if self.open_reference is not None:
@@ -214,12 +222,37 @@ class Update:
         values_N = None
         if "critic" in self.models:
             values_N = evaluate(self.models["critic"], batches, len(tokens), self.runner, self.dp_group)
-        return _Scored(old, ref_N, values_N)
+        prm_N = self._score(self.models["prm"], batches).logprobs_N if "prm" in self.models else None
+        return _Scored(old, ref_N, values_N, prm_N)
+
+    def _with_prm_fitted(self, scored: "_Scored", batches: Sequence[MicroBatch]) -> tuple["_Scored", dict[str, float]]:
+        """The process reward model takes its step, and scores the tokens anew; with metrics of the step."""
+        model, context = self.models["prm"], self.context
+        rewards_N = scored.implicit_rewards(self.config.prm.beta)
+        assert rewards_N is not None
+        metrics = fit(
+            model,
+            rewards_N,
+            normalised_returns(self.trajectories),
+            group_index(self.trajectories),
+            self.tokens,
+            batches,
+            beta=self.config.prm.beta,
+            temperature=context.temperature,
+            factor=learning_rate_factor(model.config, context.iteration, context.num_iterations),
+            runner=self.runner,
+        )
+        if not metrics["update/prm_pairs"]:
+            return scored, metrics
+        return replace(scored, prm_logprobs_N=self._score(model, batches).logprobs_N), metrics
 
     def _credited(self, scored: "_Scored") -> "_Prepared":
         tokens, device = self.tokens, self.runner.device
         old, ref_N, values_N = scored.old, scored.ref_logprobs_N, scored.values_N
-        credit = assign_credit(self.trajectories, tokens, self.config, old, ref_N, values_N, self.context.kept_share)
+        implicit_N = scored.implicit_rewards(self.config.prm.beta)
+        credit = assign_credit(
+            self.trajectories, tokens, self.config, old, ref_N, values_N, self.context.kept_share, implicit_N
+        )
         targets = Targets(
             behaviour_logprobs_N=tokens.behaviour_logprobs_N.to(device),
             old_logprobs_N=old.logprobs_N.to(device),
@@ -230,7 +263,7 @@ class Update:
             value_mask_N=None if credit.value_mask_N is None else credit.value_mask_N.to(device),
         )
         validity = self._validity("before", old.logprobs_N, credit)
-        return _Prepared(old, ref_N, values_N, credit, targets, validity)
+        return _Prepared(old, ref_N, values_N, scored.prm_logprobs_N, credit, targets, validity)
 
     def _score(self, logits: Logits, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
         tokens = self.tokens
@@ -270,6 +303,13 @@ class _Scored:
     old: Scores
     ref_logprobs_N: Tensor | None
     values_N: Tensor | None
+    prm_logprobs_N: Tensor | None
+
+    def implicit_rewards(self, beta: float) -> Tensor | None:
+        """What the process reward model pays each token, float64; None: there is none."""
+        if self.prm_logprobs_N is None:
+            return None
+        return beta * (self.prm_logprobs_N.double() - self.old.logprobs_N.double())
 
 
 @dataclass(frozen=True)

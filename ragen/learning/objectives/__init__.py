@@ -7,6 +7,7 @@ estimates      what estimators are given and give; the standard deviation that a
 advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
 gae            estimators with a critic: over tokens, turns, both, subgoals
 anchor_states  estimators that compare turns in the same state
+implicit_steps estimator that pays turns by a process reward model, and what that model learns from
 shaping        what is done to advantages last
 ratios         of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token

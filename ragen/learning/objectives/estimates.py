@@ -39,6 +39,8 @@ class AdvantageInputs:
         logprobs_BT: float; of each token under the policy that is updated. None: not given.
         collision_BT: float; the sum of squared probabilities of the distribution that it was drawn from. None: as
             `logprobs_BT`.
+        implicit_rewards_BT: float; of each token, beta times its log-probability under the process reward model less
+            that under the policy. None: there is no such model.
         kept_share: Of the groups that were played, the share that is trained on.
         gamma: Discount from token to token.
         gae_lambda: GAE's lambda from token to token.
@@ -59,6 +61,7 @@ class AdvantageInputs:
     greedy_returns_B: Tensor | None = None
     logprobs_BT: Tensor | None = None
     collision_BT: Tensor | None = None
+    implicit_rewards_BT: Tensor | None = None
     kept_share: float = 1.0
     gamma: float = 1.0
     gae_lambda: float = 1.0
@@ -69,7 +72,8 @@ class AdvantageInputs:
     def __post_init__(self) -> None:
         assert self.returns_B.shape == self.group_B.shape == self.mask_BT.shape[:1]
         assert self.rewards_BT.shape == self.turn_BT.shape == self.mask_BT.shape
-        for given in (self.values_BT, self.is_answer_BT, self.logprobs_BT, self.collision_BT):
+        of_tokens = self.values_BT, self.is_answer_BT, self.logprobs_BT, self.collision_BT, self.implicit_rewards_BT
+        for given in of_tokens:
             assert given is None or given.shape == self.mask_BT.shape
         assert self.state_BK is None or len(self.state_BK) == len(self.returns_B)
         assert self.mask_BT.dtype == torch.bool
@@ -81,8 +85,12 @@ class AdvantageInputs:
 
     def turn_rewards(self) -> Tensor:
         """What each turn's tokens earn, [B, K]."""
-        rewards_BK = self.rewards_BT.new_zeros(len(self.returns_B), self.num_turns)
-        return rewards_BK.scatter_add_(1, self._turn_index(), torch.where(self.mask_BT, self.rewards_BT, 0))
+        return self.turn_sums(self.rewards_BT)
+
+    def turn_sums(self, values_BT: Tensor) -> Tensor:
+        """Sum over each turn's tokens in the mask, [B, K]."""
+        sums_BK = values_BT.new_zeros(len(self.returns_B), self.num_turns)
+        return sums_BK.scatter_add_(1, self._turn_index(), torch.where(self.mask_BT, values_BT, 0))
 
     def has_tokens(self) -> Tensor:
         """Which turns have tokens in the mask? bool [B, K]"""

@@ -49,5 +49,6 @@ def random_inputs(draw) -> AdvantageInputs:
         is_answer_BT=torch.tensor(table(st.booleans())),
         greedy_returns_B=torch.tensor([draw(finite) for _ in range(rows)], dtype=torch.float64),
         logprobs_BT=logprobs,
+        implicit_rewards_BT=torch.tensor(table(finite), dtype=torch.float64),
         collision_BT=(2 * logprobs).exp() + others * (1 - logprobs.exp()) ** 2,
     )  # fmt: skip

@@ -192,6 +192,7 @@ def test_every_registered_estimator_takes_no_tokens(name):
         greedy_returns_B=torch.tensor([1.0, 2.0], dtype=torch.float64),
         logprobs_BT=torch.zeros(2, 1, dtype=torch.float64),
         collision_BT=torch.ones(2, 1, dtype=torch.float64),
+        implicit_rewards_BT=torch.ones(2, 1, dtype=torch.float64),
     )
     estimate = load(ADVANTAGES, name)(empty)
     assert isinstance(estimate, AdvantageEstimate)

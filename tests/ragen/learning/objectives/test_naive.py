@@ -69,6 +69,24 @@ class Naive:
         rewards = [self.rewards[b][t] for t in self.tokens[b]]
         return [sum(self.i.gamma**n * r for n, r in enumerate(rewards[t:])) for t in range(len(rewards))]
 
+    def istar(self):
+        paid = self.i.implicit_rewards_BT.tolist()
+
+        def of_turn(b, k):
+            return sum(paid[b][t] for t in self.turn_tokens(b, k))
+
+        def scaled(value, values):
+            centre = mean(values)
+            deviation = math.sqrt(mean([(v - centre) ** 2 for v in values]))
+            return (value - centre) / (deviation if deviation > 1e-6 else 1)
+
+        def advantage(b, k):
+            steps = [of_turn(c, j) for c in self.mates(b) for j in self.turns_of(c)]
+            episode = scaled(self.returns[b], [self.returns[c] for c in self.mates(b)])
+            return episode + scaled(of_turn(b, k), steps)
+
+        return self.on_turns(advantage)
+
     def reward_to_go(self):
         return [self.to_go(b) for b in self.rows]
 

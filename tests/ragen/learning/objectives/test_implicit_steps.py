@@ -1,0 +1,53 @@
+"""Turns paid by a process reward model (iStar): numbers by hand, and the loss that it learns from."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from starpo.ragen.learning.objectives.implicit_steps import istar, preference_loss, preferences
+from tests.ragen.learning.objectives.estimator_inputs import inputs_of
+
+
+def two_members(implicit, **options):
+    """Two members, two turns of a token each; returns 1 and 0."""
+    inputs = inputs_of([[0, 1], [0, 0]], turns=[[0, 1], [0, 1]])
+    return dataclasses.replace(inputs, implicit_rewards_BT=torch.tensor(implicit, dtype=torch.float64), options=options)
+
+
+def test_istar_by_hand():
+    # returns 1 0: mean .5, std .5: +-1. Steps 3 1 -1 -3: mean 0, std sqrt(5): 3/sqrt(5), ...
+    found = istar(two_members([[3, 1], [-1, -3]])).advantages_BT
+    step = 5**-0.5
+    assert found[0].tolist() == pytest.approx([1 + 3 * step, 1 + step])
+    assert found[1].tolist() == pytest.approx([-1 - step, -1 - 3 * step])
+
+
+def test_the_step_advantage_has_a_weight_and_its_scale_has_none():
+    one, other = (istar(two_members([[3, 1], [-1, -3]], step_weight=0.5)).advantages_BT for _ in range(2))
+    assert one.equal(other)
+    assert one[0, 0].item() == pytest.approx(1 + 1.5 * 5**-0.5)
+    scaled = istar(two_members([[30, 10], [-10, -30]], step_weight=0.5)).advantages_BT  # another beta: the same
+    assert scaled.flatten().tolist() == pytest.approx(one.flatten().tolist())
+
+
+def test_a_model_that_prefers_nothing_leaves_the_episodes_advantage():
+    assert istar(two_members([[0, 0], [0, 0]])).advantages_BT.tolist() == [[1, 1], [-1, -1]]
+
+
+def test_all_pairs_of_a_group_whose_returns_differ():
+    returns, groups = torch.tensor([1.0, 0.0, 0.0, 5.0, 2.0]), torch.tensor([0, 0, 0, 1, 1])
+    everybody = torch.ones(5, dtype=torch.bool)
+    assert preferences(returns, groups, everybody).tolist() == [[0, 1], [0, 2], [3, 4]]
+    silent = torch.tensor([True, True, False, True, False])
+    assert preferences(returns, groups, silent).tolist() == [[0, 1]]
+    assert len(preferences(torch.zeros(5), groups, everybody)) == 0
+
+
+def test_the_loss_is_that_of_bradley_and_terry():
+    pairs = torch.tensor([[0, 1], [2, 1]])
+    assert preference_loss(torch.zeros(3), pairs).item() == pytest.approx(math.log(2))
+    rewards = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)
+    expected = [-math.log(1 / (1 + math.exp(-margin))) for margin in (2.0, 1.0)]
+    assert preference_loss(rewards, pairs).item() == pytest.approx(sum(expected) / 2)
