@@ -66,10 +66,11 @@ def test_it_is_computed_once(folder: Path) -> None:
 def test_what_needs_a_critic_is_measured_where_there_is_one(folder: Path) -> None:
     store = Store(str(folder))
     without = compare_objectives(store, "plain", ["all"])
-    assert list(without.left_out) == ["bi_level_gae", "hiper", "ppo", "remax", "trico", "turn_ppo"]
+    assert list(without.left_out) == ["bi_level_gae", "hiper", "istar", "ppo", "remax", "trico", "turn_ppo"]
+    assert "'istar' needs a process reward model, and the checkpoint has none" in without.left_out["istar"]
     assert "'gae' needs a critic, and the checkpoint has none" in without.left_out["ppo"]
     assert "needs a greedy rollout of each group" in without.left_out["remax"]
-    assert len(without.found[1].values) == 1 + len(METHODS.names()) - 6
+    assert len(without.found[1].values) == 1 + len(METHODS.names()) - 7
     assert without.kept["dapo"] == ["filter.strategy = none"]
     with_critic = compare_objectives(store, "critic", ["trico", "grpo"], [0, 1])
     assert list(with_critic.found[0].values) == ["grpo"]

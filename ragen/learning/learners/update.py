@@ -7,6 +7,7 @@ its own old self would not be 1.
 Legend: N response tokens of the update.
 """
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -78,11 +79,7 @@ class Update:
         config, tokens, clock = self.config, self.tokens, _Clock()
         ledger = Ledger(tokens, self.runner.device)
         batches = self._batches(np.arange(len(tokens.segments)))
-        scored = self._scored(batches)
-        of_prm: dict[str, float] = {}
-        if "prm" in self.models:
-            scored, of_prm = self._with_prm_fitted(scored, batches)
-        prepared = self._credited(scored)
+        prepared = self._prepare(batches)
         old, ref_N, credit = prepared.old, prepared.ref_logprobs_N, prepared.credit
         clock.lap("score_s")
 
@@ -109,7 +106,7 @@ class Update:
             "update/old_behaviour_gap_mean": _mean(gap_N),
             "update/old_behaviour_gap_max": float(gap_N.max()),
             "update/kl_behaviour": _mean(drift_N),
-            **of_prm,
+            **prepared.prm_metrics,
             **prepared.validity,
             **self._validity("after", after_N, credit),
             **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
@@ -129,7 +126,7 @@ class Update:
         Raises:
             LearnerError: If a loss or a log-probability is not finite.
         """
-        prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
+        prepared = self._aside()._prepare(self._batches(np.arange(len(self.tokens.segments))))
         return self._training(prepared, Ledger(self.tokens, self.runner.device)).gradient()
 
     def gradient_spreads(self, buckets: Sequence[Sequence[str]]) -> list[dict[str, GradientSpread]]:
@@ -138,7 +135,7 @@ class Update:
         Raises:
             LearnerError: If a loss or a log-probability is not finite.
         """
-        prepared = self._prepare(self._batches(np.arange(len(self.tokens.segments))))
+        prepared = self._aside()._prepare(self._batches(np.arange(len(self.tokens.segments))))
         training = self._training(prepared, Ledger(self.tokens, self.runner.device))
         members: dict[str, list[int]] = {}
         for index in np.flatnonzero(self.tokens.lengths_B.numpy()).tolist():
@@ -164,7 +161,8 @@ class Update:
             LearnerError: If a loss or a log-probability is not finite.
         """
         with_collision = any("probabilities" in config.needs for config in configs)
-        scored = self._scored(self._batches(np.arange(len(self.tokens.segments))), with_collision=with_collision)
+        batches = self._batches(np.arange(len(self.tokens.segments)))
+        scored = self._aside()._scored(batches, with_collision=with_collision)
         objectives = [replace(self, config=config) for config in configs]
         return measure(
             [one._training(one._credited(scored), Ledger(self.tokens, self.runner.device)) for one in objectives]
@@ -208,12 +206,16 @@ class Update:
 
     def _prepare(self, batches: Sequence[MicroBatch]) -> "_Prepared":
         """Score the tokens and assign credit."""
-        return self._credited(self._scored(batches))
+        return self._credited(self._scored(batches, with_collision="probabilities" in self.config.needs))
 
-    def _scored(self, batches: Sequence[MicroBatch], *, with_collision: bool | None = None) -> "_Scored":
+    def _aside(self) -> "Update":
+        """The same, for those who only measure: a process reward model takes its step in a copy."""
+        models = self.models
+        return replace(self, models={**models, "prm": copy.deepcopy(models["prm"])}) if "prm" in models else self
+
+    def _scored(self, batches: Sequence[MicroBatch], *, with_collision: bool) -> "_Scored":
+        """What models make of the tokens; a process reward model takes its step first."""
         tokens = self.tokens
-        if with_collision is None:
-            with_collision = "probabilities" in self.config.needs
         old = self._score(self.models["policy"], batches, with_collision=with_collision)
         ref_N = None
         if self.open_reference is not None:
@@ -222,17 +224,16 @@ class Update:
         values_N = None
         if "critic" in self.models:
             values_N = evaluate(self.models["critic"], batches, len(tokens), self.runner, self.dp_group)
-        prm_N = self._score(self.models["prm"], batches).logprobs_N if "prm" in self.models else None
-        return _Scored(old, ref_N, values_N, prm_N)
+        prm_N, metrics = self._fitted_prm(old, batches) if "prm" in self.models else (None, {})
+        return _Scored(old, ref_N, values_N, prm_N, metrics)
 
-    def _with_prm_fitted(self, scored: "_Scored", batches: Sequence[MicroBatch]) -> tuple["_Scored", dict[str, float]]:
-        """The process reward model takes its step, and scores the tokens anew; with metrics of the step."""
+    def _fitted_prm(self, old: Scores, batches: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, float]]:
+        """The process reward model takes its step: its log-probabilities after it, and metrics."""
         model, context = self.models["prm"], self.context
-        rewards_N = scored.implicit_rewards(self.config.prm.beta)
-        assert rewards_N is not None
+        before_N = self._score(model, batches).logprobs_N
         metrics = fit(
             model,
-            rewards_N,
+            self.config.prm.beta * (before_N.double() - old.logprobs_N.double()),
             normalised_returns(self.trajectories),
             group_index(self.trajectories),
             self.tokens,
@@ -242,9 +243,8 @@ class Update:
             factor=learning_rate_factor(model.config, context.iteration, context.num_iterations),
             runner=self.runner,
         )
-        if not metrics["update/prm_pairs"]:
-            return scored, metrics
-        return replace(scored, prm_logprobs_N=self._score(model, batches).logprobs_N), metrics
+        has_moved = metrics["update/prm_pairs"] > 0
+        return self._score(model, batches).logprobs_N if has_moved else before_N, metrics
 
     def _credited(self, scored: "_Scored") -> "_Prepared":
         tokens, device = self.tokens, self.runner.device
@@ -263,7 +263,7 @@ class Update:
             value_mask_N=None if credit.value_mask_N is None else credit.value_mask_N.to(device),
         )
         validity = self._validity("before", old.logprobs_N, credit)
-        return _Prepared(old, ref_N, values_N, scored.prm_logprobs_N, credit, targets, validity)
+        return _Prepared(old, ref_N, values_N, scored.prm_logprobs_N, scored.prm_metrics, credit, targets, validity)
 
     def _score(self, logits: Logits, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
         tokens = self.tokens
@@ -304,6 +304,7 @@ class _Scored:
     ref_logprobs_N: Tensor | None
     values_N: Tensor | None
     prm_logprobs_N: Tensor | None
+    prm_metrics: dict[str, float]
 
     def implicit_rewards(self, beta: float) -> Tensor | None:
         """What the process reward model pays each token, float64; None: there is none."""

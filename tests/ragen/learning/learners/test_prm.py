@@ -81,6 +81,17 @@ def test_a_stored_one_goes_on_as_if_it_had_never_stopped(policy_folder, make_tra
     assert files[0] == files[1] != (tmp_path / "once" / "prm.safetensors").read_bytes()
 
 
+def test_measuring_takes_the_same_step_and_changes_nothing(policy_folder, make_trajectories, context):
+    trajectories = make_trajectories(8)
+    one_step = ISTAR.model_copy(update={"num_minibatches": 1})
+    measured, untouched = loaded(policy_folder, one_step), loaded(policy_folder, one_step)
+    gradients = [measured.gradient(trajectories, context) for _ in range(2)]
+    assert torch.equal(*gradients)
+    after, plain = (learner.update(trajectories, context) for learner in (measured, untouched))
+    assert after.samples.equals(plain.samples)
+    assert float(gradients[0].norm()) == pytest.approx(after.metrics["update/gradient_norm"], rel=1e-4)
+
+
 def test_equal_returns_prefer_nothing_and_leave_it_as_it_was(policy_folder, make_trajectories, context, tmp_path):
     even = [dataclasses.replace(t, normalised_return=1.0) for t in make_trajectories(8)]
     learner = loaded(policy_folder)
