@@ -20,7 +20,7 @@ from starpo.ragen.studies.ranks import RankCorrelation, correlation_over_runs
 MIN_PAIRS = 3
 """Objectives with a fork; with fewer, an order says nothing."""
 
-_IDLE = {"schedule", "fresh", "iterations"}
+_IDLE = {"schedule", "fresh", "iterations", "diagnostics"}
 """Settings that do not say which objective an iteration had."""
 
 

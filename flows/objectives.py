@@ -81,7 +81,8 @@ def compare_objectives(
     lab, works = Lab(run), {}
     for iteration in _iterations(run, recorded, iterations):
         now = config.at(iteration)
-        beside = config.at(iteration - 1).update.needs & {"critic", "prm"} if iteration > 0 else frozenset()
+        before = [earlier for earlier in recorded if earlier < iteration and "update" in recorded[earlier]]
+        beside = config.at(max(before)).update.needs & {"critic", "prm"} if before else frozenset()
         settings = _measurable(now, named, overrides or {}, beside, lab)
         if settings:
             lab.settings[iteration] = settings

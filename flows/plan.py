@@ -107,17 +107,17 @@ class Planner(Runner):
     def _value(self, name: str) -> float:
         """The newest stored value; NaN, of which no comparison holds, where it is yet to be measured or is damaged."""
         for key in reversed(self._measured):
-            if key is None:
-                break
             try:
-                table = self._store.read_table("metrics", key, columns=["name", "value"])
+                table = None if key is None else self._store.read_table("metrics", key, columns=["name", "value"])
             except (ArtifactDamagedError, DataError):  # the run itself will meet it, and say so
-                break
+                table = None
+            if table is None:
+                self.plan.assumed.setdefault(name, self._iteration)
+                return math.nan
             values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
             if name in values:
                 return values[name]
-        self.plan.assumed.setdefault(name, self._iteration)
-        return math.nan
+        return math.nan  # all is stored, and nothing measures it
 
 
 class LookedUp(Mapping[str, float]):

@@ -61,26 +61,25 @@ def replay(
         url, run or plan.name(code), flow="replay", preset=plan.base.preset or "", config=plan.config, code=code,
         parameters=plan.parameters, stop=plan.stop, start=plan.start,
     ) as record:  # fmt: skip
-        carry_out(record, plan, should_update, should_evaluate)
+        carry_out(record, plan, should_evaluate)
         _publish(Store(url), base, record.name)
     return record.name
 
 
-def carry_out(runner: Runner, plan: ReplayPlan, should_update: bool, should_evaluate: bool) -> None:
+def carry_out(runner: Runner, plan: ReplayPlan, should_evaluate: bool) -> None:
     """The loop.
 
     Args:
         runner: Carries out the stages, or says what they are (`flows.walk`).
         plan: What is replayed.
-        should_update: False: reward and filter only.
         should_evaluate: Meet the panel with both checkpoints `stop`.
     """
-    checkpoint = _replay(runner, plan, should_update)
-    if should_evaluate and should_update:
+    checkpoint = _replay(runner, plan)
+    if should_evaluate and plan.should_update:
         _evaluate_ends(runner, plan, checkpoint)
 
 
-def _replay(runner: Runner, plan: ReplayPlan, should_update: bool) -> str:
+def _replay(runner: Runner, plan: ReplayPlan) -> str:
     """Replay all iterations; returns the key of the branch's last checkpoint."""
     config = plan.config
     checkpoints = [plan.checkpoints[number] for number in range(plan.start + 1)]
@@ -91,22 +90,20 @@ def _replay(runner: Runner, plan: ReplayPlan, should_update: bool) -> str:
         now = config.at(iteration)
         data = reward_and_filter(runner, now, iteration, turns)
         made: Keys | None = None
-        if should_update and runner.metrics["filter/num_kept"]:
+        if plan.should_update and runner.metrics["filter/num_kept"]:
             made = runner.stage(iteration, update(now, iteration, checkpoints[-1], plan.reference, **data))
-        elif should_update:
+        elif plan.should_update:
             runner.warn(f"iteration {iteration}: the filter kept no group, so there is no update")
         branch = Side(now.update, data, checkpoints[-1], made)
-        _compare(runner, plan, iteration, recorded, branch, should_update)
+        _compare(runner, plan, iteration, recorded, branch)
         checkpoints.append(made["checkpoint"] if made else checkpoints[-1])
         runner.retain(checkpoints)
         runner.iteration_done(iteration, should_summarise=False)
     return checkpoints[-1]
 
 
-def _compare(
-    runner: Runner, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side, should_update: bool
-) -> None:
-    update = recorded.get("update") if should_update else None
+def _compare(runner: Runner, plan: ReplayPlan, iteration: int, recorded: StageKeys, branch: Side) -> None:
+    update = recorded.get("update") if plan.should_update else None
     played = plan.base_config.at(iteration)
     base = Side(played.update, recorded_data(recorded), plan.checkpoints[iteration], update)
     rollout = played.rollout

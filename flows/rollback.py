@@ -43,6 +43,6 @@ def what_comes(run: str, config: StarPOConfig, healthy: int) -> str:
         changes = ", ".join(f"{path} = {value}" for path, value in sorted(config.diagnostics.remedies[0].items()))
         return f"It goes on from checkpoint {healthy} as run '{again[0]}', with {changes}"
     if config.diagnostics.on_collapse == "roll_back":
-        reason = "no remedy is left" if healthy else "no iteration was healthy"
+        reason = "no remedy is left" if healthy else "no iteration after the first was healthy"
         return f"It ends here: {reason} (diagnostics.remedies)"
     return "It ends here, as diagnostics.on_collapse = 'stop' says"

@@ -115,7 +115,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
     for iteration in range(config.iterations):
         now = config.at(iteration)
         play_on: PlayOn | None = None
-        if use.should_collect():
+        if use.should_collect(iteration):
             lag = 1 if ahead else 0
             turns = ahead or runner.stage(iteration, rollout(iteration, now, checkpoint))
             play_on = partial(_play_on, runner, iteration, now, checkpoint)

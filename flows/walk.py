@@ -75,7 +75,7 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
 def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
     """A replay's rollouts are those that the record of its base names, and as that one's loop asks for them."""
     store, parameters, stages = walk.store, run.parameters, walk.names()
-    should_update = "update" in stages
+    should_update = parameters.get("should_update", True)
     try:
         start, stop = parameters["start"], parameters["stop"]
         plan = plan_replay(store, parameters["base"], start, stop, should_update=should_update)
@@ -92,7 +92,7 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
         train(base, plan.base_config)
     walk.works |= base.works
     should_evaluate = any(name.startswith(("evaluate:", "evaluate_base:")) for name in stages)
-    carry_out(walk, replace(plan, config=config), should_update, should_evaluate)
+    carry_out(walk, replace(plan, config=config), should_evaluate)
 
 
 def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:

@@ -38,7 +38,7 @@ def gradient_probe(
         further: Role -> key of the same of the iteration's further attempts, such as `turns:1`.
 
     Raises:
-        LearnerError: On doing it, if no trajectory has a response token, or a loss is not finite.
+        LearnerError: On doing it, if a loss is not finite.
     """
     like = update(
         config, iteration, checkpoint, reference, turns=turns, rewards=rewards, selection=selection, **further
@@ -57,7 +57,9 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
     learner = learner_at(store, work.inputs["checkpoint"], config, work.inputs.get("reference"))
     assert work.seed is not None
     trajectories, kept_share = stored_trajectories(store, config, work.inputs, should_keep_all=True)
-    spreads = learner.gradient_spreads(trajectories, update_context(work.settings, work.seed, kept_share), groups)
-    values = gradient_metrics(selection, groups, spreads)
+    values: dict[str, float] = {}
+    if any(trajectory.num_response_tokens for trajectory in trajectories):  # else all ended in errors: nothing to tell
+        spreads = learner.gradient_spreads(trajectories, update_context(work.settings, work.seed, kept_share), groups)
+        values = gradient_metrics(selection, groups, spreads)
     table = metrics_table(work.settings["iteration"], STAGE.name, values)
     yield Made("metrics", table, is_deterministic=learner.is_deterministic)

@@ -89,6 +89,11 @@ def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> Sta
     return load_config(PRESETS.path(name_or_path), search_path=FOLDER, overrides=overrides or {})
 
 
+_SWITCHED_OFF = ("update.importance_cap", "update.effective_sample_reference")
+"""Parts of an objective that are None where there are none, which TOML cannot say: a shipped method switches them off
+unless it has them."""
+
+
 def method(name_or_path: str) -> dict[str, Any]:
     """The settings that make a method, as overrides of any run's: dotted path -> value.
 
@@ -104,4 +109,6 @@ def method(name_or_path: str) -> dict[str, Any]:
             raise ConfigError(
                 f"{name_or_path}: '{table}' is no table of settings, such as [update], which is all that a method has"
             )
-    return {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
+    own = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
+    off = _SWITCHED_OFF if name_or_path in METHODS.names() else ()
+    return own | {path: None for path in off if path not in own}

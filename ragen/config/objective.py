@@ -137,10 +137,11 @@ class ObjectiveConfig(Settings):
                 "surrogate = 'gmpo' takes the geometric mean of clipped token ratios itself, and "
                 f"ratio = '{self.ratio}' would have taken it before: set ratio = 'token'"
             )
-        if self.turn_order == "reverse" and self.ratio == "sequence":
+        if self.turn_order == "reverse" and (self.ratio == "sequence" or self.surrogate == "gmpo"):
+            spanning = "surrogate = 'gmpo'" if self.surrogate == "gmpo" else "ratio = 'sequence'"
             raise ValueError(
-                "turn_order = 'reverse' updates turns one after the other, and ratio = 'sequence' may span several: "
-                "set ratio to 'turn_geometric', 'turn_arithmetic' or 'token'"
+                f"turn_order = 'reverse' updates turns one after the other, and {spanning} may span several: set "
+                "surrogate = 'ppo', and ratio to 'turn_geometric', 'turn_arithmetic' or 'token'"
             )
         if "zero" in self.shaping and not self.kl_coefficient and not self.entropy_coefficient:
             raise ValueError(

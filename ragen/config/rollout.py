@@ -18,7 +18,9 @@ class SamplingConfig(Settings):
     temperature: float = Field(1.0, ge=0.0, le=10.0)
     """Divides the logits. 0: always the most probable token (the first of equals)."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
-    """Draw from the smallest set of tokens whose probabilities add up to this. 1: from all."""
+    """Draw from the smallest set of tokens whose probabilities add up to this. 1: from all. Below 1 stored log-probs
+    are those of the cut distribution, which the learner does not score: its distance to what was sampled
+    (`kl_behaviour`, the validity metrics) then holds the cut as well, and what needs that distance is refused."""
     max_response_tokens: int = Field(400, ge=1, le=131072)
     """Tokens a response; one that reaches this without its end token is malformed ('length')."""
 

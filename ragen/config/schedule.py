@@ -1,6 +1,6 @@
 """`Change`: settings that change while a run trains. A fork of a run is the same run with one more change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, JsonValue
@@ -60,6 +60,24 @@ def changed_at(schedule: Sequence[Change], iteration: int, changes: Mapping[str,
     kept = {change.iteration: change.set for change in schedule if change.iteration <= iteration}
     kept[iteration] = {**kept.get(iteration, {}), **changes}
     return [{"iteration": number, "set": values} for number, values in sorted(kept.items())]
+
+
+def without(schedule: Sequence[Change], paths: Collection[str]) -> list[dict[str, Any]]:
+    """A schedule that leaves these settings, and all below them, alone; a change of which nothing is left is none."""
+    kept = ((change.iteration, _left(change.set, paths)) for change in schedule)
+    return [{"iteration": iteration, "set": values} for iteration, values in kept if values]
+
+
+def _left(values: Mapping[str, Any], paths: Collection[str], prefix: str = "") -> dict[str, Any]:
+    left: dict[str, Any] = {}
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if any(path == other or path.startswith(f"{other}.") for other in paths):
+            continue
+        if isinstance(value, Mapping) and any(other.startswith(f"{path}.") for other in paths):
+            value = _left(value, paths, f"{path}.")
+        left[name] = value
+    return left
 
 
 def _merged(base: Any, extra: Any) -> Any:

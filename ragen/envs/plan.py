@@ -14,7 +14,7 @@ _SIDES = {"up": "up", "down": "down", "left": "left", "right": "right"} | {
 _NUMBERS = {word: number for number, word in enumerate(("once", "twice", "thrice"), 1)} | {
     word: number for number, word in enumerate(("one", "two", "three", "four", "five", "six", "seven", "eight"), 1)
 }
-_TIMES = rf"(?: (?:(?:{'|'.join(_NUMBERS)}|[1-9])(?: times?\b)?))?"
+_TIMES = rf"(?: (?:(?:{'|'.join(_NUMBERS)}|[1-9]\d?)\b(?: times?\b)?))?"
 _MOVE = rf"(?:{'|'.join(_SIDES)})\b{_TIMES}"
 _GO = r"(?:go|move|push|walk|step|head|pushing|moving|going)(?: it| the box| back| further)?(?: to the)? "
 _ANNOUNCED = r"(?:plan|actions?|moves?)(?: is:?| are:?|:)(?: to)? "

@@ -23,6 +23,8 @@ from starpo.ragen.agents.evaluation.intervals import wilson_interval
 NUM_RESAMPLES = 10_000
 SEED = 20_250_424
 CONFIDENCE = 0.95
+_ROUNDING = 1e-12
+"""Pairs that differ by less are equal."""
 _PAIRS_AT_ONCE = 1 << 17
 
 
@@ -82,7 +84,7 @@ def paired_difference(
         raise ValueError("expected at least one prompt measured in both cells for every seed")
     mean = float(pairs.sum() / is_pair.sum())
     num_prompts = int(is_pair.any(axis=0).sum())
-    if np.ptp(difference[is_pair]) == 0.0:
+    if np.ptp(difference[is_pair]) < _ROUNDING:
         unseen = wilson_interval(0, num_prompts, confidence)[1]
         low, high = mean * (1 - unseen) - unseen, mean * (1 - unseen) + unseen
     else:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.evidence.diagnostics.series import Series, metric_series
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.datasets import ERROR_STATUSES
 
 Prompt = tuple[int, str]
@@ -101,8 +102,9 @@ def read_series(store: Store, run: str, stages: Collection[str], names: tuple[st
 def read_seconds(store: Store, run: str) -> Series:
     """Iteration -> wall-clock seconds that the run's rollouts, rewards, filters and updates had taken before it.
 
-    Each stage is counted once, as long as it took when it was made, in whichever run that was. Warm start,
-    evaluations, probes and audits are not counted.
+    Each stage, of every attempt, is counted once, as long as it took when it was made, in whichever run that was. Warm
+    start, evaluations, probes and audits are not counted. With `rollout.staleness` = 1 a rollout and an update run side
+    by side, and both are counted.
 
     Raises:
         StoreError: If a manifest is missing or damaged.
@@ -111,8 +113,8 @@ def read_seconds(store: Store, run: str) -> Series:
     seen: set[tuple[str, str]] = set()
     for iteration, stages in store.runs.iterations(run).items():
         seconds[iteration] = spent
-        for stage in _TRAINING:
-            made = {(kind, key) for kind, key in stages.get(stage, {}).items()} - seen
+        for stage, keys in stages.items():
+            made = {*keys.items()} - seen if kind_of(stage) in _TRAINING else set()
             seen |= made
             times = (store.manifest(kind, key).provenance.get("seconds", 0.0) for kind, key in made)
             spent += max((float(time) for time in times), default=0.0)

@@ -1,11 +1,12 @@
 """Plans without a server: keys alone, no work, nothing written."""
 
+import math
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from starpo.flows.plan import plan_run
+from starpo.flows.plan import Planner, plan_run
 from starpo.flows.presets import preset
 from starpo.ragen.store import Store
 from starpo.ragen.work import Work
@@ -62,6 +63,21 @@ def test_stored_data_decide_what_is_planned(tmp_path: Path) -> None:
     assert names(plan)["update"] == 1  # the first iteration kept nothing
     assert plan.assumed == {"filter/num_kept": 1}
     assert plan.stored == {first}
+
+
+def test_a_metric_that_nothing_measures_is_no_open_question(tmp_path: Path) -> None:
+    """As gradient norms while only the critic learns: what is stored has been asked, and nothing is assumed."""
+    store = Store(str(tmp_path))
+    stages = {work.stage.name: work for work in plan_run(store, "mine", preset("smoke")).stages}
+    put_metrics(store, stages["diagnose"], num_kept=3.0)
+    planner = Planner(store, "mine", {})
+    planner.stage(0, stages["diagnose"])
+    assert planner.metrics["filter/num_kept"] == 3.0
+    assert math.isnan(planner.metrics["update/gradient_norm"])
+    assert planner.plan.assumed == {}
+    planner.stage(0, stages["update"])  # is yet to be made, and may measure it
+    assert math.isnan(planner.metrics["update/gradient_norm"])
+    assert planner.plan.assumed == {"update/gradient_norm": 0}
 
 
 def test_a_run_that_stops_says_why(tmp_path: Path) -> None:

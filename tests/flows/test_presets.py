@@ -156,8 +156,10 @@ def test_a_method_is_the_same_over_every_tiny_preset(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_a_method_leaves_nothing_of_another(name: str) -> None:
-    """Whatever options, masks and shaping a run has."""
+    """Whatever options, masks, shaping and corrections a run has."""
     strange = {
+        "update.num_epochs": 3,
+        "update.effective_sample_reference": 0.5,
         "update.advantage": "hgpo",
         "update.advantage_options": {"depth": 2},
         "update.surrogate": "sapo",

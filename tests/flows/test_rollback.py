@@ -46,6 +46,14 @@ def run(script: Mapping[str, list[float]], overrides: dict[str, Any]) -> tuple[S
     return runner, None
 
 
+def test_a_run_that_only_declines_goes_back_to_its_first_update() -> None:
+    declining = {SUCCESS: [max(0.02, 0.6 - 0.02 * iteration) for iteration in range(40)]}
+    _, error = run(declining, ROLL_BACK)
+    assert error is not None
+    assert error.healthy == 1
+    assert "It goes on from checkpoint 1" in str(error)
+
+
 def test_a_run_is_only_told_of_it_unless_its_settings_ask_for_more() -> None:
     runner, error = run(FALLING, {})
     assert error is None
@@ -92,7 +100,7 @@ def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() ->
     assert rolled_back(name, second, 12) is None
     assert "no remedy is left" in what_comes(name, second, 12)
     assert rolled_back("mine", config, 0) is None
-    assert "no iteration was healthy" in what_comes("mine", config, 0)
+    assert "no iteration after the first was healthy" in what_comes("mine", config, 0)
 
 
 def test_what_comes_is_part_of_the_message() -> None:

@@ -105,7 +105,7 @@ def success_interval(
     return cluster_bootstrap_interval(num_successes, num_trials, seed, confidence)
 
 
-def mean_interval(shares: Sequence[float], intervals: Sequence[Interval]) -> Interval:
+def mean_interval(shares: Sequence[float], intervals: Sequence[Interval], least: float = 0.0) -> Interval:
     """Interval of the mean of independent shares from their own intervals (Zou and Donner 2008, MOVER).
 
         low  = mean - sqrt(sum_e (p_e - low_e)^2) / E
@@ -116,11 +116,12 @@ def mean_interval(shares: Sequence[float], intervals: Sequence[Interval]) -> Int
     Args:
         shares: At least one. [E]
         intervals: Of each share, of one confidence, which is that of the result. [E]
+        least: What a share can be at the least; -1 for differences of shares.
     """
     mean = math.fsum(shares) / len(shares)
     below = math.hypot(*(share - low for share, (low, _) in zip(shares, intervals, strict=True)))
     above = math.hypot(*(high - share for share, (_, high) in zip(shares, intervals, strict=True)))
-    return max(0.0, mean - below / len(shares)), min(1.0, mean + above / len(shares))
+    return max(least, mean - below / len(shares)), min(1.0, mean + above / len(shares))
 
 
 def pass_at_k(num_trials: Sequence[int] | np.ndarray, num_successes: Sequence[int] | np.ndarray, k: int) -> float:

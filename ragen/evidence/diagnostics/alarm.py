@@ -42,11 +42,12 @@ class Alarm:
     def healthy(self) -> int:
         """Of the iterations that were judged healthy, the one with the best training success, smoothed; 0: none.
 
-        Verdicts wait for patience and smoothing, so the last of them may have begun to fall already.
+        Verdicts wait for patience and smoothing, so the last of them may have begun to fall already. Iteration 0 is
+        none to go back to: a run that begins anew with other settings is another run.
         """
         known = self._series[SUCCESS]
         smoothed = dict(zip(known, exponential_moving_average(list(known.values()), _DECAY), strict=True))
-        healthy = [iteration for iteration, status in self._verdicts.items() if status == "healthy"]
+        healthy = [iteration for iteration, status in self._verdicts.items() if iteration and status == "healthy"]
         return max(healthy, key=lambda iteration: (smoothed.get(iteration, -math.inf), iteration), default=0)
 
     @property

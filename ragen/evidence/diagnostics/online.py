@@ -35,9 +35,14 @@ class RolloutUse:
     stale: str | None = None
     _is_over: bool = True
 
-    def should_collect(self) -> bool:
-        """Is it time for a rollout? If so, what is counted from here on is the new one's."""
-        if not self._is_over:
+    def should_collect(self, iteration: int) -> bool:
+        """Is it time for a rollout? If so, what is counted from here on is the new one's.
+
+        Where the settings of rollouts change with the iteration, it is: what was played by others would be scored as if
+        it had been played by these.
+        """
+        is_changed = iteration > 0 and self.config.at(iteration).rollout != self.config.at(iteration - 1).rollout
+        if not (self._is_over or is_changed):
             return False
         self.num_early += self.stale is not None and self.num_updates < self.config.online_k
         self.num_updates, self.stale, self._is_over = 0, None, False

@@ -19,6 +19,7 @@ from starpo.schemas.datasets import ERROR_STATUSES
 Choice = Literal["first_turn", "any_turn"]
 CHOICES: tuple[Choice, ...] = ("first_turn", "any_turn")
 Decode = Callable[[list[int]], str]
+_TAG = "<think>"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def _reasoned(turns: pa.Table, row: int, think: str, decode: Decode) -> Reasoned
     """The turn of a row; None where none of its tokens begins inside the reasoning."""
     ids = turns["response_ids"][row].as_py()
     ends = [len(decode(ids[: number + 1])) for number in range(len(ids))]
-    begin = decode(ids).find(think)
+    response = decode(ids)
+    begin = response.find(think, response.find(_TAG) + len(_TAG) if _TAG in response else 0)  # else the prompt held it
     inside = [n for n, start in enumerate([0, *ends[:-1]]) if begin <= start < begin + len(think)]
     if begin < 0 or not inside:
         return None

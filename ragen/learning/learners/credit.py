@@ -83,7 +83,7 @@ def assign_credit(
         state_BK=_turns([torch.from_numpy(trajectory.states) for trajectory in trajectories], -1),
         is_answer_BT=tokens.rectangle(tokens.mask("answer")),
         starts_subgoal_BK=_turns([torch.from_numpy(trajectory.starts_subgoal) for trajectory in trajectories], False),
-        greedy_returns_B=_greedy_returns(trajectories),
+        greedy_returns_B=_greedy_returns(trajectories, returns_B) if "greedy" in config.needs else None,
         logprobs_BT=rectangle(old.logprobs_N),
         collision_BT=rectangle(old.collision_N),
         implicit_rewards_BT=rectangle(implicit_rewards_N),
@@ -113,12 +113,11 @@ def _turns(rows: Sequence[Tensor], missing: int | bool) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=missing)
 
 
-def _greedy_returns(trajectories: Sequence[Trajectory]) -> Tensor | None:
+def _greedy_returns(trajectories: Sequence[Trajectory], returns_B: Tensor) -> Tensor:
     """Return of the greedy rollout of each trajectory's group, [B]; its own where that one ended in an error."""
-    if all(trajectory.greedy_return is None for trajectory in trajectories):
-        return None
-    returns = (t.normalised_return if t.greedy_return is None else t.greedy_return for t in trajectories)
-    return torch.tensor(list(returns), dtype=torch.float64)
+    given = [trajectory.greedy_return for trajectory in trajectories]
+    greedy_B = torch.tensor([0.0 if value is None else value for value in given], dtype=torch.float64)
+    return torch.where(torch.tensor([value is None for value in given]), returns_B, greedy_B)
 
 
 def normalised_returns(trajectories: Sequence[Trajectory]) -> Tensor:

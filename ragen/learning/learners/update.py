@@ -110,7 +110,7 @@ class Update:
             **prepared.validity,
             **self._validity("after", after_N, credit),
             **({} if kl_N is None else {"update/kl_reference": _mean(kl_N)}),
-            **_explained_variance(prepared.values_N, credit.value_targets_N),
+            **_explained_variance(prepared.values_N, credit),
             **self._learning_rates(prepared.effective_sample_size),
             **ledger.step_metrics(),
             **ledger.token_metrics(),
@@ -358,10 +358,14 @@ def _mean(values_N: Tensor) -> float:
     return float(values_N.double().mean())
 
 
-def _explained_variance(values_N: Tensor | None, targets_N: Tensor | None) -> dict[str, float]:
-    """Share of the targets' variance that the critic knew of; absent where there is no critic or no variance."""
-    if values_N is None or targets_N is None:
+def _explained_variance(values_N: Tensor | None, credit: Credit) -> dict[str, float]:
+    """Share of the targets' variance that the critic knew of, over the tokens at which it is fitted.
+
+    Absent where there is no critic or no variance.
+    """
+    if values_N is None or credit.value_targets_N is None or credit.value_mask_N is None:
         return {}
-    variance = float(targets_N.double().var(correction=0))
-    residual = float((targets_N.double() - values_N.double()).var(correction=0))
+    targets_N, values_N = credit.value_targets_N[credit.value_mask_N].double(), values_N[credit.value_mask_N].double()
+    variance = float(targets_N.var(correction=0)) if len(targets_N) else 0.0
+    residual = float((targets_N - values_N).var(correction=0)) if len(targets_N) else 0.0
     return {"update/explained_variance": 1 - residual / variance} if variance > 0 else {}

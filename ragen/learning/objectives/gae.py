@@ -112,7 +112,8 @@ def hierarchical_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
         inputs.has_tokens(),
     )
     starts_BK = inputs.starts_subgoal_BK[:, : inputs.num_turns].clone()
-    starts_BK[:, :1] = True
+    has_tokens_BK = inputs.has_tokens()
+    starts_BK |= has_tokens_BK & (has_tokens_BK.cumsum(1) == 1)  # the first turn there is begins a subgoal
 
     gamma, gamma_lambda = inputs.gamma_turn, inputs.gamma_turn * inputs.lambda_turn
     low_BK, high_BK = torch.zeros_like(values_BK), torch.zeros_like(values_BK)

@@ -24,9 +24,13 @@ def asymmetric_clip(advantages_BT: Tensor, inputs: AdvantageInputs) -> Tensor:
 
 
 def by_length(advantages_BT: Tensor, inputs: AdvantageInputs) -> Tensor:
-    """Divided by the trajectory's tokens over their mean number (RAGEN-2, `grpo_advantage_length_weight`)."""
+    """Divided by the trajectory's tokens over their mean number (RAGEN-2, `grpo_advantage_length_weight`).
+
+    The mean is over trajectories with tokens in the mask; the others have no advantage to divide.
+    """
     length_B = inputs.mask_BT.sum(1).to(advantages_BT)
-    return advantages_BT * (length_B.mean() / length_B.clamp(min=1))[:, None]
+    mean = length_B.sum() / (length_B > 0).sum().clamp(min=1)
+    return advantages_BT * (mean / length_B.clamp(min=1))[:, None]
 
 
 def by_group_std(advantages_BT: Tensor, inputs: AdvantageInputs) -> Tensor:

@@ -42,10 +42,10 @@ def agreement(turns: pa.Table, config: RewardConfig) -> np.ndarray:
     Returns:
         float64 [rows]; 0 where the response was malformed, nothing was planned, or nothing carried out.
     """
-    frame = pl.DataFrame(turns.select(["format_ok", "think", "executed_actions", "terminated"]))
+    frame = pl.DataFrame(turns.select(["format_ok", "think", "executed_actions", "terminated", "truncated"]))
     shares = [
-        _agreed(think, [action.casefold() for action in executed], is_cut=terminated) if is_ok else 0.0
-        for is_ok, think, executed, terminated in frame.iter_rows()
+        _agreed(think, [action.casefold() for action in executed], is_cut=terminated or truncated) if is_ok else 0.0
+        for is_ok, think, executed, terminated, truncated in frame.iter_rows()
     ]
     return _reward(config, "agreement") * np.array(shares, np.float64)
 

@@ -83,7 +83,7 @@ def _paid(
         ]
     )
     is_lazy = _frequent(texts, [row["observation"] for row in rows], options.frequent_texts)
-    is_lazy &= scores < options.frequent_score
+    is_lazy &= (scores < options.frequent_score) & np.array([scene is not None for scene in scenes], bool)
     return np.where(is_lazy, options.frequent_penalty, options.reward * scores)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starpo.ragen.config.load import apply_overrides, recorded_config
+from starpo.ragen.config.schedule import without
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.store import Store
@@ -49,6 +50,7 @@ class ReplayPlan:
         reference: Key of the run's first checkpoint, for the KL divergence.
         iterations: Iteration -> what the base run recorded, start .. stop-1.
         checkpoints: n -> key of the base run's checkpoint n, 0 .. stop, kept or not.
+        should_update: False: reward and filter only.
     """
 
     base: Run
@@ -60,12 +62,14 @@ class ReplayPlan:
     reference: str
     iterations: dict[int, StageKeys]
     checkpoints: dict[int, str]
+    should_update: bool = True
 
     @property
     def parameters(self) -> dict[str, Any]:
         """What makes it this replay, for the run's record."""
         changed = {path: {"was": was, "is": now} for path, (was, now) in self.changed.items()}
-        return {"base": self.base.name, "start": self.start, "stop": self.stop, "changed": changed}
+        own = {} if self.should_update else {"should_update": False}
+        return {"base": self.base.name, "start": self.start, "stop": self.stop, "changed": changed, **own}
 
     def name(self, code: Mapping[str, str]) -> str:
         """Base run, range, and eight digits of what was changed and of the code: the same replay is the same run."""
@@ -135,8 +139,9 @@ def plan_replay(
         reference=checkpoints[0],
         iterations={iteration: recorded[iteration] for iteration in range(start, stop)},
         checkpoints={number: checkpoints[number] for number in range(stop + 1)},
+        should_update=should_update,
     )
-    _check_stored(store, plan, should_update)
+    _check_stored(store, plan)
     return plan
 
 
@@ -149,7 +154,8 @@ def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarP
                 f"{path} cannot be changed in a replay: {reason}. What can be: settings of {', '.join(REPLAYED)}. "
                 f"For this one start a run: `ragen train` with --set {path}=..."
             )
-    return apply_overrides(config, overrides)
+    # what is asked for holds in every iteration that is replayed, whatever the run changed on its way
+    return apply_overrides(config, {**overrides, "schedule": without(config.schedule, overrides)})
 
 
 def recorded_checkpoints(recorded: Mapping[int, StageKeys]) -> dict[int, str]:
@@ -170,10 +176,10 @@ def recorded_checkpoints(recorded: Mapping[int, StageKeys]) -> dict[int, str]:
     return checkpoints
 
 
-def _check_stored(store: Store, plan: ReplayPlan, should_update: bool) -> None:
+def _check_stored(store: Store, plan: ReplayPlan) -> None:
     """Make sure that everything is there, or was and can be derived, before anything is done."""
     name, start = plan.base.name, plan.checkpoints[plan.start]
-    if should_update and not store.was_made("checkpoint", start):
+    if plan.should_update and not store.was_made("checkpoint", start):
         others = [n for n in range(plan.stop) if store.was_made("checkpoint", plan.checkpoints[n])]
         near = sorted(sorted(others, key=lambda number: abs(number - plan.start))[:4])
         hint = f"nearest that are: {', '.join(map(str, near))}" if near else "nor is one before it"
@@ -182,7 +188,7 @@ def _check_stored(store: Store, plan: ReplayPlan, should_update: bool) -> None:
             "so no update can start from it; restore it from a copy, or choose another --from"
         )
     coefficients = [plan.config.at(iteration).update.kl_coefficient for iteration in plan.iterations]
-    needs_reference = should_update and max(coefficients) > 0
+    needs_reference = plan.should_update and max(coefficients) > 0
     if needs_reference and not store.was_made("checkpoint", plan.reference):
         raise ArtifactMissingError(
             f"update.kl_coefficient needs the first checkpoint of run '{name}' as the reference, and "
@@ -190,7 +196,7 @@ def _check_stored(store: Store, plan: ReplayPlan, should_update: bool) -> None:
             "update.kl_coefficient=0"
         )
     for iteration, stages in plan.iterations.items():
-        for stage, kind, key in _needed(stages, should_update):
+        for stage, kind, key in _needed(stages, plan.should_update):
             if not store.has(kind, key):
                 raise ArtifactMissingError(
                     f"iteration {iteration} of run '{name}': {kind}/{key}, which its stage '{stage}' made, "

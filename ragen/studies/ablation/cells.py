@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from starpo.ragen.agents.evaluation.panel import make_panel
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides
+from starpo.ragen.config.schedule import without
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import alternatives, setting
 from starpo.ragen.core.errors import ConfigError
@@ -69,7 +70,7 @@ def expand(
         for path in paths:
             _check_path(path, f"{source}: {part}.{path}")
     cells = [
-        Cell(label, values, apply_overrides(base, {**grid.overrides, **values}, name=f"{source}, cell {label}"), not at)
+        Cell(label, values, _configured(base, {**grid.overrides, **values}, f"{source}, cell {label}"), not at)
         for at, (label, values) in enumerate({**(grid.cells or _multiplied(grid)), **(methods or {})}.items())
     ]
     _check_distinct(cells, source)
@@ -77,6 +78,12 @@ def expand(
         _check_same_panel(cells, source)
     _check_finding(grid, [cell.label for cell in cells], source)
     return cells
+
+
+def _configured(base: StarPOConfig, values: Mapping[str, JsonValue], name: str) -> StarPOConfig:
+    """The base with these settings, in every iteration, whatever its schedule makes of them."""
+    kept = {} if "schedule" in values else {"schedule": without(base.schedule, values)}
+    return apply_overrides(base, {**values, **kept}, name=name)
 
 
 def _multiplied(grid: Grid) -> dict[str, dict[str, JsonValue]]:

@@ -71,9 +71,9 @@ def judge_fall(falls: Falls, base: Falls) -> str:
     fell = {seed: iteration for seed, iteration in base.items() if iteration is not None}
     if not fell:
         return "cannot show: the base falls in no seed"
-    pairs = [(falls[seed], iteration) for seed, iteration in fell.items() if seed in falls]
-    if not pairs:
+    if not falls.keys() >= fell.keys():
         return "not measured"
+    pairs = [(falls[seed], iteration) for seed, iteration in fell.items()]
     said = f"base: {fallen(base)}; here: {fallen(falls)}"
     is_later = [own is None or own > theirs for own, theirs in pairs]
     if all(is_later):

@@ -163,11 +163,11 @@ def is_excluded(grid: Grid, values: Mapping[str, JsonValue]) -> bool:
 
 
 def flattened(table: Mapping[str, Any], stop: Iterable[str] = (), prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted paths; a table at a path of `stop` is a value."""
+    """Nested tables as dotted paths; a table at a path of `stop` is a value, and so is an empty one."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         path = f"{prefix}{key}"
-        if isinstance(value, dict) and path not in stop:
+        if isinstance(value, dict) and value and path not in stop:
             flat |= flattened(value, stop, f"{path}.")
         else:
             flat[path] = value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import Field, JsonValue
 
-from starpo.ragen.evidence.diagnostics.backtest import fall
+from starpo.ragen.evidence.diagnostics.backtest import MIN_POINTS, fall
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.studies.ablation.cells import Cell
 from starpo.ragen.studies.ablation.finding import Expected, judge_alike, judge_end, judge_fall
@@ -198,11 +198,7 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
                 is_base=cell.is_base,
                 runs={seed: outcomes[cell.label, seed].run for seed in grid.seeds},
                 errors={seed: error for seed, error in errors.items() if error is not None},
-                fell={
-                    seed: fall(outcomes[cell.label, seed].training)
-                    for seed in grid.seeds
-                    if outcomes[cell.label, seed].training
-                },
+                fell=_falls({seed: outcomes[cell.label, seed] for seed in grid.seeds}),
                 at_equal_time=None
                 if cell.is_base
                 else _at_equal_time(
@@ -284,6 +280,13 @@ def _difference(runs: Runs, base: Runs) -> MatchedDifference | None:
         per_seed=dict(zip(ends, found.per_seed, strict=True)),
         num_prompts=found.num_prompts,
     )
+
+
+def _falls(runs: Mapping[int, RunOutcome]) -> dict[int, int | None]:
+    """Seed -> when success in training fell; None: it did not, in a run that came to its end and is long enough."""
+    falls = {seed: fall(run.training) for seed, run in runs.items()}
+    is_whole = {seed: run.error is None and len(run.training) >= MIN_POINTS for seed, run in runs.items()}
+    return {seed: iteration for seed, iteration in falls.items() if iteration is not None or is_whole[seed]}
 
 
 def _at_equal_time(

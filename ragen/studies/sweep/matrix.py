@@ -52,8 +52,14 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
             cells = [cell for cell in result.cells if (cell.run, cell.environment) == (run, panel)]
             asked = sorted({cell.iteration for cell in cells})
             by_iteration = {score.iteration: score for score in scores}
+            ends = (asked[0], asked[-1]) if asked else None  # a difference of others is not that of first and last
             transfer = next(
-                (t for t in result.transfers if (t.run, t.environment, t.temperature) == (run, panel, coolest)), None
+                (
+                    t
+                    for t in result.transfers
+                    if (t.run, t.environment, t.temperature) == (run, panel, coolest) and (t.first, t.last) == ends
+                ),
+                None,
             )
             found[run, panel] = Entry(
                 first=by_iteration.get(asked[0]) if asked else None,

@@ -3,10 +3,12 @@
 success by prompt of the first and the last checkpoint of a run -> Transfer, one a panel
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from starpo.ragen.agents.evaluation.intervals import mean_interval
 from starpo.ragen.studies.bootstrap import paired_difference
 from starpo.ragen.studies.outcomes import Counts, rates
 from starpo.ragen.studies.result import Difference, Part
@@ -62,7 +64,7 @@ def difference(
     other: tuple[str, int, float],
     environments: Sequence[str],
 ) -> Difference | None:
-    """Success of one checkpoint minus that of another, over the prompts of these panels.
+    """Success of one checkpoint minus that of another: the mean over these panels, whatever their numbers of prompts.
 
     Args:
         measured: Both of them on all of these panels.
@@ -71,18 +73,15 @@ def difference(
         environments: Names of the panels.
 
     Returns:
-        None: they have no prompt in common.
+        None: on one of them they have no prompt in common.
     """
-    ours, others = (
-        {
-            (environment, prompt): rate
-            for environment in environments
-            for prompt, rate in rates(measured[(*entrant, environment)][1]).items()
-        }
-        for entrant in (who, other)
-    )
-    common = [prompt for prompt in ours if prompt in others]
-    if not common:
-        return None
-    found = paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (ours, others)))
-    return Difference(mean=found.mean, low=found.low, high=found.high)
+    found = []
+    for environment in environments:
+        ours, others = (rates(measured[(*entrant, environment)][1]) for entrant in (who, other))
+        common = [prompt for prompt in ours if prompt in others]
+        if not common:
+            return None
+        found.append(paired_difference(*(np.array([[of[prompt] for prompt in common]]) for of in (ours, others))))
+    means = [one.mean for one in found]
+    low, high = mean_interval(means, [(one.low, one.high) for one in found], least=-1.0)
+    return Difference(mean=math.fsum(means) / len(means), low=low, high=high)

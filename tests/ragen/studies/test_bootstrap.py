@@ -52,6 +52,14 @@ def test_the_same_everywhere_is_not_certain():
     assert (one.mean, one.low, one.high) == pytest.approx((1.0, 1 - 2 * bound, 1.0))
 
 
+def test_nor_are_pairs_that_differ_by_rounding_alone():
+    cell, base = np.array([[0.3] * 20 + [0.2] * 20]), np.array([[0.2] * 20 + [0.1] * 20])
+    found = paired_difference(cell, base)
+    assert found.mean == pytest.approx(0.1)
+    assert found.low < 0.05
+    assert found.high > 0.15
+
+
 def test_pairs_with_a_missing_half_are_left_out():
     nan = float("nan")
     cell = np.array([[1.0, nan, 0.0, 1.0], [1.0, 0.0, nan, 1.0]])

@@ -98,3 +98,18 @@ def test_seconds_of_training_count_each_stage_once(tmp_path, make_run):
                 manifest["provenance"]["seconds"] = took.setdefault((stage, key), number + 10 * iteration)
                 file.write_text(json.dumps(manifest))
     assert read_seconds(Store(str(tmp_path)), "mine") == {0: 0.0, 1: 10.0}
+
+
+def test_seconds_of_training_count_every_attempt(tmp_path, make_run):
+    store = Store(str(tmp_path))
+    make_run(store, "mine", 2)
+    records = store.runs.iterations("mine")
+    store.runs.record_stage("mine", 0, "rollout:1", records[1]["rollout"])
+    for iteration, stages in records.items():
+        for stage in ("rollout", "reward", "variance_filter", "update"):
+            for kind, key in stages[stage].items():
+                file = tmp_path / kind / key / "manifest.json"
+                manifest = json.loads(file.read_text())
+                manifest["provenance"]["seconds"] = 7.0 if (iteration, stage) == (1, "rollout") else 1.0
+                file.write_text(json.dumps(manifest))
+    assert read_seconds(Store(str(tmp_path)), "mine") == {0: 0.0, 1: 4.0 + 7.0}

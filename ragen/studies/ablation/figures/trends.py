@@ -34,7 +34,8 @@ def judge_shrinking(found: Sequence[Trend]) -> str:
     said = f"smaller at the end in {num} of {len(found)} seeds"
     if num == len(found):
         return f"shows: {said}"
-    return f"the opposite shows: {said}" if num == 0 else f"does not show: {said}"
+    is_opposite = all(trend.last > trend.first for trend in found)
+    return f"the opposite shows: {said}" if is_opposite else f"does not show: {said}"
 
 
 def mean_trend(found: Sequence[Trend]) -> Trend:

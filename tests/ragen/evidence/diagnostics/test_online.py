@@ -29,8 +29,8 @@ def config(**settings: Any) -> StarPOConfig:
 @given(st.integers(1, 7), st.integers(1, 30))
 def test_without_thresholds_every_kth_iteration_collects(online_k: int, iterations: int) -> None:
     use, collected = RolloutUse(config(online_k=online_k)), []
-    for _ in range(iterations):
-        collected.append(use.should_collect())
+    for iteration in range(iterations):
+        collected.append(use.should_collect(iteration))
         assert use.served({}) is None  # no metric is read
     assert collected == [iteration % online_k == 0 for iteration in range(iterations)]
     assert use.num_early == 0
@@ -49,38 +49,51 @@ def test_without_thresholds_every_kth_iteration_collects(online_k: int, iteratio
 )
 def test_a_threshold_collects_early_and_is_counted(setting: Any, metrics: Any, words: str) -> None:
     use = RolloutUse(config(online_k=4, **setting))
-    assert use.should_collect()
+    assert use.should_collect(0)
     assert use.served(NEAR) is None
-    assert not use.should_collect()
+    assert not use.should_collect(0)
     assert words in str(use.served({**NEAR, **metrics}))
     assert use.num_early == 0  # not before it is collected: the run may end here
-    assert use.should_collect()
+    assert use.should_collect(0)
     assert (use.num_early, use.num_updates, use.stale) == (1, 0, None)
     for _ in range(3):
         use.served(NEAR)
-        assert not use.should_collect()  # four updates again, counted from the new rollout
+        assert not use.should_collect(0)  # four updates again, counted from the new rollout
 
 
 def test_a_rollout_that_was_used_up_is_not_given_up_early() -> None:
     use = RolloutUse(config(online_k=1, online_max_kl=0.1))
     for _ in range(3):
-        assert use.should_collect()
+        assert use.should_collect(0)
         assert use.served({KL: 9.0}) is None
     assert use.num_early == 0
 
 
 def test_a_rollout_of_which_nothing_was_kept_is_not_tried_again() -> None:
     use = RolloutUse(config(online_k=5))
-    use.should_collect()
+    use.should_collect(0)
     use.served_nothing()
-    assert use.should_collect()
+    assert use.should_collect(0)
     assert use.num_early == 0
 
 
 def test_what_is_not_known_yet_passes_no_threshold() -> None:
     use = RolloutUse(config(online_k=2, online_max_kl=0.1, online_min_effective_sample_size=0.9))
-    use.should_collect()
+    use.should_collect(0)
     assert use.served({KL: math.nan, EFFECTIVE_SAMPLE_SIZE: math.nan}) is None
+
+
+def test_what_was_played_with_other_settings_is_not_used_again() -> None:
+    schedule = [
+        {"iteration": 1, "set": {"update.kl_coefficient": 0.5}},
+        {"iteration": 3, "set": {"rollout.temperature": 0.5}},
+    ]
+    use, collected = RolloutUse(config(online_k=4, schedule=schedule)), []
+    for iteration in range(8):
+        collected.append(use.should_collect(iteration))
+        use.served({})
+    assert collected == [True, False, False, True, False, False, False, True]
+    assert use.num_early == 0
 
 
 @pytest.mark.parametrize(

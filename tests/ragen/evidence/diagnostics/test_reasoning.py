@@ -47,6 +47,16 @@ def test_a_token_that_begins_in_the_tag_is_not_the_reasonings(make_turns) -> Non
     assert found.reasoning == (17, 12)
 
 
+def test_reasoning_that_is_also_a_part_of_its_tag_is_found_after_it() -> None:
+    words = ["<", "think", ">", "think", "</", "think", ">", "<answer>", "Up", "</answer>"]  # tags cut into several
+    row = {
+        "trajectory_id": "a", "group_id": "g", "member": 0, "turn": 0, "status": "ok", "think": "think",
+        "origin": "policy", "response_ids": list(range(len(words))), "prompt_ids": [90], "is_context_start": True,
+    }  # fmt: skip
+    [found] = pick(pa.Table.from_pylist([row]), "first_turn", 4, 0, lambda ids: "".join(words[n] for n in ids))
+    assert found == Reasoned((90, 0, 1, 2), (3,))
+
+
 def test_groups_come_before_members_and_what_has_no_reasoning_is_left_out(make_turns) -> None:
     rows = [said(group, member) for group in "ab" for member in range(3)]
     rows += [said("c", think=None), said("d", **NO_RESPONSE, status="timeout", truncated=True)]

@@ -100,6 +100,22 @@ def test_kl_in_the_reward_is_paid_token_by_token(make_trajectories):
     assert float(raw.advantages_N[0]) == pytest.approx(trajectories[0].trajectory_return - 0.5 * len(tokens), abs=1e-5)
 
 
+@pytest.mark.parametrize("greedy", [[0.0, 0.0, None, None], [None] * 4])
+def test_where_the_greedy_rollout_failed_nothing_is_compared(make_trajectories, greedy):
+    trajectories = [
+        dataclasses.replace(t, group_id=f"g{index // 2}", greedy_return=greedy[index])
+        for index, t in enumerate(make_trajectories(4))
+    ]
+    tokens = ResponseTokens(trajectories)
+    zeros_N = torch.zeros(len(tokens))
+    paid = UpdateConfig(advantage="remax", kl_coefficient=1.0, kl_placement="reward", kl_estimator="k1")
+    for config, ref_N in ((UpdateConfig(advantage="remax"), None), (paid, zeros_N - 2)):
+        credit = credit_of(trajectories, tokens, config, zeros_N, ref_N, None)
+        is_failed_N = torch.tensor([value is None for value in greedy])[tokens.trajectory_N]
+        assert bool((credit.advantages_N[is_failed_N] == 0).all())
+        assert is_failed_N.all() or bool((credit.advantages_N[~is_failed_N] != 0).all())
+
+
 def test_kl_in_the_loss_leaves_rewards_alone(make_trajectories):
     trajectories = make_trajectories(4)
     tokens = ResponseTokens(trajectories)

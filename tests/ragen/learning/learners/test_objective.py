@@ -157,6 +157,7 @@ def test_a_step_shrinks_with_the_effective_sample_size(policy_folder, make_traje
         ({"surrogate_options": {"bound": 2.0}}, "takes no options"),
         ({"surrogate": "dual_clip", "surrogate_options": {"bound": 0.5}}, "bound"),
         ({"advantage": "gigpo", "advantage_options": {"over": "rows"}}, "over"),
+        ({"advantage": "grpo", "surrogate": "gmpo", "turn_order": "reverse"}, "surrogate = 'gmpo' may span several"),
         ({"surrogate": "pop"}, "'pop' is not known here"),
         ({"shaping": ["by_lenght"]}, "'by_lenght' is not known here"),
     ],
@@ -170,6 +171,8 @@ def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
     ("settings", "reason"),
     [
         ({"update": {"advantage": "gigpo"}, "rollout": {"group_size": 1}}, "compares members of a group"),
+        ({"update": {"importance_cap": 2.0}, "rollout": {"top_p": 0.9}}, "top_p = 0.9 samples from a cut distribution"),
+        ({"online_max_kl": 0.1, "rollout": {"top_p": 0.9}}, "set rollout.top_p = 1"),
         (
             {"update": {"advantage": "grpo_batch", "shaping": ["by_group_std"]}, "rollout": {"group_size": 1}},
             "compares",

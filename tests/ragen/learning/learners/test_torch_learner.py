@@ -276,10 +276,12 @@ def test_only_the_critic_learns_while_it_warms_up(policy_folder, make_trajectori
     assert second.metrics["update/num_steps"] == 2
 
 
-def test_critic_learns_to_explain_the_returns(policy_folder, make_trajectories, context):
+@pytest.mark.parametrize("advantage", ["gae", "turn_gae"])  # fitted at all tokens, and at the first one of a turn
+def test_critic_learns_to_explain_the_returns(policy_folder, make_trajectories, context, advantage):
     fast = OptimiserConfig(learning_rate=1e-2)
     learner = loaded(
-        change(PPO, critic=CriticConfig(optimiser=fast, clip_value=None, warmup_updates=100)), policy_folder
+        change(PPO, advantage=advantage, critic=CriticConfig(optimiser=fast, clip_value=None, warmup_updates=100)),
+        policy_folder,
     )
     trajectories = make_trajectories(4, group_size=1)  # equal contexts with different returns cannot be told apart
     explained = [learner.update(trajectories, context).metrics["update/explained_variance"] for _ in range(15)]

@@ -61,6 +61,13 @@ def test_hierarchical_gae_by_hand():
     assert hierarchical_gae(inputs).advantages_BT.tolist() == [[0.5, 0, 0.5]]  # reasoning: high where one begins
 
 
+def test_hierarchical_gae_begins_with_the_first_turn_that_takes_part():
+    inputs = hierarchical([[0, 0, 1]], [[False, False, False]], lambda_turn=0.5)
+    later = dataclasses.replace(inputs, mask_BT=torch.tensor([[False, True, True]]))
+    # the second turn is the first there is, so its reasoning gets the high advantage: 1 - .5; low: 0 + .5 * .5 = .25
+    assert hierarchical_gae(later).advantages_BT.tolist() == [[0, 0.5, 0.5]]
+
+
 def test_hierarchical_gae_discounts_by_the_turns_between():
     # gamma .5, lambda 1: high at 2: 4 - .5 = 3.5; at 0: 1 + .5 * 2 + .25 * (.5 + 3.5) - .5 = 2.5
     inputs = hierarchical([[1, 2, 4]], [[True, False, True]], gamma_turn=0.5)

@@ -46,6 +46,11 @@ def test_what_the_end_of_the_episode_cut_off_does_not_count(make_turns):
     np.testing.assert_allclose(agreement(turns, CONFIG), [0.25, 0.5])
 
 
+def test_nor_does_what_the_actions_of_the_episode_did_not_suffice_for(make_turns):
+    turns = make_turns([{"think": formed("go up three times"), "executed_actions": ["Up", "Up"], "truncated": True}])
+    np.testing.assert_allclose(agreement(turns, CONFIG), [0.5])
+
+
 def test_free_reasoning_has_plans_too(make_turns):
     rows = [{"think": "I go up"}, {"think": None, "member": 1}]
     rows.append({"think": "I go up", "member": 2, "format_ok": False, "status": "format_error"})

@@ -50,6 +50,15 @@ def test_world_model_is_paid_by_the_next_turns_observation(make_turns):
     np.testing.assert_array_equal(world_model(shuffled, config("world_model")), [0.0, 0.5])
 
 
+def test_where_the_state_cannot_be_told_a_frequent_text_costs_nothing(make_turns):
+    lake = {"env": "frozen_lake", "executed_actions": ["Down"], "info": "{}"}
+    said = "The goal is directly above the player."
+    rows = [
+        turn(predicted=said, member=m, observation=o, **lake) for m, o in enumerate(("P_O\n_O_\n__G", "P__\n_O_\n__G"))
+    ]
+    np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.0, 0.0])
+
+
 def test_after_the_last_turn_the_state_is_derived(make_turns):
     rows = [turn(predicted=AFTER, executed_actions=["Right"]), turn(predicted=AFTER, member=1, executed_actions=["Up"])]
     np.testing.assert_array_equal(world_model(make_turns(rows), config("world_model")), [0.5, 0.0])

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from starpo.flows.presets import preset
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
-from starpo.ragen.recompute.replay.plan import REPLAYED, plan_replay
+from starpo.ragen.recompute.replay.plan import REPLAYED, _changed_config, plan_replay
 from starpo.ragen.store import Store
 
 
@@ -41,6 +42,22 @@ def test_an_iteration_without_an_update_passes_its_checkpoint_on(recorded) -> No
 
 def test_an_iteration_that_is_not_finished_is_not_in_the_range(recorded) -> None:
     assert plan_replay(recorded(3, without_update=(2,)), "base").stop == 2
+
+
+def test_what_is_asked_for_holds_whatever_the_run_changed_on_its_way() -> None:
+    schedule = [{"iteration": 2, "set": {"update.kl_coefficient": 0.05, "filter.keep": 1.0}}]
+    fork = preset("bandit", {"schedule": schedule})
+    changed = _changed_config(fork, {"update.kl_coefficient": 0.2})
+    assert [changed.at(n).update.kl_coefficient for n in (0, 2, 5)] == [0.2, 0.2, 0.2]
+    assert changed.at(2).filter.keep == 1.0
+    assert _changed_config(fork, {}).schedule == fork.schedule
+
+
+def test_without_updates_it_is_another_replay(base) -> None:
+    whole, only_filter = (plan_replay(base, "base", 0, 2, should_update=should) for should in (True, False))
+    assert "should_update" not in whole.parameters
+    assert only_filter.parameters["should_update"] is False
+    assert whole.name({}) != only_filter.name({})
 
 
 def test_what_was_changed_is_named_with_both_values_and_names_the_replay(base) -> None:

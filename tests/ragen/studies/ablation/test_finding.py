@@ -114,7 +114,21 @@ def test_a_fall_is_later_if_it_is_in_every_seed_that_falls_without_it() -> None:
     assert judge_fall({0: None, 1: 60, 2: None}, base).startswith("does not show: later in 1 of 2 seeds")
     assert judge_fall({0: None}, {0: None}) == "cannot show: the base falls in no seed"
     assert judge_fall({1: None}, {0: 30}) == "not measured"
+    assert judge_fall({0: None}, base) == "not measured"  # of seed 1 nothing is known
     assert fallen(base) == "2 of 3 fell, at 40, 60"
+
+
+def test_a_run_that_ended_early_is_not_one_that_never_fell(base) -> None:
+    grid = Grid(name="mine", preset="bandit", cells={"a": {}, "b": {"online_k": 2}}, seeds=[0, 1, 2])
+    steady, falling = dict.fromkeys(range(20), 0.8), {at: 0.8 if at < 10 else 0.1 for at in range(20)}
+    runs = [
+        RunOutcome("r", training=steady, error="out of memory"),
+        RunOutcome("r", training=falling, error="nothing left to keep"),
+        RunOutcome("r", {"bandit": {0: {(7, "a"): 0.5}}}, dict.fromkeys(range(6), 0.8)),
+    ]
+    outcomes = {(cell, seed): run for cell in ("a", "b") for seed, run in enumerate(runs)}
+    result = summarise(grid, expand(grid, base, "mine.toml"), outcomes)
+    assert result.cells[1].fell == {1: 10}
 
 
 def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:

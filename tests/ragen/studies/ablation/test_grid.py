@@ -88,6 +88,11 @@ def test_named_cells_are_dotted_paths(write):
     assert grid.cells == {"vanilla": {}, "StarPO-S": {"filter.keep": 0.25}}
 
 
+def test_an_empty_table_empties_what_is_inherited(write):
+    grid = Grid.load(write('preset = "bandit"\nseeds = [0, 1, 2]\n[cells.a]\n[cells.b]\nupdate.advantage_options = {}'))
+    assert grid.cells["b"] == {"update.advantage_options": {}}
+
+
 def test_a_cell_may_not_set_the_seed():
     assert "`seed` can be no setting of a cell" in refused(axes={}, cells={"a": {"seed": 3}})
 

@@ -71,6 +71,14 @@ def test_an_entry_has_both_ends_and_knows_its_own_environment(result) -> None:
     assert (found["s", "bandit"].last, found["s", "bandit"].words) == (None, "failed")
 
 
+def test_a_difference_is_that_of_the_checkpoints_that_are_shown_or_none(result) -> None:
+    between = [t.model_copy(update={"first": 4}) if (t.run, t.environment) == ("b", "bandit") else t
+               for t in result.transfers]  # fmt: skip
+    found = entries(result.model_copy(update={"transfers": between}))
+    assert found["b", "bandit"].difference is None
+    assert found["b", "sokoban"].difference is not None
+
+
 def test_the_table_has_a_row_a_run_and_panel(result) -> None:
     rows = matrix_rows(result)
     assert len(rows) == 6

@@ -76,6 +76,17 @@ def test_environments_count_the_same() -> None:
     assert standing.low < 0.7 < standing.high
 
 
+def test_so_they_do_in_the_difference_to_the_first() -> None:
+    """Panels of 10 and of 2 prompts: 9 of 10 and 0 of 2 beside 4 of 10 and 2 of 2: .45 and .7, not 9 and 6 of 12."""
+    cells = [cell(run, environment=name) for run in ("a", "b") for name in ("bandit", "sokoban")]
+    result = summed(cells, [outcome(9), outcome(0, num_errors=8), outcome(4), outcome(2, num_errors=8)])
+    first, second = result.leaderboard
+    assert (first.run, first.success, second.success) == ("b", pytest.approx(0.7), pytest.approx(0.45))
+    assert second.difference is not None
+    assert second.difference.mean == pytest.approx(-0.25)
+    assert -1 <= second.difference.low < -0.25 < second.difference.high
+
+
 def test_a_checkpoint_with_a_failed_cell_has_no_rank_and_loses_nothing_else() -> None:
     cells = [
         cell("a"),
