@@ -13,10 +13,11 @@ help:  ## List the targets
 
 install: $(VENV)/.installed  ## Make the environment and install the package in it
 
-# torch first and pinned: left to itself, pip would take the newest build with gigabytes of CUDA.
+# torch first and pinned. PyPI's build for Linux brings gigabytes of CUDA; without a GPU they can be left out:
+# make ... TORCH_INDEX=https://download.pytorch.org/whl/cpu
 $(VENV)/.torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch==2.13.0
+	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch==2.13.0
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.torch pyproject.toml constraints.txt

@@ -22,6 +22,7 @@ from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.process_start import is_alive, process_start
 
 START_TIMEOUT_S = 120.0
+LOCAL_API = "http://127.0.0.1:4200/api"
 
 _SERVER_ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -130,20 +131,18 @@ def _signal(send: object) -> None:
 
 
 def api_url() -> str:
-    """Address of the Prefect API that commands here talk to: PREFECT_API_URL, or the one of `prefect.toml`.
+    """Address of the Prefect API that this process talks to, from now on.
 
-    Raises:
-        ServerError: If none is configured.
+    PREFECT_API_URL, that of a `prefect.toml` or of the user's Prefect profile; where nothing names one, a local server
+    at Prefect's own port. (Prefect itself would start one for each command, which forgets what it was told.)
     """
+    from prefect.context import refresh_global_settings_context
     from prefect.settings import PREFECT_API_URL
 
-    url = PREFECT_API_URL.value()
-    if not url:
-        raise ServerError(
-            "no Prefect server is configured. Work in the repository's folder (its prefect.toml names one), or set "
-            "PREFECT_API_URL, for example to http://127.0.0.1:4200/api"
-        )
-    return str(url)
+    if not PREFECT_API_URL.value():
+        os.environ["PREFECT_API_URL"] = LOCAL_API
+        refresh_global_settings_context()
+    return str(PREFECT_API_URL.value())
 
 
 def is_healthy(url: str) -> bool:

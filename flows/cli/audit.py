@@ -26,7 +26,7 @@ def _print_audits(context: typer.Context, wanted: bool) -> None:
 
 def audit(
     run: RunArgument,
-    names: Annotated[list[str] | None, typer.Argument(help="Audits; none: all. --list shows them.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Audits to run (--list shows them). Default: all.")] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each table to print.")] = 12,
     store: StoreOption = None,
     as_json: JsonOption = False,

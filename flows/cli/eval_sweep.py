@@ -44,7 +44,9 @@ def eval_sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many cells are stored and missing.")] = False,
     result: Annotated[
         str | None,
-        typer.Option("--result", metavar="NAME", help="Only show a stored result; or its TOML file."),
+        typer.Option(
+            "--result", metavar="NAME", help="Only show a stored result, by its name or the sweep's TOML file."
+        ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the sweeps and the stored results.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Cells at a time; they share the machine.")] = 1,

@@ -31,7 +31,7 @@ def objectives(
     set_: SetOption = None,
     forks: Annotated[
         int | None,
-        typer.Option(min=1, help="Set beside what stored forks from there gained, so many updates later or more."),
+        typer.Option(min=1, help="Compare with what stored forks of this checkpoint had gained after so many updates."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a page with heat maps of the cosines (.html).")

@@ -40,7 +40,7 @@ _LEGEND = (
 
 def online_k(
     runs: Annotated[
-        list[str], typer.Argument(help="Names of runs, or patterns such as 'online-k-*'; several are compared.")
+        list[str], typer.Argument(help="Names of runs, or patterns such as 'online-k.*'; several are compared.")
     ],
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -54,7 +54,7 @@ def print_online(store: Store, runs: list[str], as_json: bool) -> None:
 
     Args:
         store: Where the runs are.
-        runs: Names, or patterns such as 'online-k-*'.
+        runs: Names, or patterns such as 'online-k.*'.
         as_json: Print JSON.
 
     Raises:

@@ -29,8 +29,10 @@ def plan(
     gpu: Annotated[
         str | None, typer.Option(help="A GPU such as a100-80gb or h100-80gb; cpu. Default: this machine's.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(min=1, help="How many of them; of cpu: cores.")] = None,
-    gpu_memory: Annotated[str | None, typer.Option(help="Memory of one, such as 80GB, where it is another.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="Number of GPUs; with --gpu cpu, number of cores.")] = None,
+    gpu_memory: Annotated[
+        str | None, typer.Option(help="Memory of each GPU, such as 80GB, if it is not the usual.")
+    ] = None,
     response_share: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="Mean response as a share of the longest. Default: 0.5.")
     ] = None,

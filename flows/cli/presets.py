@@ -12,7 +12,7 @@ from starpo.ragen.core.errors import ConfigError
 
 def presets(
     methods: Annotated[
-        bool, typer.Option("--methods", help="Those of whole methods, for --method or to extend a preset with.")
+        bool, typer.Option("--methods", help="List methods instead, for --method or `extends`.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -16,8 +16,9 @@ def unpack(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the run of a packed file into a store, every artifact checked by its digests; `ragen verify` then does it
-    again.
+    """Copy the run of a packed file into a store, every artifact checked by its digests.
+
+    Run `ragen verify` afterwards to recompute it.
     """
     target = Location(open_store(store).url)
     with progress_bar(f"unpacking {file.name}") as on_progress:

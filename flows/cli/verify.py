@@ -31,8 +31,8 @@ def verify(
 ) -> None:
     """Recompute a run's stages and compare; re-execute its actions, decode its tokens.
 
-    The store is only read. Exit code 0: all is the same; 1: something is different or damaged; 3: nothing is, and not
-    everything is shown, for reasons that are printed.
+    The store is only read. Exit code 0: everything matches. 1: something differs or is damaged. 3: nothing
+    differs, but some checks could not be made, for reasons that are printed.
     """
     opened, share = open_store(store), _share(sample)
     opened.runs.get(run)  # an unknown name is told at once, before anything heavy is imported

@@ -135,24 +135,25 @@ def asking(what: str) -> Iterator[None]:
         ServerError: If it refuses, or fails.
         ServerBusyError: If it does not in time.
     """
+    address = api_url()
     try:
         yield
     except httpx.TimeoutException as error:
         raise ServerBusyError(
-            f"the Prefect server at {api_url()} is too busy to be asked {what}; run the same command again in a moment"
+            f"the Prefect server at {address} is too busy to be asked {what}; run the same command again in a moment"
         ) from error
     except httpx.TransportError as error:
-        raise ServerGoneError(f"the Prefect server at {api_url()} does not answer any more ({error})") from error
+        raise ServerGoneError(f"the Prefect server at {address} does not answer any more ({error})") from error
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status >= 500:
             raise ServerError(
-                f"the Prefect server at {api_url()} was asked {what} and fails (HTTP {status}): its database may be "
+                f"the Prefect server at {address} was asked {what} and fails (HTTP {status}): its database may be "
                 "gone, damaged, or on a full disk. Its log is server.log in the state folder (RAGEN_STATE_DIR, var); "
                 "`ragen down`, then the same command again, starts it anew"
             ) from error
         raise ServerError(
-            f"the Prefect server at {api_url()} was asked {what} and refuses (HTTP {status}): {_detail(error.response)}"
+            f"the Prefect server at {address} was asked {what} and refuses (HTTP {status}): {_detail(error.response)}"
         ) from error
 
 

@@ -25,16 +25,20 @@ class StudySpec(Settings):
     """What its result is called; the file's name where the file gives none."""
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path, shipped: Path | None = None) -> Self:
         """Read a TOML file.
+
+        Args:
+            path: Of the file.
+            shipped: A folder of others that it may build on.
 
         Raises:
             ConfigError: If the file is missing, is no TOML or holds something else.
         """
-        return cls.make({"name": path.stem, **cls.read(path)}, str(path))
+        return cls.make({"name": path.stem, **cls.read(path, shipped)}, str(path))
 
     @classmethod
-    def read(cls, path: Path) -> dict[str, Any]:
+    def read(cls, path: Path, shipped: Path | None = None) -> dict[str, Any]:
         """What a TOML file says.
 
         Raises:

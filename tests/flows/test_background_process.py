@@ -1,13 +1,15 @@
 """Background processes: they outlive the terminal, and one that is slow to answer is not started twice."""
 
 import os
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from starpo.flows import server
-from starpo.flows.server import Process, ServerError
+from starpo.flows.server import LOCAL_API, Process, ServerError
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
@@ -74,3 +76,16 @@ def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
             server.start(str(tmp_path))
     finally:
         assert process.stop()
+
+
+def test_without_a_configured_server_there_is_a_local_one(tmp_path: Path) -> None:
+    """In any folder, as an installed package is used; Prefect's own client then talks to it too."""
+    code = (
+        "from prefect.settings import PREFECT_API_URL as url; from starpo.flows.server import api_url; "
+        "print(url.value(), api_url(), url.value())"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**env, "HOME": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert run.stdout.split() == ["None", LOCAL_API, LOCAL_API], run.stderr

@@ -118,7 +118,7 @@ def test_records_of_version_0_1_are_read(folder: Path) -> None:
     strip_seals(folder)
     assert read_records(folder) == before
     [finding] = [f for f in verify(folder, **RECORD).findings if f.verdict is not Verdict.SAME and f.stage == "record"]
-    assert "as in stores of version 0.1.0" in finding.detail
+    assert "as in stores from before 2026-11-23" in finding.detail
     assert json.loads((folder / "runs" / RUN / "iterations" / "00000.json").read_text()) == before[0]
 
 

@@ -225,7 +225,7 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
 
     For some architectures, Qwen2 among them, AutoTokenizer overrides the declared class, and then splits text by that
     architecture's own rule in place of the one in tokenizer.json: a different tokenizer, without a warning. (The
-    embedded policy's folder keeps it from that; folders of others, and those of version 0.1.0, do not.)
+    embedded policy's folder keeps it from that; folders of others, and those made before 2026-11-23, do not.)
     """
     declared = path / "tokenizer_config.json"
     name = json.loads(declared.read_text()).get("tokenizer_class") if declared.is_file() else None

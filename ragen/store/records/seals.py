@@ -4,8 +4,8 @@
 
 A digest is the SHA-256 of a file's bytes, so `sha256sum` shows it too. Whoever changes a record, takes one out or puts
 one in breaks the chain at that place, unless everything after it is written anew as well: `ragen verify` therefore also
-compares what the records say with what the run's settings ask for. Records of version 0.1.0 name no digest; they can
-be read all the same, and nothing is shown about them.
+compares what the records say with what the run's settings ask for. Records from before 2026-11-23 name no digest; they
+can be read all the same, and nothing is shown about them.
 """
 
 import hashlib
@@ -78,7 +78,9 @@ def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]]
     for iteration, (data, record) in records.items():
         path = record_path(iteration)
         if not record.previous:
-            seals.absent[before] = f"{path}, the record after it, names no digest of it, as in stores of version 0.1.0"
+            seals.absent[before] = (
+                f"{path}, the record after it, names no digest of it, as in stores from before 2026-11-23"
+            )
         elif record.previous != found:
             seals.broken[before] = (
                 f"its digest is {found}, and {path}, the record after it, was written after {record.previous}: one of "
@@ -88,7 +90,9 @@ def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]]
     if head is None:
         seals.absent[before] = "the run has not ended, so nothing says that this is its last record"
     elif not head:
-        seals.absent[before] = "the end of the run names no digest of its last record, as in stores of version 0.1.0"
+        seals.absent[before] = (
+            "the end of the run names no digest of its last record, as in stores from before 2026-11-23"
+        )
     elif head != found:
         seals.broken[before] = (
             f"its digest is {found}, and the run ended (state.json) with {head}: it was changed, or others were taken "

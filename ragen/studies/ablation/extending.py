@@ -1,6 +1,6 @@
 """Grids made of other grids: several figures of a paper are cuts of one experiment, so their files share its settings.
 
-extends = "fig-9-bandit"           # a grid beside this file; all of it but its name, its figure and its finding
+extends = "fig-9-bandit"           # a grid beside this file, or a shipped one; not its name, figure and finding
 only = ["vanilla", "mine"]         # cells to take, in this order; the first is the base. None: all
 
 [cells.mine]                       # beside those that are there
@@ -23,12 +23,18 @@ _ITS_OWN = ("name", "finding", "figure")
 """What a grid does not take from the one that it extends."""
 
 
-def extended(path: Path, read: Callable[[Path], dict[str, Any]], extending: tuple[Path, ...] = ()) -> dict[str, Any]:
+def extended(
+    path: Path,
+    read: Callable[[Path], dict[str, Any]],
+    shipped: Path | None = None,
+    extending: tuple[Path, ...] = (),
+) -> dict[str, Any]:
     """What a grid's file says, with what it extends.
 
     Args:
         path: The file.
         read: Reads one file.
+        shipped: Where grids are looked for that are not beside it.
         extending: Files that have led here.
 
     Raises:
@@ -37,15 +43,17 @@ def extended(path: Path, read: Callable[[Path], dict[str, Any]], extending: tupl
     values = read(path)
     name = values.pop("extends", None)
     if name is not None:
-        base = path.parent / f"{name}.toml"
+        folders = [path.parent, *([shipped] if shipped else [])]
+        candidates = [folder / f"{name}.toml" for folder in folders]
+        base = next((file for file in candidates if file.is_file() and file != path), candidates[0])
         if base in (*extending, path):
             raise ConfigError(f"{path}: extends = {quoted(name)}: these grids extend each other")
         if not base.is_file():
-            names = sorted(file.stem for file in path.parent.glob("*.toml") if file != path)
+            names = sorted({file.stem for folder in folders for file in folder.glob("*.toml") if file != path})
             raise ConfigError(
                 f"{path}: extends = {quoted(name)}: there is no such grid in {path.parent}{near(str(name), names)}"
             )
-        inherited = extended(base, read, (*extending, path))
+        inherited = extended(base, read, shipped, (*extending, path))
         values = _merged({part: value for part, value in inherited.items() if part not in _ITS_OWN}, values)
     only, cells = values.pop("only", None), values.get("cells")
     if only is None:

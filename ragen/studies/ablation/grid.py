@@ -76,13 +76,13 @@ class Grid(StudySpec):
     equal trajectories and at equal time."""
 
     @classmethod
-    def read(cls, path: Path) -> dict[str, Any]:
+    def read(cls, path: Path, shipped: Path | None = None) -> dict[str, Any]:
         """What a file says, and the grids that it extends.
 
         Raises:
             ConfigError: If one of them is missing or is no TOML, if they extend each other, or name no cell of theirs.
         """
-        return extended(path, super().read)
+        return extended(path, super().read, shipped)
 
     @classmethod
     def reshaped(cls, values: Mapping[str, Any], source: str) -> Mapping[str, Any]:

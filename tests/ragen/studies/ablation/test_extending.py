@@ -90,3 +90,16 @@ def test_grids_that_extend_each_other(write):
     write('extends = "other"', "one")
     with pytest.raises(ConfigError, match=r"extends = 'other': these grids extend each other"):
         Grid.load(write('extends = "one"', "other"))
+
+
+def test_a_shipped_grid_is_found_from_any_folder_and_a_neighbour_comes_first(write, tmp_path):
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    for folder in (shipped, own):
+        folder.mkdir()
+    (shipped / "whole.toml").write_text('preset = "bandit"\nseeds = [0, 1, 2]\n[cells.a]\n[cells.b]\nonline_k = 2')
+    (own / "mine.toml").write_text('extends = "whole"\nonly = ["b"]')
+    assert list(Grid.load(own / "mine.toml", shipped).cells) == ["b"]
+    with pytest.raises(ConfigError, match=r"no such grid in .*own"):
+        Grid.load(own / "mine.toml")
+    (own / "whole.toml").write_text('extends = "whole"\n[cells.b]\nonline_k = 5')  # of the same name as what it extends
+    assert Grid.load(own / "mine.toml", shipped).cells == {"b": {"online_k": 5}}
