@@ -171,9 +171,18 @@ def _act_on_collapse(
     """
     verdict = alarm.observe(iteration, runner.metrics)
     if is_due(config.diagnostics, verdict):
-        healthy, action = alarm.healthy, what_comes(runner.name, config, alarm.healthy)
+        healthy = _collected(alarm.healthy, played)
+        action = what_comes(runner.name, config, healthy)
         runner.stage(iteration, incident(iteration, healthy, verdict, action, played))
         raise CollapsedError(f"iteration {iteration}: {verdict.words}. {action}", healthy)
+
+
+def _collected(iteration: int, played: Mapping[int, str]) -> int:
+    """When the rollout of an iteration was first used: its success is that of the policy of then (Online-k).
+
+    The iteration itself where that was the run's beginning, to which no run is rolled back.
+    """
+    return min(other for other, turns in played.items() if turns == played[iteration]) or iteration
 
 
 def _play_on(runner: Runner, iteration: int, config: StarPOConfig, checkpoint: str, attempt: int) -> str:

@@ -11,7 +11,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.work import Made, Work
 from starpo.schemas.manifest import Stage
 
-STAGE = Stage(name="incident", version=1)
+STAGE = Stage(name="incident", version=2)
 _NUM_TRANSCRIPTS = 4
 _TOLD = ("turn", "observation", "response", "executed_actions", "success", "status")
 

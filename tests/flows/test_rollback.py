@@ -54,6 +54,13 @@ def test_a_run_that_only_declines_goes_back_to_its_first_update() -> None:
     assert "It goes on from checkpoint 1" in str(error)
 
 
+def test_with_online_k_it_goes_back_to_the_policy_whose_success_that_was() -> None:
+    rises = {SUCCESS: [0.2] * 4 + [0.8] * 4 + [0.05] * 32}  # measured on rollouts of iterations 0, 4, 8, ...
+    _, error = run(rises, {**ROLL_BACK, "online_k": 4})
+    assert error is not None
+    assert error.healthy == 4
+
+
 def test_a_run_is_only_told_of_it_unless_its_settings_ask_for_more() -> None:
     runner, error = run(FALLING, {})
     assert error is None
