@@ -103,6 +103,9 @@ def draw_signals(result: AblationResult) -> str:
                 axes.set_xlabel("updates" if row == len(_DRAWN) - 1 else "")
                 if column == 0:
                     axes.set_ylabel(words)
+                if metric == GRADIENT:  # spikes are thousands of times the rest, and it is 0 where nothing is left
+                    axes.set_yscale("symlog", linthresh=0.1)
+                    axes.yaxis.set_major_formatter("{x:g}")
                 for number, seed in enumerate(cell.series):
                     points, colour = cell.series[seed].get(metric, {}), COLOURS[number % len(COLOURS)]
                     values = list(points.values())
