@@ -21,11 +21,14 @@ _AXES = {
 
 
 def points(cell: CellResult, metric: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of every run of a cell: a probe's value, and success in training at its iteration. [probes] each"""
+    """Of every run of a cell: a probe's value, and success in training at its iteration. [probes] each
+
+    The probe before the first update is left out: it is of the warm start, and the same in all cells of a seed.
+    """
     found = []
     for series in cell.series.values():
         values, success = series.get(metric, {}), series.get(SUCCESS, {})
-        common = [at for at in values if at in success]
+        common = [at for at in values if at > 0 and at in success]
         found.append((np.array([values[at] for at in common]), np.array([success[at] for at in common])))
     return found
 
@@ -42,7 +45,7 @@ def draw_dependence(result: AblationResult) -> str:
     """Draw a result: a dot a probe, a colour a cell; I(X; Z) on the left, H(Z|X) on the right."""
     found = correlations(result)
     note = (
-        "a dot: a probe of a run; nats a token, of first turns. Spearman's rank correlation over all dots, "
+        "a dot: a probe of a run after its first update; nats a token, of first turns. Spearman's rank correlation, "
         f"{result.confidence:.0%} interval from drawing whole runs"
     )
     with style():
