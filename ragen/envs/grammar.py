@@ -200,14 +200,14 @@ class ToolCalls(Grammar):
             return None
         try:
             call = json.loads(said, parse_constant=_refuse)
-        except (ValueError, RecursionError):
+            if not isinstance(call, dict) or call.keys() != {"name", "arguments"} or not isinstance(call["name"], str):
+                return None
+            validator = self._validators.get(call["name"])
+            if validator is None or not validator.is_valid(call["arguments"]):
+                return None
+            return write_call(call["name"], call["arguments"])
+        except (ValueError, OverflowError, RecursionError):  # no JSON; or a number, such as 1e999, that JSON cannot say
             return None
-        if not isinstance(call, dict) or call.keys() != {"name", "arguments"} or not isinstance(call["name"], str):
-            return None
-        validator = self._validators.get(call["name"])
-        if validator is None or not validator.is_valid(call["arguments"]):
-            return None
-        return write_call(call["name"], call["arguments"])
 
     def told(self) -> str:
         """Every tool's name, parameters and description."""

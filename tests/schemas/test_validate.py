@@ -122,7 +122,6 @@ TURN_FAULTS = [
     (setting(3, think="the box is above"), "think", "stands in response"),
     (setting(3, answer="Down"), "answer", "stands in response"),
     (setting(3, answer=None), "answer", "where the format is right"),
-    (setting(3, parsed_actions=["Up", "Left", "Hop"]), "parsed_actions", "ends with what stands in the answer"),
     (setting(3, parsed_actions=["", "Left"], executed_actions=["", "Left"]), "executed_actions", "no empty text"),
     (setting(3, info='{"a": }'), "info", "is a JSON object"),
     (setting(3, info="[1]"), "info", "is a JSON object"),

@@ -23,7 +23,7 @@ from starpo.schemas.datasets import NO_RESPONSE
 Row = dict[str, Any]
 """Column of `turns` -> value."""
 
-_UNKNOWN_DIGEST = "0" * 16
+UNKNOWN_DIGEST = "0" * 16
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class LiveEpisode:
         self._opening = prefilled_tag(contexts.agent)
         self._actions_left = contexts.agent.max_actions
         self._observation = ""
-        self.initial_digest = self._digest = _UNKNOWN_DIGEST
+        self.initial_digest = self._digest = UNKNOWN_DIGEST
         self._is_success = False
         self._origin = "greedy" if episode.is_greedy else "policy"
         self._reward: float | None = None
@@ -103,7 +103,8 @@ class LiveEpisode:
         self._prompt_ids: list[int] = []
         # Environments are foreign code: whatever they raise is recorded as data and never scored as a reward of 0.
         try:
-            self._observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
+            observation, _ = environment.reset(seed=episode.env_seed, dynamics_seed=episode.dynamics_seed)
+            self._observation = _as_text(observation)
             self.initial_digest = self._digest = environment.state_digest()
             self._grammar = environment.grammar
             self._context: Context = contexts.start(environment)
@@ -214,7 +215,8 @@ class LiveEpisode:
         reply = _Reply(self._observation)
         try:
             for action in actions:
-                reply.observation, reward, reply.terminated, _, info = self._environment.step(action)
+                observation, reward, reply.terminated, _, info = self._environment.step(action)
+                reply.observation = _as_text(observation)
                 reply.action_effective.append(bool(info["effective"]))
                 reply.action_rewards.append(float(reward))
                 reply.executed_actions.append(action)
@@ -270,3 +272,9 @@ def _facts(error: Exception) -> dict[str, str]:
 
 def _as_json(info: dict[str, Any]) -> str:
     return json.dumps(info, sort_keys=True, allow_nan=False)
+
+
+def _as_text(observation: str) -> str:
+    """An observation that can be stored: raises UnicodeEncodeError where it holds half a character."""
+    observation.encode("utf-8")
+    return observation

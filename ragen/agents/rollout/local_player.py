@@ -6,6 +6,7 @@ from functools import lru_cache
 from threading import Event
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
@@ -13,7 +14,7 @@ from starpo.ragen.agents.policy.load import load_tokenizer
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.rollout.costs import take_usage, total, with_usage
 from starpo.ragen.agents.rollout.engine import Request, Response, RolloutEngine, StreamingSession
-from starpo.ragen.agents.rollout.episode import Episode
+from starpo.ragen.agents.rollout.episode import UNKNOWN_DIGEST, Episode
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.loop import play
 from starpo.ragen.agents.rollout.search import play_searching
@@ -75,12 +76,23 @@ class LocalPlayer:
 
 
 def _together(tables: Sequence[pa.Table], episodes: Sequence[Episode]) -> pa.Table:
-    """Rows of several tables, in the order of the episodes."""
+    """Rows of several tables, in the order of the episodes; a group has one first state, whoever saw it."""
     parts, usages = zip(*map(take_usage, tables), strict=True)
-    turns = pa.concat_tables(parts)
+    turns = _with_known_states(pa.concat_tables(parts))
     order = {episode.trajectory_id: index for index, episode in enumerate(episodes)}
     places = np.array([order[name] for name in turns["trajectory_id"].to_pylist()])
     return with_usage(turns.take(np.argsort(places, kind="stable")), total(usages))
+
+
+def _with_known_states(turns: pa.Table) -> pa.Table:
+    """Members whose reset failed get the digest that others of their group saw, greedy or sampled."""
+    name = "initial_state_digest"
+    seen = pl.col(name).filter(pl.col(name) != UNKNOWN_DIGEST).first().over("group_id")
+    digests = pl.DataFrame(turns.select(["group_id", name])).select(
+        pl.when(pl.col(name) == UNKNOWN_DIGEST).then(seen.fill_null(UNKNOWN_DIGEST)).otherwise(pl.col(name))
+    )
+    at = turns.schema.get_field_index(name)
+    return turns.set_column(at, turns.schema.field(at), digests.to_arrow().column(0).cast(turns.schema.field(at).type))
 
 
 @lru_cache(maxsize=2)

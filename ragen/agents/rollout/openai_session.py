@@ -146,7 +146,7 @@ class OpenAISession:
             ids = answer.token_ids
         else:
             ids = self._tokenizer.encode(answer.text, add_special_tokens=False)
-            ids += self._stop_token_ids[:1] if answer.is_finished else []
+            ids += self._stop_token_ids[:1] if answer.is_finished or not ids else []  # all may have gone into thinking
         return Response(ids, [math.nan] * len(ids), "stop" if answer.is_finished else "length")
 
     def _count(self, answer: _Answer) -> None:

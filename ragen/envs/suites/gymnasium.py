@@ -47,7 +47,13 @@ class GymnasiumSettings(SuiteSettings):
     @field_validator("template")
     @classmethod
     def _can_be_filled(cls, template: str) -> str:
-        fields = [name for _, name, *_ in Formatter().parse(template) if name is not None]
+        parsed = [part for part in Formatter().parse(template) if part[1] is not None]
+        for _, name, form, conversion in parsed:
+            if form or conversion:
+                raise ValueError(
+                    f"{{{name}}} is filled in as text and takes no format such as ':.2f': write {{{name}}} alone"
+                )
+        fields = [name for _, name, *_ in parsed if name is not None]
         strange = [name for name in fields if not _FIELDS.fullmatch(name)]
         if strange:
             raise ValueError(

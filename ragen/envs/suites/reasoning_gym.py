@@ -73,12 +73,18 @@ class ReasoningGymTask(Suite[ReasoningGymSettings]):
     def take(self, action: str) -> Outcome:
         """Score an answer: its reward is the score. A score of 1 is success."""
         self._num_answers += 1
-        score = float(self._data.score_answer(action, self._item))
+        score = self._score(action)
         left = self.settings.num_tries - self._num_answers
         told = f"{str(self._item['question']).strip()}\nYour answer {action} scores {score:g}."
         if score < 1.0 and left:
             told += f" You may answer {left} more {'time' if left == 1 else 'times'}."
         return Outcome(told, score, is_over=score >= 1.0 or not left, is_success=score >= 1.0)
+
+    def _score(self, answer: str) -> float:
+        try:
+            return float(self._data.score_answer(answer, self._item))
+        except Exception:  # some scorers raise at what they cannot read: a wrong answer, not a fault of the environment
+            return 0.0
 
     def random_action(self, rng: random.Random) -> str:
         """The answer to another question, or something else where that is no answer in this grammar."""

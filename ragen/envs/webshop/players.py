@@ -51,8 +51,11 @@ def solver(environment: WebShop) -> str:
     if visit.page == "results":
         opening = (label for label, ahead in clicks.items() if ahead.asin == goal.asin)
         return f"click[{next(opening, NEXT if NEXT in clicks else BACK)}]"
+    left = list(goal.options)
     for _, values in shop.catalogue.product(goal.asin).options:
-        wanted = next((value for value in values if value in goal.options), None)
+        wanted = next((value for value in values if value in left), None)  # each is meant for one option
+        if wanted is not None:
+            left.remove(wanted)
         wanted = wanted or next((value for value in values if options_met([value], goal.options)), None)
         if wanted is not None and wanted not in visit.values:
             return f"click[{wanted}]"

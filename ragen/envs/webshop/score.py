@@ -9,7 +9,7 @@ title score = |nouns of both titles| / |nouns of the goal's title|; .2 where the
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -87,20 +87,28 @@ def type_factor(product: Product, goal: Goal, title: float) -> float:
 
 def attributes_met(product: Product, wanted: Sequence[str]) -> int:
     """How many wanted attributes are nearly one of the product's, or stand in its title, bullets or description."""
-    _, fuzz = needed_packages()
+    alike = _matcher()
     texts = [text.lower() for text in (product.title, " ".join(product.bullets), product.description)]
     return sum(
-        any(fuzz.token_set_ratio(own, attribute) > _ENOUGH for own in product.attributes)
-        or any(attribute in text for text in texts)
+        any(alike(own, attribute) > _ENOUGH for own in product.attributes)
+        or any(attribute.lower() in text for text in texts)
         for attribute in wanted
     )
 
 
 def options_met(chosen: Sequence[str], wanted: Sequence[str]) -> int:
     """How many wanted options are nearly one of the chosen ones, colours as their plain names."""
+    alike = _matcher()
+    plain = [plain_colour(value.lower()) for value in chosen]
+    return sum(any(alike(value, plain_colour(option.lower())) > _ENOUGH for value in plain) for option in wanted)
+
+
+def _matcher() -> Callable[[str, str], float]:
+    """How WebShop's matcher compares: without case and punctuation, by the words that two texts share."""
     _, fuzz = needed_packages()
-    plain = [plain_colour(value) for value in chosen]
-    return sum(any(fuzz.token_set_ratio(value, plain_colour(option)) > _ENOUGH for value in plain) for option in wanted)
+    from rapidfuzz.utils import default_process
+
+    return partial(fuzz.token_set_ratio, processor=default_process)
 
 
 def plain_colour(value: str) -> str:

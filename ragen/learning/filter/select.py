@@ -48,7 +48,7 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
     Raises:
         DataError: If `rewards` lacks a trajectory of `turns`, or groups are scored by log-probs that were not recorded.
     """
-    if config.metric in ("entropy", "length"):
+    if config.metric in ("entropy", "entropy_std", "length"):
         _check_recorded(turns, config.metric)
     groups = _group_statistics(_trajectories(turns, rewards), config)
     scores = groups["score"].to_numpy()

@@ -83,6 +83,12 @@ def test_what_is_read_is_read_again_as_it_is(grammar, said):
     assert action is None or grammar.read(action) == action
 
 
+def test_a_number_that_json_cannot_say_is_no_call() -> None:
+    free = ToolCalls((Tool("set", "Sets.", {"type": "object"}),))
+    assert free.read('{"name": "set", "arguments": {"x": 1e9}}') is not None
+    assert free.read('{"name": "set", "arguments": {"x": 1e999}}') is None
+
+
 @pytest.mark.parametrize(
     "hostile", ["[" * 100_000, "9" * 100_000, '{"a":' * 50_000, " " * 1_000_000, "search[" * 99_999]
 )

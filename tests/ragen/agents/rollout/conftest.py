@@ -23,8 +23,9 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 class CorridorSettings(EnvironmentSettings):
     type: Literal["corridor"] = "corridor"
     goal: int = 3
-    fault: Literal["none", "reset", "first_reset", "step", "info"] = "none"
-    """Where it breaks: when it is reset, when it is reset with dynamics seed 0, on a step to cell 2, in its info."""
+    fault: Literal["none", "reset", "first_reset", "last_reset", "step", "info", "half_reset", "half_step"] = "none"
+    """Where it breaks: when it is reset, when it is reset with dynamics seed 0 or with 2, on a step to cell 2, in its
+    info, and where an observation holds half a character."""
 
 
 class Corridor(Environment[CorridorSettings]):
@@ -35,10 +36,11 @@ class Corridor(Environment[CorridorSettings]):
     actions = ("Left", "Right")
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
-        if self.settings.fault == "reset" or (self.settings.fault == "first_reset" and dynamics_seed == 0):
+        fault = self.settings.fault
+        if fault == "reset" or (fault, dynamics_seed) in (("first_reset", 0), ("last_reset", 2)):
             raise EnvironmentFault("no corridor today")
         self.seed, self.cell = seed, 0
-        return self.render(), {}
+        return "\ud83d" if fault == "half_reset" else self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         cell = max(0, self.cell + (1 if action == "Right" else -1))
@@ -46,7 +48,8 @@ class Corridor(Environment[CorridorSettings]):
             raise RuntimeError("the floor gave way")
         is_effective, self.cell = cell != self.cell, cell
         info = {"cell": cell} if self.settings.fault == "info" else {"cell": cell, "effective": is_effective}
-        return self.render(), 0.9 if self.is_success else -0.1, self.is_success, False, info
+        shown = "\ud83d" if self.settings.fault == "half_step" and cell == 2 else self.render()
+        return shown, 0.9 if self.is_success else -0.1, self.is_success, False, info
 
     @property
     def is_success(self) -> bool:

@@ -280,6 +280,13 @@ def test_member_that_fails_to_reset_leaves_its_group_whole(played, corridor):
     assert {row["initial_state_digest"] for row in rows} == {"0000000700000000"}
 
 
+def test_half_a_character_in_an_observation_is_an_environment_fault(played, corridor):
+    for fault in ("half_reset", "half_step"):
+        rows = played(lambda *_: say("Right"), environment=corridor(fault=fault)).rows
+        assert [row["status"] for row in rows][-1] == "env_error"
+        assert json.loads(rows[-1]["info"])["error"] == "UnicodeEncodeError"
+
+
 def test_step_that_does_not_report_its_effect_is_an_environment_fault(played, corridor):
     row = played(lambda *_: say("Right"), environment=corridor(fault="info")).rows[0]
     assert row["status"] == "env_error"

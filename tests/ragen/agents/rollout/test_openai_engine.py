@@ -34,7 +34,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.script, self.asked, self.greetings = [], [], 0
-        self.models, self.say, self.delay_s = ["a-model"], SAID, 0.0
+        self.models, self.say, self.delay_s, self.finish = ["a-model"], SAID, 0.0, "stop"
         self.in_flight = self.most_in_flight = 0
         self.lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
@@ -83,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(int(what), {"error": {"message": f"refused {self.headers['Authorization']}"}})
         else:
             said = {"message": {"role": "assistant", "content": server.say}} if "chat" in self.path else {}
-            choice = {"index": 0, "finish_reason": "stop", "text": server.say, **said}
+            choice = {"index": 0, "finish_reason": server.finish, "text": server.say, **said}
             usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
             self.answer(200, {"id": "x", "object": "text_completion", "choices": [choice], "usage": usage})
 
@@ -238,3 +238,11 @@ def test_cannot_be_trained_on():
     config = apply_overrides(preset("smoke"), {f"rollout.{name}": value for name, value in asked.items()})
     with pytest.raises(ConfigError, match=r"cannot be trained on: .* no log-probs"):
         rollout(0, config, "c" * 64)
+
+
+def test_an_answer_that_went_into_hidden_thinking_alone_is_a_malformed_turn(server, play):
+    server.say, server.finish = "", "length"
+    turns, _ = play()
+    assert all(turns["response_ids"].to_pylist())
+    assert set(turns["status"].to_pylist()) == {"format_error"}
+    assert set(turns["finish_reason"].to_pylist()) == {"length"}

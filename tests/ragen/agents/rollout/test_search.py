@@ -226,6 +226,17 @@ def stops(job: RolloutJob) -> tuple[int, ...]:
     return ContextBuilder(load_tokenizer(job.folder), job.agent, 12).stop_token_ids
 
 
+def test_a_greedy_member_that_never_began_has_its_groups_first_state(job, corridor, monkeypatch):
+    lasting = replace(job, environment=corridor(fault="last_reset"))
+    (shard,) = make_episodes([("g0", 1)], group_size=2, shard_groups=2, num_greedy=1)
+    shard = [replace(episode, dynamics_seed=number) for number, episode in enumerate(shard)]
+    turns = LocalPlayer(TorchEngine(num_threads=1, device="cpu")).play(lasting, shard)
+    validate(turns, "turns")
+    rows = turns.to_pylist()
+    assert {row["status"] for row in rows if row["member"] == 2} == {"env_error"}
+    assert len({row["initial_state_digest"] for row in rows}) == 1
+
+
 def test_greedy_members_are_played_without_search_at_temperature_0_and_move_nothing_else(job):
     groups = [("g0", 1), ("g1", 2)]
     (shard,) = make_episodes(groups, group_size=2, shard_groups=2, num_greedy=1)

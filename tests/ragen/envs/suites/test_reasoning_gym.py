@@ -41,6 +41,13 @@ def test_an_answer_pays_its_score_and_ends_the_episode():
     assert not environment.is_success
 
 
+def test_an_answer_that_the_scorer_cannot_read_is_a_wrong_one():
+    environment = make(SUMS.model_copy(update={"task": "prime_factorization", "config": {}}))
+    environment.reset(seed=5)
+    _, reward, is_over, _, _ = environment.step("no idea")
+    assert (reward, is_over, environment.is_success) == (0.0, True, False)
+
+
 def test_several_tries_are_told_what_they_scored():
     environment = make(SUMS.model_copy(update={"num_tries": 2}))
     environment.reset(seed=5)

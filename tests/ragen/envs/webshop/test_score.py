@@ -84,6 +84,7 @@ def test_options():
     assert options_met(("pack of 12", "blue", "XL"), wanted) == 2
     assert options_met(("pack of 12", "powder snow", "XL"), ("cool powder snow", "XL", "pack of 12")) == 3
     assert options_met((), wanted) == 0
+    assert options_met(("x-large", "13.5 wide | 12", "7.5 (w)"), ("X-Large", "13.5 Wide/12", "7.5 [w]")) == 3
     assert options_met(("one", "two"), ()) == 0
     assert options_met(("grey", "grey"), ("grey",)) == 1  # each goal option counts once
 

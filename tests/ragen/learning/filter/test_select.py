@@ -358,7 +358,7 @@ def test_a_greedy_trajectory_is_not_counted(make_turns, metric):
     assert beside["num_trajectories"].to_pylist() == [2]
 
 
-@pytest.mark.parametrize("metric", ["entropy", "length"])
+@pytest.mark.parametrize("metric", ["entropy", "entropy_std", "length"])
 def test_groups_are_not_scored_by_what_was_not_recorded(make_turns, metric):
     turns = make_turns([{"finish_reason": "unknown", "behaviour_logprobs": []}])
     rewards = compute_rewards(turns, RewardConfig())
