@@ -79,7 +79,8 @@ def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, 
     if all(outcome is not None and outcome.status == "completed" for outcome in outcomes):
         say(console, f"run {run} was through before it could be cancelled")
         return
-    if is_known:
+    state = store.runs.state(run) if is_known else None
+    if is_known and (state is None or state.status != "completed"):  # a run that was begun again may be complete
         store.runs.set_state(run, "failed", _CANCELLED)
     say(console, f"run {run} is cancelled; what it stored is kept, and the same settings again go on where it was")
 

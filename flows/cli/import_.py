@@ -13,7 +13,7 @@ from starpo.flows.cli.options import JsonOption, SetOption, StoreOption, open_st
 from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.flows.presets import preset as load_preset
 from starpo.flows.training import Runner, reward_and_filter
-from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.errors import ConfigError, DataError
 from starpo.ragen.evidence.exchange.intake import READERS, take_in
 from starpo.ragen.evidence.exchange.setting_aside import SetAside
 from starpo.ragen.evidence.exchange.spool import Spool
@@ -107,6 +107,8 @@ class Importer(Runner):
             with Spool(Path(folder, "turns.arrow")) as spool:
                 taken = take_in(file, form, spool, aside, should_keep_groups=should_keep_groups)
                 digest = content_digest(spool.batches(), TURNS.schema)
+                if not taken.num_traces and not aside.num_traces:
+                    raise DataError(f"{file}: there is no trajectory in it")
                 if aside.num_traces:
                     refusal = aside.keep(Location(self._store.url), digest[:32])
                     if not taken.num_traces:
@@ -119,7 +121,7 @@ class Importer(Runner):
 
     def record(self, preset: str, config: dict[str, object], files: list[str], form: str) -> None:
         """Make it a run."""
-        parameters: dict[str, object] = {"files": files}
+        parameters: dict[str, object] = {"files": files, "turns": [keys["turns"] for keys in self.rollouts]}
         if form != "turns":
             parameters |= {"format": form, "set_aside": self.num_set_aside}
         runs = self._store.runs

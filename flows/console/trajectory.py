@@ -39,7 +39,7 @@ def print_trajectory(
     if "rollout" not in stages:
         raise ArtifactMissingError(f"iteration {iteration} of {run} has no rollout; it only evaluates a checkpoint")
     turns = read_attempts(store, "turns", recorded_data(stages))
-    chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory))
+    chosen = turns.filter(pc.equal(turns["trajectory_id"], trajectory)).sort_by("turn")
     if not chosen.num_rows:
         ids = sorted(set(turns["trajectory_id"].to_pylist()))
         known = f"it has {len(ids)}, from {ids[0]} to {ids[-1]}" if ids else "it has none at all"

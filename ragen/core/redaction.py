@@ -4,7 +4,7 @@ import os
 import re
 
 _HIDDEN = "***"
-_SECRET_VARIABLE = re.compile(r"SECRET|TOKEN|PASSWORD|ACCESS_KEY|FSSPEC_S3_KEY")
+_SECRET_VARIABLE = re.compile(r"SECRET|TOKEN|PASSWORD|ACCESS_KEY|API_?KEY|FSSPEC_S3_KEY")
 _SECRET_SETTING = re.compile(
     r"(?:^|[._-])(?:password|passwd|secret|credentials?|api_?key|access_?key|token)$", re.IGNORECASE
 )

@@ -50,6 +50,15 @@ def recorded_data(stages: StageKeys) -> dict[str, str]:
     }
 
 
+def attempts(stages: StageKeys) -> list[StageKeys]:
+    """What an iteration recorded, attempt by attempt, under plain names: `rollout`, `reward`, `variance_filter`."""
+    found: dict[int, StageKeys] = {}
+    for name, keys in stages.items():
+        if kind_of(name) in _MADE_BY:
+            found.setdefault(attempt_of(name), {})[kind_of(name)] = keys
+    return [found[number] for number in sorted(found) if "rollout" in found[number]]
+
+
 def read_attempts(store: Store, kind: str, data: Mapping[str, str], columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of all attempts, one attempt after the other; their groups have different names.
 

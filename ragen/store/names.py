@@ -8,6 +8,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps", "answers")
 
 
+def is_name(text: str) -> bool:
+    """Can it be a folder's name here? Whatever else lies in a store is none of ours."""
+    return _NAME.fullmatch(text) is not None
+
+
 def checked_name(name: str, what: str) -> str:
     """Return a name that can be a folder's.
 

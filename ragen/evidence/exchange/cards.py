@@ -15,6 +15,7 @@ from typing import Any
 from starpo.ragen.core.redaction import hidden_if_secret, without_secrets
 from starpo.ragen.core.visible import visible
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import attempts, numbered
 from starpo.ragen.store.records.runs import Run
 
 _CARD = "README.md"
@@ -57,8 +58,9 @@ def write_dataset_card(folder: Path, store: Store, run: Run, form: str, iteratio
     """
     recorded = store.runs.iterations(run.name)
     digests = {
-        str(iteration): store.manifest("turns", recorded[iteration]["rollout"]["turns"]).content_digest
+        numbered(str(iteration), number): store.manifest("turns", attempt["rollout"]["turns"]).content_digest
         for iteration in iterations
+        for number, attempt in enumerate(attempts(recorded[iteration]))
     }
     card = folder / _CARD
     front = _front({"tags": _TAGS, "pretty_name": f"Trajectories of run {run.name}"})

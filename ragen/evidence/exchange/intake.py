@@ -85,7 +85,11 @@ def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep
 
 def _rows(trace: Trace, place: str, form: str) -> list[Row]:
     rows = rows_of(trace, place, form)
-    if trace.digest is not None and rows_digest(rows) != trace.digest:
+    try:
+        is_changed = trace.digest is not None and rows_digest(rows) != trace.digest
+    except TypeError as error:  # a number that JSON cannot say, such as 1e999
+        raise TraceFault(f"cannot be compared with what was exported: {error}") from error
+    if is_changed:
         raise TraceFault("was changed since it was exported; take extra.ragen.digest out where that is meant")
     return rows
 

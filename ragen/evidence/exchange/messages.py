@@ -95,5 +95,11 @@ def _messages(value: Mapping[str, Any]) -> list[Any]:
 
 
 def as_messages(value: Any, role: str) -> list[Any]:
-    """Messages, whether they are given as such or as a text."""
+    """Messages, whether they are given as such or as a text.
+
+    Raises:
+        TraceFault: If it is neither.
+    """
+    if not isinstance(value, str | list | None):
+        raise TraceFault(f"the {role}'s part is neither text nor messages")
     return [{"role": role, "content": value}] if isinstance(value, str) else list(value or ())

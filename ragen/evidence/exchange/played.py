@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
 from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
 from starpo.ragen.store import Store
+from starpo.ragen.store.attempts import attempts
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.schemas.datasets import ERROR_STATUSES
 
@@ -151,13 +153,14 @@ class Recorded:
             if stages["rollout"]["turns"] in seen:
                 self.reused.append(iteration)
                 continue
-            seen.add(stages["rollout"]["turns"])
-            yield from _iteration(self.store, iteration, stages, transcriber)
+            for attempt in attempts(stages):
+                seen.add(attempt["rollout"]["turns"])
+                yield from _iteration(self.store, iteration, attempt, transcriber)
 
 
 def imported_facts(row: Row) -> dict[str, Any]:
     """What an import noted of a row's source; nothing for a row that was played here."""
-    if row["prompt_ids"] or row["finish_reason"] != "unknown":
+    if not row["info"].startswith(IMPORTED_MARK):
         return {}
     facts = json.loads(row["info"]).get("imported")
     return facts if isinstance(facts, dict) else {}

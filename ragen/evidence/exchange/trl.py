@@ -55,8 +55,10 @@ def read_trl(value: Mapping[str, Any]) -> Iterator[Trace]:
     for name in ("prompt", "completion"):
         if not isinstance(value[name], str | list):
             raise TraceFault(f"{name} is neither text nor messages")
-    paid = [number_of(reward, name) for name, reward in value["rewards"].items()]
-    told = [reward for reward in paid if reward is not None and reward == reward]  # a function may pass a row over: NaN
+    # a reward function may pass a row over: NaN
+    given = {name: reward for name, reward in value["rewards"].items() if reward == reward}
+    paid = [number_of(reward, name) for name, reward in given.items()]
+    told = [reward for reward in paid if reward is not None]
     prompt = value["prompt"] if isinstance(value["prompt"], str) else json.dumps(value["prompt"], sort_keys=True)
     yield Trace(
         None,

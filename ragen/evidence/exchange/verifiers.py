@@ -104,6 +104,9 @@ def _turns(nodes: list[Node], finish: Mapping[int, str]) -> list[TraceTurn]:
         response, think = _response(nodes[number], number)
         prompt_ids, response_ids, logprobs = None, None, None
         if is_exact:
+            silent = next((place for place in path if not nodes[place].get("token_ids")), None)
+            if silent is not None:
+                raise TraceFault(f"node {silent} has no token ids, and responses have: what the model saw is not known")
             lead, response_ids, logprobs = _sampled(nodes[number], number)
             after = _after(nodes[before]) if goes_on and before is not None else []
             prompt_ids = [*after, *(item for place in path for item in nodes[place].get("token_ids") or ()), *lead]
@@ -192,7 +195,8 @@ def _reward(trace: Mapping[str, Any]) -> float | None:
         score, weight = number_of(scored.get("score"), f"reward {name[:40]!r}"), scored.get("weight", 1.0)
         if score is None:
             return None
-        total += score * (number_of(weight, f"weight of {name[:40]!r}") or 0.0)
+        said = number_of(weight, f"weight of {name[:40]!r}")
+        total += score * (1.0 if said is None else said)
     return total
 
 

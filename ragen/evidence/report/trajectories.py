@@ -4,7 +4,6 @@ turns, rewards, selection, samples of one iteration -> Batch
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
@@ -85,8 +84,11 @@ def read_rollout(
     rewards = {(row["trajectory_id"], row["turn"]): row for row in _rows(reader, by_kind.get("rewards"))}
     samples = {row["trajectory_id"]: row for row in _rows(reader, by_kind.get("samples"))}
     members: dict[str, list[Row]] = {}
-    for _, rows in groupby(played, key=lambda row: row["trajectory_id"]):
-        turns = list(rows)
+    by_trajectory: dict[str, list[Row]] = {}  # rows may lie in any order
+    for row in played:
+        by_trajectory.setdefault(row["trajectory_id"], []).append(row)
+    for rows in by_trajectory.values():
+        turns = sorted(rows, key=lambda row: row["turn"])
         trajectory = _trajectory(settings, turns, rewards, token_lengths, transcriber)
         trajectory["sample"] = _sample(samples.get(trajectory["id"]))
         members.setdefault(turns[0]["group_id"], []).append(trajectory)

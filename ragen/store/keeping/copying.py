@@ -68,7 +68,7 @@ def copy_run(
     if target.name == source.name or (target.local is not None and target.local == source.local):
         raise StoreError(f"{target.name} is the store that run {run} is in; give the address of another one")
     runs, adopting = Runs(source), Runs(target)
-    record = runs.get(run)
+    record, state = runs.get(run), runs.state(run)  # before the records: a run may end while it is copied
     iterations = runs.records(run)
     adopting.merged(record, iterations)
     runs.check_sealed(run)
@@ -90,7 +90,7 @@ def copy_run(
         sizes = _sizes(reach, target)
         for lost in (artifact for artifact in reach.artifacts if f"{artifact}/{MANIFEST_NAME}" not in sizes):
             raise StoreError(f"{lost} was deleted from {target.name} while {run} was copied; copy it again")
-        adopting.adopt(record, iterations, runs.state(run))
+        adopting.adopt(record, iterations, state)
         for study in studies:
             copy_study(study, source, target)
     present = {artifact: manifest for artifact, manifest in reach.artifacts.items() if artifact not in waiting}

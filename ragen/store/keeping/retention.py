@@ -94,7 +94,10 @@ class Retention:
         return False
 
     def _is_kept_by(self, run: str, number: int) -> bool:
-        config = self.store.runs.get(run).config
+        record = self.store.runs.find(run)
+        if record is None:  # it is being copied here, its record last
+            return True
+        config = record.config
         every, keep_last = config.get("checkpoint_every", 1), config.get("checkpoint_keep_last", 1)
         has_come_past = "update" in self.store.runs.iteration(run, number - 1 + keep_last)
         return number % every == 0 or not has_come_past

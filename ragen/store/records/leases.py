@@ -161,7 +161,10 @@ class Lease:
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):
             try:
-                if max(_numbers(self._location, self._run), default=0) != self._number:
+                is_newest = max(_numbers(self._location, self._run), default=0) == self._number
+                holder = _parse(self._read(self._number)) if is_newest else None
+                # numbers begin anew once all leases were given back: the newest may bear ours and be another's
+                if holder is None or (holder.machine, holder.process) != (_machine(), os.getpid()):
                     self.is_lost = True
                     return
                 self._location.replace(_path(self._run, self._number), _json(_myself()))

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store.artifacts.keys import as_json
-from starpo.ragen.store.names import checked_name
+from starpo.ragen.store.names import checked_name, is_name
 from starpo.ragen.store.records.leases import Lease, holder_of, is_held
 from starpo.ragen.store.records.run import Run, RunState, RunStatus, other_code, other_settings
 from starpo.ragen.store.records.seals import (
@@ -229,12 +229,11 @@ class Runs:
 
     def names(self) -> tuple[str, ...]:
         """Names of all runs, sorted; nothing is read."""
-        return tuple(name for name in self._location.names("runs") if not name.startswith("."))
+        return tuple(name for name in self._location.names("runs") if is_name(name))
 
     def list(self) -> list[Run]:
         """All runs, newest first."""
-        names = self._location.names("runs")
-        records = [self._read(Run, f"runs/{name}/run.json") for name in names if not name.startswith(".")]
+        records = [self._read(Run, f"runs/{name}/run.json") for name in self.names()]
         return sorted((r for r in records if r is not None), key=lambda r: (r.created, r.name), reverse=True)
 
     def record_stage(self, run: str, iteration: int, stage: str, keys: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ longest go, but none that was used within the hour: other processes may be readi
 
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -18,6 +19,7 @@ IN_USE_S = 3600.0
 TRIM_EVERY_S = 300.0
 """How often a process looks at the size of the cache."""
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _ABANDONED_S = 24 * 3600.0
 _next_trim = 0.0
 
@@ -72,13 +74,13 @@ def trim(limit_bytes: int) -> None:
     for folder in cache_folder().iterdir():
         try:
             used = folder.stat().st_mtime
-            size_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            size_bytes = sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
         except OSError:  # gone this moment
             continue
         if folder.name.startswith("part-"):
             if now - used > _ABANDONED_S:
                 shutil.rmtree(folder, ignore_errors=True)
-        else:
+        elif _DIGEST.fullmatch(folder.name):  # not folders that only link to copies
             copies.append((used, size_bytes, folder))
     total = sum(size_bytes for _, size_bytes, _ in copies)
     for used, size_bytes, folder in sorted(copies):

@@ -56,7 +56,10 @@ class Location:
     def __init__(self, url: str) -> None:
         self.name = check_address(url)
         protocol = urlsplit(url).scheme if "://" in url else "file"
-        self.local = Path(url.removeprefix("file://")).expanduser().absolute() if protocol == "file" else None
+        try:
+            self.local = Path(url.removeprefix("file://")).expanduser().absolute() if protocol == "file" else None
+        except RuntimeError as error:
+            raise StoreError(f"the store's address {self.name} begins with no user's home: {error}") from error
         if protocol in ("s3", "s3a") and not urlsplit(url).netloc:
             raise StoreError(f"the store's address {self.name} names no bucket; expected s3://bucket/prefix")
         if self.local is not None:

@@ -33,16 +33,28 @@ def test_the_first_copy_stays(cache: Path) -> None:
 
 
 def test_the_oldest_go_first_and_none_in_use(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for name, used_s_ago in {"old": 9000, "older": 10_000, "in-use": 60}.items():
+    old, older, in_use = (digit * 64 for digit in "012")
+    for name, used_s_ago in {old: 9000, older: 10_000, in_use: 60}.items():
         put(name, 100, used_s_ago)
     local_cache.trim(300)
     assert len(list(cache.iterdir())) == 3
     local_cache.trim(250)
-    assert {path.name for path in cache.iterdir()} == {"old", "in-use"}
+    assert {path.name for path in cache.iterdir()} == {old, in_use}
     with caplog.at_level(logging.WARNING):
         local_cache.trim(50)
-    assert {path.name for path in cache.iterdir()} == {"in-use"}
+    assert {path.name for path in cache.iterdir()} == {in_use}
     assert "more than RAGEN_CACHE_GB" in caplog.text
+
+
+def test_links_to_copies_take_up_no_room(cache: Path) -> None:
+    """As the folders of checkpoints with adapters, which link to their base's weights."""
+    copy = put("0" * 64, 1000, used_s_ago=9000)
+    for number in range(5):
+        folder = cache / "complete" / str(number)
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").symlink_to(copy / "file")
+    local_cache.trim(2000)
+    assert copy.is_dir()
 
 
 def test_what_killed_processes_left_goes_after_a_day(cache: Path) -> None:
