@@ -77,6 +77,15 @@ def test_one_that_came_to_its_end_meanwhile_stays_completed(said, store):
     assert store.runs.state("mine").status == "completed"
 
 
+@pytest.mark.usefixtures("_not_at_work")
+def test_a_complete_run_that_was_asked_for_again_stays_complete(said, store):
+    store.runs.set_state("mine", "completed", "completed")
+    head = store.runs.state("mine").head
+    said(Prefect("mine"))
+    state = store.runs.state("mine")
+    assert (state.status, state.head) == ("completed", head)
+
+
 def test_one_that_does_not_end_is_an_error_that_names_its_process(said, store):
     with store.runs.hold("mine"), pytest.raises(CancelError, match=r"has not after .* on this machine.*ragen up"):
         said(Prefect("mine"))

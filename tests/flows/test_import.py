@@ -121,6 +121,23 @@ def test_a_name_that_is_taken_is_refused(store: Store, parquet: Path) -> None:
     assert run_import(store, "mine", parquet).exit_code == 0, "the same again is the same run"
 
 
+def test_other_content_under_the_same_names_is_another_run(store: Store, tmp_path: Path) -> None:
+    """Files of the same name, and the second without rewards: its texts must not be paid what the first earned."""
+    for folder, traces in (("a", [{"messages": CHAT, "reward": 1.0}] * 2), ("b", [{"messages": CHAT[:2]}])):
+        (tmp_path / folder).mkdir()
+        write_lines(tmp_path / folder / "chat.jsonl", traces)
+    assert run_import(store, "mine", tmp_path / "a" / "chat.jsonl", "--format", "messages", *KEEP_ALL).exit_code == 0
+    before = store.runs.iterations("mine")
+    again = run_import(store, "mine", tmp_path / "b" / "chat.jsonl", "--format", "messages", *KEEP_ALL)
+    assert isinstance(again.exception, StoreError)
+    assert store.runs.iterations("mine") == before
+
+
+def test_an_empty_file_is_no_run(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "chat.jsonl").write_text("")
+    assert "there is no trajectory in it" in refusal(store, "mine", tmp_path / "chat.jsonl", "--format", "messages")
+
+
 CHAT = [
     {"role": "user", "content": "which way?"}, {"role": "assistant", "content": "up"},
     {"role": "user", "content": "and now?"}, {"role": "assistant", "content": "down"},

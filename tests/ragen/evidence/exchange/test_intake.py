@@ -1,6 +1,7 @@
 """What others write becomes turns: exact where they have tokens, absent where they do not, set aside where they err."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,7 @@ def broken(change: Callable[[list[dict[str, Any]]], object]) -> dict[str, Any]:
         (broken(lambda nodes: nodes[3].update(mask=[1, 1])), "was not sampled, and its mask says that it was"),
         (broken(lambda nodes: nodes[0].update(message={"role": "root", "content": ""})), "is of the role 'root'"),
         (broken(lambda nodes: nodes[3]["message"].update(content=[{"type": "image_url"}])), "part of type 'image_url'"),
+        (broken(lambda nodes: nodes[3].pop("token_ids")), "node 3 has no token ids, and responses have"),
         (broken(lambda nodes: nodes.clear()), "nodes is no list of 1 to"),
         (episode("e0", "g1"), "has the id of a trace before it"),
         (episode("x", "g1", reward=1e301), "expected a number"),
@@ -250,6 +252,22 @@ def test_trl_adds_up_its_rewards(take: TakeIn, tmp_path: Path) -> None:
     pq.write_table(pa.table({"prompt": ["a"]}), tmp_path / "d.parquet")
     with pytest.raises(DataError, match="has no column completion"):
         take(tmp_path / "d.parquet", "trl")
+
+
+def test_a_reward_function_of_trl_may_pass_a_row_over_with_nan(take: TakeIn, tmp_path: Path) -> None:
+    rows = {"prompt": ["2+2", "2+3"], "completion": ["four", "five"], "a": [1.0, 0.0], "b": [math.nan, 0.5]}
+    pq.write_table(pa.table({"step": [1, 2], **rows}), tmp_path / "c.parquet")
+    table, aside, _ = take(tmp_path / "c.parquet", "trl", should_keep_groups=False)
+    assert (table["action_rewards"].to_pylist(), aside.num_traces) == ([[1.0], [0.5]], 0)
+
+
+@pytest.mark.parametrize("strange", [{"completion": 42}, {"completion": "a", "prompt": 7}])
+def test_what_is_neither_text_nor_messages_is_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
+    good = {"prompt": "q", "completion": "a", "reward": 1.0}
+    table, aside, _ = take([good, {**good, **strange}], "messages", should_keep_groups=False)
+    assert (table.num_rows, aside.num_traces) == (1, 1)
+    (line,) = aside.lines()
+    assert "part is neither text nor messages" in line
 
 
 def document(**changes: Any) -> dict[str, Any]:

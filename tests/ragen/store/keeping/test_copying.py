@@ -120,6 +120,21 @@ def test_a_run_that_went_on_is_brought_up_to_date(local: Store, other: Store, ma
     assert other.runs.state("a") == local.runs.state("a")
 
 
+def test_a_run_that_ends_while_it_is_copied_is_not_complete_there(
+    local: Store, other: Store, make_run: MakeRun
+) -> None:
+    """Its records were read before; a target that calls it completed would seal what it has as all there is."""
+    make_run(local, "a", 2)
+    local.runs.set_state("a", "running", "update")
+
+    def ends(done: int, total: int) -> None:
+        local.runs.set_state("a", "completed", "completed")
+
+    copy_run(Location(local.url), "a", Location(other.url), ends)
+    assert local.runs.state("a").status == "completed"
+    assert other.runs.state("a").status == "running"
+
+
 def test_what_the_target_did_since_is_not_lost(local: Store, other: Store, make_run: MakeRun) -> None:
     make_run(local, "a", 1)
     copy(local, "a", other)

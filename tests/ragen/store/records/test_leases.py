@@ -226,3 +226,21 @@ def test_a_lease_that_could_not_be_given_back_does_not_lock_its_own_process_out(
         lease.__exit__(None, None, None)
     with store.runs.hold("mine") as again:
         again.check()
+
+
+def test_one_that_slept_does_not_take_the_number_of_another(store: Store) -> None:
+    """All leases were given back meanwhile, and a third process was given the same number."""
+    with store.runs.hold("mine") as lease:
+        (name,) = lease_files(store)
+        path = f"runs/mine/leases/{name}"
+        location = Location(store.url)
+        holder = leases._parse(location.read(path))
+        other = holder.model_copy(update={"machine": "another", "process": holder.process + 1})
+        location.replace(path, other.model_dump_json().encode())
+        deadline = time.monotonic() + 10
+        while not lease.is_lost and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert lease.is_lost
+        with pytest.raises(StoreError, match="was taken over by another process"):
+            lease.check()
+    assert lease_files(store) == [name]

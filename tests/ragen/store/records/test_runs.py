@@ -147,3 +147,12 @@ def test_broken_files_are_named(local: Store, tmp_path: Path, text: str) -> None
     (folder / "iterations" / "00000.json").write_text("{")
     with pytest.raises(ArtifactDamagedError, match=r"iterations/00000\.json cannot be read"):
         local.runs.iterations("r")
+
+
+def test_what_else_lies_among_runs_is_passed_over(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    store.runs.create("mine", flow="starpo", preset=None, config={})
+    (Path(store.url) / "runs" / "mine (copy)").mkdir()
+    (Path(store.url) / "runs" / "notes on runs.txt").write_text("mine")
+    assert store.runs.names() == ("mine",)
+    assert [run.name for run in store.runs.list()] == ["mine"]
