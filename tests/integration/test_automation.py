@@ -16,7 +16,12 @@ from prefect.states import StateType
 
 from starpo.flows.announcements import Announcements
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.thorough,
+    pytest.mark.usefixtures("prefect_server"),
+    pytest.mark.timeout(300),
+]
 SHIPPED = Path(__file__).parents[2] / "infra/automations/collapsed.yaml"
 
 

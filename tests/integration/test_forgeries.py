@@ -134,6 +134,7 @@ def test_a_copied_run_is_verified(folder: Path, tmp_path: Path) -> None:
     assert outcome(tmp_path / "copy", RUN) == ("verified", [])
 
 
+@pytest.mark.thorough
 def test_a_run_that_failed_is_shown_as_far_as_it_went_and_verified_when_it_has_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

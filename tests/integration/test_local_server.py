@@ -110,6 +110,7 @@ def test_a_deployment_runs_by_hand_with_parameters(shell: Shell, run: str) -> No
     assert set(found) >= {"run", "flow", "preset", "state", "iterations", "success_first", "success_last", "store"}
 
 
+@pytest.mark.thorough
 def test_the_same_settings_continue_the_same_run(shell: Shell, run: str) -> None:
     again = shell("ragen", "train", "smoke", "--iterations", "1", "--run", run)
     assert again.returncode == 0, again.stdout + again.stderr
@@ -185,6 +186,7 @@ def test_prefect_calls_a_run_by_its_name_and_its_log_has_a_line_an_iteration(she
     assert any(line.startswith("iteration 1 of 1: success ") and "groups kept" in line for line in lines)
 
 
+@pytest.mark.thorough
 def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
     """The last test here: it stops the server."""
     long = ["ragen", "train", "smoke", "--iterations", "500", "--run", "long"]

@@ -51,6 +51,7 @@ def _obey_permissions() -> None:
             ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
+@pytest.mark.thorough
 def test_one_runs_and_the_others_are_told(tmp_path: Path, begun: Callable[..., str]) -> None:
     alone = Store(begun(tmp_path / "alone"))
     starpo(preset="smoke", store=alone.url, run="mine", iterations=1)

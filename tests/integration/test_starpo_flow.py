@@ -122,6 +122,7 @@ def test_training_never_sees_the_panel(finished: tuple[Path, str]) -> None:
         assert not set(turns["initial_state_digest"].to_pylist()) & set(panel.state_digests)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("changes", [{"num_prompts": 64}, {"num_prompts": 64, "panel_seed": 5}])
 def test_prompts_that_training_met_are_in_no_success(finished: tuple[Path, str], changes: dict[str, int]) -> None:
     """A larger panel and another seed's share states with rollouts and demonstrations; they are measured apart."""

@@ -132,6 +132,7 @@ def test_workers_keep_freed_memory_unless_the_user_says_otherwise(job, monkeypat
     pool.stop()
 
 
+@pytest.mark.thorough
 def test_workers_end_with_their_parent(job):
     code = (
         "import sys; from starpo.ragen.agents.rollout.job import RolloutJob; "
