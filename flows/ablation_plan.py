@@ -10,6 +10,7 @@ from pathlib import Path
 
 from starpo.flows.plan import RunPlan, plan_run
 from starpo.flows.presets import PRESETS, method, preset
+from starpo.flows.rollback import ended_as
 from starpo.flows.run_code import default_run_name
 from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import recorded_config
@@ -96,28 +97,30 @@ class AblationPlan:
             errors: Run -> why it failed.
         """
         figure = FIGURES[self.grid.figure]
+        names = store.runs.names()
         outcomes = {
-            (run.cell.label, run.seed): _outcome(store, run, errors.get(run.name), figure) for run in self.runs
-        }  # fmt: skip
+            (run.cell.label, run.seed): _outcome(store, run, ended_as(run.name, names), errors.get(run.name), figure)
+            for run in self.runs
+        }
         return summarise(self.grid, self.cells, outcomes)
 
 
-def _outcome(store: Store, run: CellRun, error: str | None, figure: Figure) -> RunOutcome:
-    """What became of a run; of one that failed, training as far as it went."""
+def _outcome(store: Store, run: CellRun, name: str, error: str | None, figure: Figure) -> RunOutcome:
+    """What became of a run, by the name that it ended as; of one that failed, training as far as it went."""
     evaluations: Evaluations | None = None
     series: dict[str, Series] = {}
     seconds: Series = {}
     transcripts: list[Transcript] = []
     try:
-        series = read_series(store, run.name, {"diagnose", *figure.stages}, (SUCCESS, *figure.metrics))
-        evaluations = read_evaluations(store, run.name) if error is None else None
-        seconds = read_seconds(store, run.name) if figure.needs_times else {}
+        series = read_series(store, name, {"diagnose", *figure.stages}, (SUCCESS, *figure.metrics))
+        evaluations = read_evaluations(store, name) if error is None else None
+        seconds = read_seconds(store, name) if figure.needs_times else {}
         if figure.has_transcripts:
-            transcripts = read_transcripts(store, run.name, run.config.environment.type)
+            transcripts = read_transcripts(store, name, run.config.environment.type)
     except StoreError as damage:
         error = error or f"its measurements cannot be read: {damage}"
     drawn = series if figure.metrics else {}
-    return RunOutcome(run.name, evaluations, series.get(SUCCESS, {}), error, seconds, drawn, transcripts)
+    return RunOutcome(name, evaluations, series.get(SUCCESS, {}), error, seconds, drawn, transcripts)
 
 
 def plan_ablation(

@@ -1,5 +1,7 @@
 """What an iteration came to: a line for Prefect's log, and markdown for its artifacts."""
 
+from collections.abc import Mapping
+
 from starpo.flows.markdown import Verbatim, code, link, table, text
 from starpo.ragen.store.records.runs import StageKeys
 
@@ -12,7 +14,7 @@ SHOWN = {
     "entropy (nats a token)": "rollout/entropy",
     "response length (tokens)": "rollout/response_length_mean",
     "format valid": "rollout/format_ok",
-    "gradient norm": "update/gradient_norm_max",
+    "largest gradient norm": "update/gradient_norm_max",
     "clip fraction": "update/clip_fraction",
     "updates on this rollout": "online/num_uses",
     "rollouts collected early": "online/num_early_rollouts",
@@ -34,17 +36,17 @@ _LINE = (
     ("in-group reward std {:.3g}", "reward/in_group_std"),
     ("entropy {:.3g}", "rollout/entropy"),
     ("KL {:.3g}", "update/validity_after/kl"),
-    ("gradient norm {:.3g}", "update/gradient_norm_max"),
+    ("largest gradient norm {:.3g}", "update/gradient_norm_max"),
 )
 
 
-def iteration_line(iteration: int, iterations: int, metrics: dict[str, float], seconds: float) -> str:
+def iteration_line(iteration: int, iterations: int, metrics: Mapping[str, float], seconds: float) -> str:
     """An iteration in a line.
 
     Args:
         iteration: Updates done before it.
         iterations: Updates in all.
-        metrics: The newest value of every metric; one that was not measured is left out.
+        metrics: What it measured.
         seconds: What an iteration takes, mean of the last ones.
     """
     parts = [form.format(metrics[name]) for form, name in _LINE if name in metrics]
@@ -52,7 +54,7 @@ def iteration_line(iteration: int, iterations: int, metrics: dict[str, float], s
     return f"iteration {iteration + 1} of {iterations}: {', '.join([*parts, f'{seconds:.1f} s an iteration'])}"
 
 
-def _kept(metrics: dict[str, float]) -> str:
+def _kept(metrics: Mapping[str, float]) -> str:
     names = ("filter/num_kept", "filter/num_groups")
     return (
         "{:.0f} of {:.0f} groups kept".format(*map(metrics.__getitem__, names)) if metrics.keys() >= set(names) else ""
@@ -63,7 +65,7 @@ def iteration_markdown(
     run: str,
     iteration: int,
     iterations: int,
-    metrics: dict[str, float],
+    metrics: Mapping[str, float],
     seconds: float,
     stages: StageKeys,
     store_url: str,
@@ -75,7 +77,7 @@ def iteration_markdown(
         run: The run's name.
         iteration: Updates done before it.
         iterations: Updates in all.
-        metrics: The newest value of every metric; one that was not measured is left out.
+        metrics: What it measured.
         seconds: What an iteration takes, mean of the last ones.
         stages: What it made.
         store_url: Where the artifacts are.
@@ -97,6 +99,8 @@ def iteration_markdown(
         for tag in tags
     ]
     by_tag = ["", *table(("part", *_BY_TAG), parts, right=range(1, len(_BY_TAG) + 1))] if parts else []
+    columns = ("evaluated before this update on", "success", "95% interval")
+    evaluated = [*table(columns, evaluations, right=[1, 2]), ""] if evaluations else []
     artifacts = [
         (stage, kind, Verbatim(code(f"{store_url}/{kind}/{key}")))
         for stage, keys in sorted(stages.items())
@@ -117,8 +121,7 @@ def iteration_markdown(
             *table(("metric", "value"), rows, right=[1]),
             *by_tag,
             "",
-            *table(("evaluated on", "success", "95% interval"), evaluations, right=[1, 2]),
-            "",
+            *evaluated,
             *table(("stage", "artifact", "where"), artifacts),
             "",
             f"The record of this iteration: {link(file, f'{address}/iterations/{file}')}.",

@@ -11,6 +11,7 @@ so.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
@@ -69,7 +70,7 @@ class Planner(Runner):
         self._known = known
         self._iteration = 0
         self._seen: set[str] = set()
-        self._measured: list[str | None] = []
+        self._measured: list[tuple[int, str | None]] = []
         self.metrics: Mapping[str, float] = LookedUp(self._value)
 
     def stage(self, iteration: int, work: Work) -> Keys:
@@ -82,7 +83,7 @@ class Planner(Runner):
         if is_stored:
             self.plan.stored.add(work)
         if "metrics" in work.outputs:
-            self._measured.append(work.key if is_stored else None)
+            self._measured.append((iteration, work.key if is_stored else None))
         return work.keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
@@ -104,9 +105,18 @@ class Planner(Runner):
             self._known[work] = work.is_stored(self._store)
         return self._known[work]
 
-    def _value(self, name: str) -> float:
-        """The newest stored value; NaN, of which no comparison holds, where it is yet to be measured or is damaged."""
-        for key in reversed(self._measured):
+    def measured(self, iteration: int) -> Mapping[str, float]:
+        """The stored metrics of an iteration."""
+        return LookedUp(partial(self._value, iteration=iteration))
+
+    def _value(self, name: str, iteration: int | None = None) -> float:
+        """The newest stored value, of an iteration or of all.
+
+        NaN, of which no comparison holds, where it is yet to be measured or is damaged.
+        """
+        for at, key in reversed(self._measured):
+            if iteration not in (None, at):
+                continue
             try:
                 table = None if key is None else self._store.read_table("metrics", key, columns=["name", "value"])
             except (ArtifactDamagedError, DataError):  # the run itself will meet it, and say so

@@ -55,6 +55,7 @@ class RunRecorder(Runner):
         self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last)
         self._log = get_run_logger()
         self.metrics: dict[str, float] = {}
+        self._measured: defaultdict[int, dict[str, float]] = defaultdict(dict)
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
         self._announcements = Announcements(name, self._address, self._log)
         self._alarm = Alarm()
@@ -168,7 +169,7 @@ class RunRecorder(Runner):
 
     def note(self, iteration: int, values: Mapping[str, float]) -> None:
         """Show numbers that no stage measures; they follow from what is stored."""
-        self.metrics |= values
+        self._take(iteration, values)
         self._tracker.log(iteration, dict(values))
 
     def retain(self, checkpoints: Sequence[str]) -> None:
@@ -197,19 +198,20 @@ class RunRecorder(Runner):
             "reward_std": self.metrics.get("reward/in_group_std"),
         }
         self.progress.say("update done", **facts)
-        self._log.info("%s", iteration_line(iteration, total, self.metrics, seconds_each))
+        self._log.info("%s", iteration_line(iteration, total, self.measured(iteration), seconds_each))
         summary = None
         if should_summarise:
             stages = self._stages[iteration]
+            metrics, place = self.measured(iteration), self._address
             summary = iteration_markdown(
-                self.name, iteration, total, self.metrics, seconds_each, stages, self._store.url, self._address
+                self.name, iteration, total, metrics, seconds_each, stages, self._store.url, place
             )
         self._announcements.iteration(done, total, summary)
         self._tell_of_collapse(iteration)
 
     def _tell_of_collapse(self, iteration: int) -> None:
         """Say so where the verdict on the run has become worse."""
-        verdict = self._alarm.observe(iteration, self.metrics)
+        verdict = self._alarm.observe(iteration, self.measured(iteration))
         if self._alarm.has_worsened:
             self.warn(f"iteration {iteration}: {verdict.words}")
             self._announcements.collapse(iteration, verdict.status, verdict.words)
@@ -231,10 +233,18 @@ class RunRecorder(Runner):
         self._store.runs.record_stage(self.name, iteration, name, keys)
         self._stages[iteration][name] = dict(keys)  # as they are now: callers go on to add to theirs
 
+    def _take(self, iteration: int, values: Mapping[str, float]) -> None:
+        self.metrics |= values
+        self._measured[iteration] |= values
+
+    def measured(self, iteration: int) -> Mapping[str, float]:
+        """The metrics of an iteration."""
+        return self._measured[iteration]
+
     def _absorb(self, iteration: int, metrics_key: str) -> None:
         table = self._store.read_table("metrics", metrics_key)
         values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
-        self.metrics |= values
+        self._take(iteration, values)
         self._tracker.log(iteration, values)
         panel_success = values.get(f"evaluation/{self._config.environment.type}/success")
         if panel_success is not None:

@@ -50,7 +50,12 @@ class Runner:
     name: str
     store_url: str
     metrics: Mapping[str, float]
+    """The newest value of each."""
     progress: RunProgress | None = None
+
+    def measured(self, iteration: int) -> Mapping[str, float]:
+        """The metrics of an iteration; what it did not measure, such as an update's where there was none, is absent."""
+        raise NotImplementedError
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """One stage of an iteration; returns what it made."""
@@ -137,7 +142,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             runner.warn(
                 f"iteration {iteration}: the filter kept no group ({num_empty} in a row), so there is no update"
             )
-            if num_empty == now.filter.max_empty_iterations:
+            if num_empty >= now.filter.max_empty_iterations:
                 raise NothingKeptError(
                     f"the filter kept no group in {num_empty} iterations in a row: there is nothing to learn from. "
                     f"`ragen show {runner.name} --iteration {iteration}` says why each group was dropped; "
@@ -169,7 +174,7 @@ def _act_on_collapse(
     Raises:
         CollapsedError: If the run is as bad as the settings say; `flows.rollback` says what comes then.
     """
-    verdict = alarm.observe(iteration, runner.metrics)
+    verdict = alarm.observe(iteration, runner.measured(iteration))
     if is_due(config.diagnostics, verdict):
         healthy = _collected(alarm.healthy, played)
         action = what_comes(runner.name, config, healthy)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from starpo.flows.plan import LookedUp
 from starpo.flows.replay import carry_out
@@ -128,7 +129,7 @@ class RecordWalk(Runner):
         self.left = {(n, stage): keys for n, stages in recorded.items() for stage, keys in stages.items()}
         self.ends_at = (0, "record")
         self.metrics: Mapping[str, float] = LookedUp(self._value)
-        self._measured: list[str] = []
+        self._measured: list[tuple[int, str]] = []
         self._seen: set[tuple[tuple[str, str], ...]] = set()
         self._iteration = 0
 
@@ -147,7 +148,7 @@ class RecordWalk(Runner):
         keys = work.keys | (recorded or {})
         self.works |= dict.fromkeys(keys.values(), work)
         if "metrics" in keys:
-            self._measured.append(keys["metrics"])
+            self._measured.append((iteration, keys["metrics"]))
         return keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
@@ -252,9 +253,15 @@ class RecordWalk(Runner):
             self._seen.add(made)
             self.visits.append(visit)
 
-    def _value(self, name: str) -> float:
-        """The newest stored value; where it cannot be read, what the record says of it, or NaN."""
-        for key in reversed(self._measured):
+    def measured(self, iteration: int) -> Mapping[str, float]:
+        """The stored metrics of an iteration."""
+        return LookedUp(partial(self._value, iteration=iteration))
+
+    def _value(self, name: str, iteration: int | None = None) -> float:
+        """The newest stored value, of an iteration or of all; where it cannot be read, what the record says, or NaN."""
+        for at, key in reversed(self._measured):
+            if iteration not in (None, at):
+                continue
             try:
                 table = self.store.read_table("metrics", key, columns=["name", "value"])
             except StarPOError:

@@ -42,7 +42,7 @@ def update(
         LearnerError: On doing it, if the selection is empty, or a loss is not finite.
     """
     own = config.update
-    is_scheduled = own.optimiser.decay != "constant" or own.critic.optimiser.decay != "constant"
+    is_scheduled = any(optimiser.decay != "constant" for optimiser in own.optimisers.values())
     settings = {
         **own.effective(),
         "iteration": iteration,

@@ -1,17 +1,11 @@
 """Configuration from TOML files that extend each other, and from overrides by dotted path.
 
-    layers: extended files, left to right -> the file itself -> overrides --merge--> StarPOConfig
-
-Merging is deep: tables are merged key by key, everything else is replaced. Two exceptions: a table that becomes another
-alternative (the environment's or the policy's `type` changes) is replaced, as are the options of a part of the
-objective that gives way to another (`advantage_options` where `advantage` changes), because the settings of one mean
-nothing to the other; and an empty table empties the inherited one.
+layers: extended files, left to right -> the file itself -> overrides --merge--> StarPOConfig
 """
 
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +14,9 @@ from pydantic import ValidationError
 
 from starpo.ragen.config.explanation import explain, near
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.structure import alternatives, inherited, setting
+from starpo.ragen.config.structure import Table, merged, nested
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
-
-Table = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ def read_fragment(path: Path, search_path: Path) -> Table:
     """
     values: Table = {}
     for layer in _file_layers(path, search_path, ()):
-        values = _merged(values, layer.values, StarPOConfig)
+        values = merged(values, layer.values, StarPOConfig)
     return values
 
 
@@ -114,7 +106,8 @@ def parse_override(text: str) -> tuple[str, Any]:
     """Read an override from a command line, such as `filter.keep=0.5`.
 
     The value is read as a TOML value (`0.5`, `true`, `"text"`, `[1, 2]`, `{ type = "bandit" }`), or as a JSON object
-    (`{"type": "bandit"}`); what is neither is text, so that `filter.strategy=top_k` needs no quotes.
+    (`{"type": "bandit"}`), or as `null`, which switches off what may be none; what is neither is text, so that
+    `filter.strategy=top_k` needs no quotes.
 
     Returns:
         Dotted path, value.
@@ -126,6 +119,8 @@ def parse_override(text: str) -> tuple[str, Any]:
     path, value = path.strip(), value.strip()
     if not equals or not all(path.split(".")):
         raise ConfigError(f"override {quoted(text)}: expected PATH=VALUE, such as filter.keep=0.5")
+    if value == "null":
+        return path, None
     try:
         parsed = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
@@ -144,33 +139,13 @@ def _json_object(text: str) -> Any:
 def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
     values: Table = {}
     for layer in layers:
-        values = _merged(values, layer.values, StarPOConfig)
+        values = merged(values, layer.values, StarPOConfig)
     try:
         # Through JSON, whose strict mode reads lists as tuples: TOML has no tuples either.
         return StarPOConfig.model_validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         sources = {path: layer.source for layer in layers for path in _leaves(layer.values)}
         raise ConfigError(f"{name}: {explain(error, StarPOConfig, sources)}") from error
-
-
-def _merged(base: Table, extra: Table, annotation: Any) -> Table:
-    """`base` with `extra` on top, both left as they are; `annotation` is that of the table."""
-    merged = inherited(base, extra)
-    for key, value in extra.items():
-        before, inner = merged.get(key), setting(annotation, key)
-        if isinstance(value, dict) and isinstance(before, dict) and value and not _is_other(before, value, inner):
-            merged[key] = _merged(before, value, inner)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _is_other(base: Table, extra: Table, annotation: Any) -> bool:
-    """Is it another alternative? A plain table may also have a setting called `type`; it has only one alternative."""
-    has_changed = "type" in base and "type" in extra and base["type"] != extra["type"]
-    models = alternatives(annotation)
-    is_any = any(model.model_config.get("extra") == "allow" for model in models.values())  # of a mixture's part
-    return has_changed and (len(models) > 1 or is_any)
 
 
 def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list[Layer]:
@@ -214,22 +189,7 @@ def _read(path: Path) -> Table:
 
 
 def _override_layer(overrides: Mapping[str, Any]) -> Layer:
-    """All overrides as one table, so that a changed `type` and the settings that go with it arrive together.
-
-    Whole tables come before what is inside them, whatever order they were given in.
-    """
-    values: Table = {}
-    for path, value in sorted(deepcopy(dict(overrides)).items(), key=lambda item: item[0].count(".")):
-        *tables, key = path.split(".")
-        table = values
-        for name in tables:
-            table = table.setdefault(name, {})
-            if not isinstance(table, dict):
-                raise ConfigError(
-                    f"override {path} = {quoted(value)}: another override sets '{name}' to {quoted(table)}, not a table"
-                )
-        table[key] = value
-    return Layer("override", values)
+    return Layer("override", nested(overrides))
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -18,8 +18,8 @@ from starpo.ragen.core.registry import REWARDS
 _HEAD = """# Settings
 
 Read off the models in `ragen/config` and `ragen/envs` (`make settings`). A preset is a TOML file of these settings
-(`flows/presets`); `--set path=value` changes one. A change starts over the
-stages that have the setting in their key, and all that follow from them.
+(`flows/presets`); `--set path=value` changes one, and `--set path=null` makes
+one none. A change starts over the stages that have the setting in their key, and all that follow from them.
 """
 _RUNTIME = """## Environment variables
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from starpo.ragen.config.structure import inherited
+from starpo.ragen.config.structure import merged, nested
 from starpo.ragen.core.settings import Settings
 
 CHANGEABLE = ("rollout", "reward", "filter", "update")
@@ -45,14 +45,9 @@ class Change(Settings):
     """Dotted path -> value, such as `{ "update.entropy_coefficient" = 0.01 }`: of `rollout`, `reward`, `filter` and
     `update`."""
 
-    def applied(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """All settings, as nested tables, with these; what was given is left as it is, and tables are merged."""
-        changed = dict(values)
-        for path, value in self.set.items():
-            for name in reversed(path.split(".")):
-                value = {name: value}
-            changed = _merged(changed, value)
-        return changed
+    def applied(self, values: Mapping[str, Any], annotation: Any) -> dict[str, Any]:
+        """All settings, as nested tables of this annotation, with these; what was given is left as it is."""
+        return merged(values, nested(self.set), annotation)
 
 
 def changed_at(schedule: Sequence[Change], iteration: int, changes: Mapping[str, JsonValue]) -> list[dict[str, Any]]:
@@ -78,10 +73,3 @@ def _left(values: Mapping[str, Any], paths: Collection[str], prefix: str = "") -
             value = _left(value, paths, f"{path}.")
         left[name] = value
     return left
-
-
-def _merged(base: Any, extra: Any) -> Any:
-    if not (isinstance(base, dict) and isinstance(extra, dict) and extra):
-        return extra
-    base = inherited(base, extra)
-    return {**base, **{name: _merged(base.get(name), value) for name, value in extra.items()}}

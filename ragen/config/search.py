@@ -22,6 +22,11 @@ class CandidatesConfig(Settings):
         """Responses of one trajectory that are generated together, at most."""
         return self.num_candidates
 
+    @property
+    def num_sampled(self) -> int:
+        """Responses that are generated for one turn of a trajectory, at most."""
+        return self.num_rows
+
 
 class BestOfConfig(CandidatesConfig):
     """Take the response of the largest reward of its turn; of equals the first."""
@@ -52,6 +57,11 @@ class LookaheadConfig(CandidatesConfig):
     type: Literal["lookahead"] = "lookahead"
     depth: int = Field(2, ge=2, le=64)
     """D: turns that are looked at, the candidate's own among them."""
+
+    @property
+    def num_sampled(self) -> int:
+        """See `CandidatesConfig.num_sampled`."""
+        return self.num_candidates * self.depth
 
 
 SearchConfig = Annotated[BestOfConfig | BeamConfig | LookaheadConfig, Field(discriminator="type")]

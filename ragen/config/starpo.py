@@ -84,13 +84,18 @@ class StarPOConfig(Settings):
     def _with(self, changes: Sequence[Change]) -> "StarPOConfig":
         values = self.model_dump(mode="json", exclude={"schedule": True, "diagnostics": {"remedies"}})
         for change in changes:
-            values = change.applied(values)
+            values = change.applied(values, StarPOConfig)
         return StarPOConfig.model_validate_json(json.dumps(values))
 
     @property
     def phases(self) -> list["StarPOConfig"]:
         """The run's settings at its beginning and after every change."""
         return [self, *(self.at(change.iteration) for change in self.schedule)]
+
+    @property
+    def num_rollouts(self) -> int:
+        """Iterations that collect a rollout, the first attempts alone, where none is collected early."""
+        return -(-self.iterations // self.online_k)
 
     @property
     def panels(self) -> dict[str, EnvironmentConfig]:
@@ -206,9 +211,18 @@ class StarPOConfig(Settings):
             )
         for change in self.schedule:
             self._check(f"schedule: from iteration {change.iteration} on", self.at, change.iteration)
-        for number, remedy in enumerate(self.diagnostics.remedies):
-            self._check(f"diagnostics.remedies.{number}", self._with, [Change(iteration=1, set=remedy)])
+        self._check_remedies()
         return self
+
+    def _check_remedies(self) -> None:
+        """Each must fit whatever holds when it is taken: the schedule so far, alone or with the remedies before it."""
+        remedies = [Change(iteration=1, set=remedy) for remedy in self.diagnostics.remedies]
+        for at in range(len(self.schedule) + 1):
+            when = f" (after the change at iteration {self.schedule[at - 1].iteration})" if at else ""
+            for number, remedy in enumerate(remedies):
+                for before, after in (([], ""), (remedies[:number], " (after those before it)")):
+                    changes = [*self.schedule[:at], *before, remedy]
+                    self._check(f"diagnostics.remedies.{number}{after}{when}", self._with, changes)
 
     @staticmethod
     def _check(place: str, make: Callable[..., "StarPOConfig"], *arguments: Any) -> None:

@@ -1,10 +1,22 @@
-"""The tree of settings, read off the models: which tables there are, and which of them have alternatives."""
+"""The tree of settings, read off the models: which tables there are, which of them have alternatives, how they merge.
+
+Merging is deep: tables are merged key by key, everything else is replaced. Two exceptions: a table that becomes another
+alternative (the environment's or the policy's `type` changes) is replaced, as are the options of a part of the
+objective that gives way to another (`advantage_options` where `advantage` changes), because the settings of one mean
+nothing to the other; and an empty table empties the inherited one.
+"""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
+
+from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.core.visible import quoted
+
+Table = dict[str, Any]
 
 
 def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
@@ -35,7 +47,49 @@ def setting(annotation: Any, key: str) -> Any:
     return arguments[-1] if arguments and not models else None
 
 
-def inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], extra: Mapping[str, Any], annotation: Any) -> Table:
+    """`base` with `extra` on top, both left as they are; `annotation` is that of the table."""
+    result = _inherited(base, extra)
+    for key, value in extra.items():
+        before, inner = result.get(key), setting(annotation, key)
+        if isinstance(value, dict) and isinstance(before, dict) and value and not _is_other(before, value, inner):
+            result[key] = merged(before, value, inner)
+        else:
+            result[key] = value
+    return result
+
+
+def nested(values: Mapping[str, Any]) -> Table:
+    """Settings by dotted path as one table, so that a changed `type` and the settings that go with it arrive together.
+
+    Whole tables come before what is inside them, whatever order they were given in.
+
+    Raises:
+        ConfigError: If one is inside another that is no table.
+    """
+    table: Table = {}
+    for path, value in sorted(deepcopy(dict(values)).items(), key=lambda item: item[0].count(".")):
+        *names, key = path.split(".")
+        inner = table
+        for name in names:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(
+                    f"override {path} = {quoted(value)}: another override sets '{name}' to {quoted(inner)}, not a table"
+                )
+        inner[key] = value
+    return table
+
+
+def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:
     """A table without the options of what another table replaces: of `advantage_options` where `advantage` changes."""
     replaced = {f"{name}_options" for name, value in extra.items() if name in base and base[name] != value}
     return {name: value for name, value in base.items() if name not in replaced}
+
+
+def _is_other(base: Table, extra: Table, annotation: Any) -> bool:
+    """Is it another alternative? A plain table may also have a setting called `type`; it has only one alternative."""
+    has_changed = "type" in base and "type" in extra and base["type"] != extra["type"]
+    models = alternatives(annotation)
+    is_any = any(model.model_config.get("extra") == "allow" for model in models.values())  # of a mixture's part
+    return has_changed and (len(models) > 1 or is_any)

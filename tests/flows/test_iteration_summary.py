@@ -29,3 +29,12 @@ def test_markdown_begins_with_it_and_says_what_to_look_at() -> None:
     assert "`ragen show mine --iteration 2`" in text
     assert "`ragen cancel mine`" in text
     assert "`/store/rewards/abc`" in text
+
+
+def test_it_has_an_evaluation_only_where_there_was_one() -> None:
+    def text(metrics: dict[str, float]) -> str:
+        return iteration_markdown("mine", 2, 10, metrics, 60.0, {}, "/store", "file:///store/runs/mine")
+
+    panel = {"evaluation/sokoban/success": 0.5, "evaluation/sokoban/success_low": 0.4}
+    assert "evaluated before this update on" in text(METRICS | panel)
+    assert "evaluated" not in text(METRICS)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from starpo.flows.presets import preset
-from starpo.flows.rollback import rolled_back, what_comes
+from starpo.flows.rollback import ended_as, is_rollback, rolled_back, what_comes
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import CollapsedError, ConfigError
+from starpo.ragen.core.errors import CollapsedError, ConfigError, NothingKeptError
 from starpo.ragen.evidence.diagnostics.collapse import FORMAT, SUCCESS
 from starpo.ragen.work import Keys, Work
 
@@ -26,6 +26,9 @@ class Scripted(Runner):
         self.script = script
         self.metrics = {"filter/num_kept": 1.0}
         self.done: list[tuple[int, Work]] = []
+
+    def measured(self, iteration: int) -> Mapping[str, float]:
+        return self.metrics
 
     def stage(self, iteration: int, work: Work) -> Keys:
         self.done.append((iteration, work))
@@ -88,6 +91,13 @@ def test_an_earlier_alarm_stops_earlier() -> None:
     assert runner.done[-1][1].settings["status"] == "collapsing"
 
 
+def test_a_limit_of_empty_iterations_that_is_lowered_while_they_come_ends_the_run() -> None:
+    lowered = [{"iteration": 3, "set": {"filter.max_empty_iterations": 2}}]
+    runner = Scripted({"filter/num_kept": [0.0]})
+    with pytest.raises(NothingKeptError, match="no group in 4 iterations in a row"):
+        train(runner, preset("smoke", {"iterations": 40, "filter.max_empty_iterations": 10, "schedule": lowered}))
+
+
 def test_a_healthy_run_comes_to_its_end() -> None:
     runner, error = run({SUCCESS: [0.3, 0.4, 0.5], FORMAT: [1.0]}, {"diagnostics.on_collapse": "stop"})
     assert error is None
@@ -108,6 +118,20 @@ def test_it_goes_on_as_a_fork_with_one_remedy_after_the_other_and_then_ends() ->
     assert "no remedy is left" in what_comes(name, second, 12)
     assert rolled_back("mine", config, 0) is None
     assert "no iteration after the first was healthy" in what_comes("mine", config, 0)
+
+
+def test_forks_of_runs_with_long_names_are_told_apart() -> None:
+    config = preset("smoke", {**ROLL_BACK, "diagnostics.remedies": REMEDIES * 2})
+    runs = [f"{'a-study.' * 11}cell-s{seed}-0a1b2c3d" for seed in (0, 1)]
+    assert all(len(run) > 80 for run in runs)
+    first, other = ((rolled_back(run, config, 7) or pytest.fail("no fork"))[0] for run in runs)
+    assert first != other
+    assert (is_rollback(first, runs[0]), is_rollback(other, runs[0])) == (True, False)
+    again, _ = rolled_back(first, config, 7) or pytest.fail("no fork")
+    assert again not in runs
+    assert again != first
+    assert ended_as(runs[0], [*runs, first, other, again]) == again
+    assert ended_as("mine", [*runs, first]) == "mine"
 
 
 def test_what_comes_is_part_of_the_message() -> None:
@@ -131,6 +155,18 @@ def test_earlier_changes_stay_and_later_ones_are_left_out() -> None:
         ({**ROLL_BACK, "diagnostics.remedies": [{"seed": 1}]}, "seed cannot change while a run trains"),
         ({**ROLL_BACK, "diagnostics.remedies": [{"filter.kep": 1}]}, "diagnostics.remedies.0: filter.kep = 1: no such"),
         ({**ROLL_BACK, "diagnostics.remedies": [{}]}, "at least 1 item"),
+        (
+            {**ROLL_BACK, "diagnostics.remedies": [{"update.ratio_to": "behaviour"}, {"update.importance_cap": 2.0}]},
+            r"diagnostics.remedies.1 \(after those before it\): .*importance_cap",
+        ),
+        (
+            {
+                **ROLL_BACK,
+                "diagnostics.remedies": [{"update.ratio_to": "behaviour"}],
+                "schedule": [{"iteration": 5, "set": {"update.importance_cap": 2.0}}],
+            },
+            r"diagnostics.remedies.0 \(after the change at iteration 5\): .*importance_cap",
+        ),
     ],
 )
 def test_remedies_that_could_not_be_applied_are_refused_before_the_run(overrides: dict, message: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from starpo.flows.ablation_plan import plan_ablation
 from starpo.flows.cli import app
 from starpo.flows.diagnosis import backtest_runs
 from starpo.flows.presets import preset
@@ -16,6 +17,7 @@ from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import CollapsedError
 from starpo.ragen.recompute.forks import family
 from starpo.ragen.store import Store
+from starpo.ragen.studies.ablation.grid import Grid
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -70,6 +72,17 @@ def test_the_incident_holds_signals_transcripts_and_what_was_done(ended: tuple[S
     for name in ("before", "after"):
         [first, *_] = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
         assert first["turns"][0]["turn"] == 0
+
+
+def test_an_ablation_counts_what_it_ended_as(ended: tuple[Store, str, list[Any]]) -> None:
+    store, run, _ = ended
+    study = plan_ablation(Grid(name="x", preset="smoke", cells={"a": SETTINGS}, seeds=[0]), store, allow_few_seeds=True)
+    study.runs[0].__dict__["name"] = "mine"  # which was begun by hand
+    [cell] = study.result(store, {}).cells
+    assert cell.runs == {0: run}
+    assert cell.errors == {}
+    [panel] = cell.panels.values()
+    assert panel.last_iteration == 20
 
 
 def test_both_are_verified(ended: tuple[Store, str, list[Any]]) -> None:

@@ -28,7 +28,7 @@ class Alarm:
 
         Args:
             iteration: Updates done before it.
-            metrics: The newest value of every metric; what is absent or not finite was not measured.
+            metrics: What it measured; what is absent or not finite was not measured.
         """
         for name, series in self._series.items():
             value = metrics.get(name, math.nan)

@@ -16,9 +16,9 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.schedule import without
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.structure import alternatives, setting
+from starpo.ragen.config.structure import alternatives, merged, nested, setting
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.studies.ablation.grid import Grid, is_excluded
+from starpo.ragen.studies.ablation.grid import Grid, flattened, is_excluded
 
 _MAX_SLUG = 48
 
@@ -70,7 +70,7 @@ def expand(
         for path in paths:
             _check_path(path, f"{source}: {part}.{path}")
     cells = [
-        Cell(label, values, _configured(base, {**grid.overrides, **values}, f"{source}, cell {label}"), not at)
+        Cell(label, values, _configured(base, _over(grid.overrides, values), f"{source}, cell {label}"), not at)
         for at, (label, values) in enumerate({**(grid.cells or _multiplied(grid)), **(methods or {})}.items())
     ]
     _check_distinct(cells, source)
@@ -78,6 +78,11 @@ def expand(
         _check_same_panel(cells, source)
     _check_finding(grid, [cell.label for cell in cells], source)
     return cells
+
+
+def _over(overrides: Mapping[str, JsonValue], values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """A cell's values over the grid's overrides, by dotted path, whichever of them are whole tables."""
+    return flattened(merged(nested(overrides), nested(values), StarPOConfig))
 
 
 def _configured(base: StarPOConfig, values: Mapping[str, JsonValue], name: str) -> StarPOConfig:

@@ -130,6 +130,8 @@ def test_apply_overrides_changes_a_configuration(presets):
     ("text", "expected"),
     [
         ("filter.keep=0.5", ("filter.keep", 0.5)),
+        ("update.importance_cap=null", ("update.importance_cap", None)),
+        ("filter.strategy=none", ("filter.strategy", "none")),
         ("iterations = 3", ("iterations", 3)),
         ("filter.should_keep_largest=false", ("filter.should_keep_largest", False)),
         ('environment={ type = "bandit" }', ("environment", {"type": "bandit"})),

@@ -3,7 +3,11 @@
 import pytest
 from pydantic import ValidationError
 
+from starpo.flows.presets import method, preset
 from starpo.ragen.config.update import DeepSpeedConfig, UpdateConfig
+from starpo.tasks.update import update
+
+OTHER = "b" * 32
 
 
 @pytest.mark.parametrize(
@@ -52,3 +56,16 @@ def test_muon_is_refused_with_deepspeed(place):
     with pytest.raises(ValidationError, match=rf"update\.{place}\.type = 'muon' .* set it to 'adamw'"):
         UpdateConfig.model_validate({"learner": "deepspeed", **settings})
     UpdateConfig.model_validate({"learner": "deepspeed", "advantage": "grpo", "critic": {"optimiser": muon}})
+
+
+def test_the_runs_length_is_in_the_key_where_a_rate_of_what_is_trained_falls():
+    def key(iterations: int, **settings: object) -> str:
+        config = preset("smoke", {"iterations": iterations, "update.optimiser.decay": "constant", **settings})
+        return update(config, 0, OTHER, OTHER, turns=OTHER, rewards=OTHER, selection=OTHER).key
+
+    falling = {"update.prm.optimiser": {"learning_rate": 1e-4, "decay": "linear"}}
+    assert key(10, **falling) == key(20, **falling)  # nothing has such a model
+    assert key(10, **falling, **method("istar")) != key(20, **falling, **method("istar"))
+    critic = {"update.critic.optimiser.decay": "linear"}
+    assert key(10, **critic) == key(20, **critic)
+    assert key(10, **critic, **method("ppo")) != key(20, **critic, **method("ppo"))

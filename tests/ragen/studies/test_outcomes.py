@@ -100,6 +100,14 @@ def test_seconds_of_training_count_each_stage_once(tmp_path, make_run):
     assert read_seconds(Store(str(tmp_path)), "mine") == {0: 0.0, 1: 10.0}
 
 
+def test_seconds_of_training_count_what_was_dropped_too(tmp_path, make_run):
+    store = Store(str(tmp_path))
+    make_run(store, "mine", 2)
+    whole = read_seconds(store, "mine")
+    store.drop("checkpoint", store.runs.iterations("mine")[0]["update"]["checkpoint"])
+    assert read_seconds(store, "mine") == whole
+
+
 def test_seconds_of_training_count_every_attempt(tmp_path, make_run):
     store = Store(str(tmp_path))
     make_run(store, "mine", 2)

@@ -51,6 +51,13 @@ def test_tables_and_text_are_values_too(base):
     assert cells[1].config.update.advantage == "reinforce"
 
 
+def test_what_an_axis_says_counts_more_than_an_override_inside_it(base):
+    axes = {"update": [{"clip_high": 0.2, "num_epochs": 1}, {"clip_high": 0.28}]}
+    cells = cells_of(base, axes, overrides={"update.clip_high": 0.5, "update.num_epochs": 2})
+    assert [cell.config.update.clip_high for cell in cells] == [0.2, 0.28]
+    assert [cell.config.update.num_epochs for cell in cells] == [1, 2]
+
+
 def test_a_slug_can_be_part_of_a_name(base):
     slug = cells_of(base, {"update": [{"advantage": "grpo", "clip_high": 0.2}]})[0].slug
     assert slug == "update-advantage-grpo-clip_high-0.2"
