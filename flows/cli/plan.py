@@ -145,7 +145,7 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
     rows.append({"when": "", "what": "peak", "GiB": f"{memory.peak_bytes / GIB:.2f}", "how": limit})
     print_table(console, rows, title=f"{name}: memory {_where(found)}", numbers=("GiB",))
     tokens, seconds, storage = found.tokens, found.seconds, found.storage
-    total = config.iterations * (seconds.rollout + seconds.update)
+    total = config.num_rollouts * seconds.rollout + config.iterations * seconds.update
     lines = {
         "policy": f"{_policy_name(config)}: {_count(found.architecture)}; "
         + ", ".join(f"{name} trains {number:,}" for name, number in found.num_trained.items()),

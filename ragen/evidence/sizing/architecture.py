@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from starpo.ragen.config.explanation import near
 from starpo.ragen.config.policy import PolicyConfig, TinyPolicy
-from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.core.errors import ConfigError, PolicyError
 
 _TABLE = Path(__file__).parent / "data" / "architectures.json"
 _SUFFIXES = ("-Instruct",)
@@ -90,15 +91,32 @@ class Architecture:
         """Of the critic: the backbone and a map from h to 1 with a bias."""
         return self.num_backbone_parameters + self.hidden_size + 1
 
+    def adapted(self, targets: list[str] | None = None) -> list[tuple[int, int]]:
+        """(inputs, outputs) of the maps of a layer that get a LoRA adapter.
+
+        Args:
+            targets: Their names; None: all.
+
+        Raises:
+            ConfigError: If a layer has no map of such a name.
+        """
+        maps = self.linear_maps
+        unknown = [name for name in targets or () if name not in maps]
+        if unknown:
+            raise ConfigError(
+                f"update.lora.targets: the policy has no linear layers named '{unknown[0]}'{near(unknown[0], maps)}; "
+                f"there are {', '.join(sorted(maps))}"
+            )
+        return [maps[name] for name in dict.fromkeys(targets or maps)]
+
     def num_adapter_parameters(self, rank: int, targets: list[str] | None = None) -> int:
         """Of LoRA adapters: L * sum over the adapted maps of rank * (inputs + outputs) (LoRA, 2106.09685, section 4.1).
 
         Args:
             rank: Of every adapter.
-            targets: Names of the adapted maps; None: all of a layer.
+            targets: As in `adapted`.
         """
-        maps = self.linear_maps
-        return self.num_layers * sum(rank * sum(maps[name]) for name in (targets or maps) if name in maps)
+        return self.num_layers * sum(rank * (inputs + outputs) for inputs, outputs in self.adapted(targets))
 
 
 def architecture_of(policy: PolicyConfig) -> Architecture:

@@ -89,8 +89,7 @@ def adapter_activation_bytes(
         targets: Names of the adapted maps; None: all of a layer.
         is_recomputed: Is activation checkpointing on? Then one layer's.
     """
-    maps = architecture.linear_maps
-    a_token = sum(4.0 * (maps[name][0] + rank) for name in (targets or maps) if name in maps)
+    a_token = sum(4.0 * (inputs + rank) for inputs, _ in architecture.adapted(targets))
     return a_token * num_tokens * (1 if is_recomputed else architecture.num_layers)
 
 

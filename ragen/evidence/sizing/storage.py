@@ -40,9 +40,14 @@ def run_bytes(config: StarPOConfig, architecture: Architecture, tokens: Iteratio
         tokens: Of an iteration.
     """
     kept = kept_numbers(config.iterations, config.checkpoint_every, config.checkpoint_keep_last)
-    rollouts = -(-config.iterations // config.online_k)
-    turns = rollouts * BYTES_A_TOKEN * tokens.num_trajectories * (tokens.prompt + tokens.response)
-    others = config.iterations * OTHER_BYTES_A_TURN * tokens.num_turns
+    turns = (
+        config.num_rollouts
+        * BYTES_A_TOKEN
+        * tokens.num_trajectories
+        * (tokens.prompt + tokens.response)
+        * tokens.stored
+    )
+    others = config.iterations * OTHER_BYTES_A_TURN * tokens.num_turns * tokens.stored
     return {
         "checkpoints": checkpoint_bytes(config, architecture, is_first=True)
         + (len(kept) - 1) * checkpoint_bytes(config, architecture),

@@ -44,6 +44,9 @@ class IterationTokens:
         longest_response: Response tokens among `longest_context`, at most, that one segment of an update has.
         segments: Tokens that an update reads for a trajectory: its whole context once, or a window a turn.
         kept: Share of the trajectories that the filter keeps, at most.
+        sampled: Responses decoded for each turn of each of these trajectories, at most: those of greedy members, of
+            further attempts and of search among them.
+        stored: The same of those that are stored, what search looked ahead at left out.
     """
 
     num_trajectories: int
@@ -55,11 +58,13 @@ class IterationTokens:
     longest_response: int
     segments: float
     kept: float
+    sampled: float = 1.0
+    stored: float = 1.0
 
     @property
     def decoded(self) -> float:
-        """Response tokens of all trajectories."""
-        return self.num_trajectories * self.response
+        """Response tokens of all trajectories, and of all that is sampled beside them."""
+        return self.num_trajectories * self.response * self.sampled
 
     @property
     def trained(self) -> float:
@@ -106,8 +111,7 @@ def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -
     window = turns if agent.context == "full" else min(agent.window_turns, turns)
     segments = turns * context(window, response) if agent.begins_anew else context(turns, response)
     longest = math.ceil(context(window, rollout.max_response_tokens))
-    share = config.filter.keep if config.filter.strategy == "top_fraction" else 1.0
-    kept = math.ceil(share * rollout.num_groups) / rollout.num_groups
+    played = (rollout.group_size + rollout.num_greedy) / rollout.group_size * rollout.max_attempts
     return IterationTokens(
         num_trajectories=rollout.num_groups * rollout.group_size,
         num_turns=rollout.num_groups * rollout.group_size * turns,
@@ -117,8 +121,18 @@ def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -
         longest_context=longest,
         longest_response=min(longest, rollout.max_response_tokens * (1 if agent.begins_anew else turns)),
         segments=segments,
-        kept=kept,
+        kept=_num_kept(config) / rollout.num_groups,
+        sampled=played * (rollout.search.num_sampled if rollout.search else 1),
+        stored=played * (rollout.search.num_rows if rollout.search else 1),
     )
+
+
+def _num_kept(config: StarPOConfig) -> int:
+    """Groups that the filter keeps, at most."""
+    groups, chosen = config.rollout.num_groups, config.filter
+    if chosen.strategy == "top_k":
+        return min(chosen.keep_count or groups, groups)
+    return math.ceil(chosen.keep * groups) if chosen.strategy == "top_fraction" else groups
 
 
 def seconds(

@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen2ForCausalLM
 
 from starpo.ragen.agents.policy.tiny import make_model, make_tokenizer
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
-from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.core.errors import ConfigError, PolicyError
 from starpo.ragen.evidence.sizing.architecture import Architecture, architecture_of, known_architectures
 from starpo.ragen.learning.learners.critic import Critic
 from tests.ragen.evidence.sizing.models import model_of
@@ -66,6 +66,13 @@ def test_adapters_are_counted_as_peft_makes_them() -> None:
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         assert architecture.num_adapter_parameters(8, targets) == trained
     assert count(policy) == architecture.num_parameters
+
+
+def test_what_adapters_are_for_is_known_before_the_run() -> None:
+    policy = architecture_of(TinyPolicy())
+    assert policy.num_adapter_parameters(4, ["q_proj", "q_proj"]) == policy.num_adapter_parameters(4, ["q_proj"])
+    with pytest.raises(ConfigError, match=r"no linear layers named 'q_porj' .did you mean 'q_proj'"):
+        policy.num_adapter_parameters(4, ["v_proj", "q_porj"])
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "llama", "mistral"])

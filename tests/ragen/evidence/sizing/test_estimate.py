@@ -15,6 +15,7 @@ from starpo.ragen.evidence.sizing.architecture import architecture_of
 from starpo.ragen.evidence.sizing.device import GIB, Machine, device
 from starpo.ragen.evidence.sizing.estimate import estimate
 from starpo.ragen.evidence.sizing.storage import checkpoint_bytes, run_bytes
+from starpo.ragen.evidence.sizing.throughput import count_tokens
 
 POLICY = {"hidden_size": 256, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 768}
 OVERRIDES = {
@@ -178,3 +179,30 @@ def test_a_policy_of_the_users_own_is_sized(tmp_path: Path) -> None:
     Qwen2Config(hidden_size=64, num_hidden_layers=1, num_attention_heads=2, vocab_size=500).save_pretrained(tmp_path)
     found = architecture_of(PretrainedPolicy(name_or_path=str(tmp_path)))
     assert (found.hidden_size, found.vocab_size) == (64, 500)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sampled", "stored"),
+    [
+        ({"rollout.search": {"type": "best_of", "num_candidates": 4}}, 4, 4),
+        ({"rollout.search": {"type": "beam", "num_candidates": 3, "beam_width": 2}}, 6, 6),
+        ({"rollout.search": {"type": "lookahead", "num_candidates": 3, "depth": 2}}, 6, 3),
+        ({"rollout.max_attempts": 5, "filter.num_wanted": 2}, 5, 5),
+        ({"rollout.num_greedy": 1, "rollout.group_size": 4}, 1.25, 1.25),
+    ],
+)
+def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: float, stored: float) -> None:
+    if "rollout.search" in overrides:
+        overrides = {**overrides, "update.search_rows": "weigh"}
+    plain = preset("smoke", {"rollout.group_size": overrides.get("rollout.group_size", 8)})
+    once, config = count_tokens(plain), preset("smoke", {"rollout.group_size": 8, **overrides})
+    tokens, architecture = count_tokens(config), architecture_of(config.policy)
+    assert tokens.decoded == pytest.approx(sampled * once.decoded)
+    assert tokens.trained == once.trained
+    bytes_once, found = (run_bytes(plain, architecture, of)["datasets"] for of in (once, tokens))
+    assert found == pytest.approx(stored * bytes_once)
+
+
+def test_as_many_groups_are_trained_on_as_are_kept() -> None:
+    kept = {"filter.strategy": "top_k", "filter.keep_count": 1, "rollout.num_groups": 4}
+    assert count_tokens(preset("smoke", kept)).kept == 0.25
