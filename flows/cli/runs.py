@@ -94,5 +94,5 @@ def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:
         created = record.created.isoformat(timespec="seconds")
         return run_facts(store, record)
     except StoreError as error:
-        unknown = dict.fromkeys(("flow", "preset", "iterations", "success_first", "success_last"))
+        unknown = dict.fromkeys(("flow", "preset", "iterations", "num_evaluations", "success_first", "success_last"))
         return {"run": run, "state": "damaged", **unknown, "created": created, "store": store.url, "fault": str(error)}

@@ -16,6 +16,7 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Runs
 
 POLL_S = 0.5
+_ROLLBACK_POLLS = 20
 FINAL = ("completed", "failed")
 
 
@@ -66,8 +67,9 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
         while True:
             outcome = ask()
             state = store.runs.state(run)
-            if state is not None and state.status == "failed" and not outcome:
-                run = _rolled_back_to(store.runs, run) or run
+            if state is not None and state.status == "failed" and (fork := _rolled_back_to(store.runs, run)):
+                run = fork
+                continue
             if state is not None and (state.status == "running" or outcome):
                 facts, numbers = state.metrics, _numbers(state.metrics)
                 place = f"iteration {facts.get('iteration', 0):.0f}/{facts.get('iterations', 0):.0f}"
@@ -91,8 +93,17 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
 
 
 def _rolled_back_to(runs: Runs, run: str) -> str | None:
-    """The fork that its process works on now."""
-    return next((name for name in runs.names() if is_rollback(name, run) and runs.is_running(name)), None)
+    """The fork that it goes on as; its process begins that right after it has written down that the run failed."""
+    for _ in range(_ROLLBACK_POLLS if _may_roll_back(runs, run) else 1):
+        if fork := next((name for name in runs.names() if is_rollback(name, run)), None):
+            return fork
+        time.sleep(POLL_S)
+    return None
+
+
+def _may_roll_back(runs: Runs, run: str) -> bool:
+    diagnostics = runs.get(run).config.get("diagnostics", {})
+    return diagnostics.get("on_collapse") == "roll_back" and bool(diagnostics.get("remedies"))
 
 
 def _outcome(runs: Runs, run: str) -> Outcome | None:

@@ -1,5 +1,6 @@
 """Tables of runs, iterations, presets and environments; the same facts as JSON for machines."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from starpo.flows.console.table import print_table
@@ -19,7 +20,7 @@ def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
     store.runs.get(run)
     iterations = store.runs.iterations(run)
     if iteration not in iterations:
-        known = f"0 to {max(iterations)}" if iterations else "none"
+        known = f"{min(iterations)} to {max(iterations)}" if iterations else "none"
         raise ConfigError(f"run {run} has no iteration {iteration}; it has {known}")
     return iterations[iteration]
 
@@ -29,18 +30,21 @@ def success_line(store: Store, run: str) -> str:
     curve = evaluation_curve(store, store.runs.get(run))
     if not curve:
         return "not evaluated yet"
-    (first, *_), (last, *_) = [curve[0]], [curve[-1]]
     return " -> ".join(
         f"{point['success']:.3f} [{point['low']:.3f}, {point['high']:.3f}] after {point['iteration']} updates"
-        for point in (first, last)
+        for point in (curve if len(curve) == 1 else (curve[0], curve[-1]))
     )
 
 
 def evaluation_curve(store: Store, run: Run) -> list[dict[str, float]]:
     """Success with its interval on the training environment's panel, at every evaluated checkpoint."""
+    return _curve(store, run, store.runs.iterations(run.name))
+
+
+def _curve(store: Store, run: Run, recorded: Mapping[int, StageKeys]) -> list[dict[str, float]]:
     cell = run.environment
     points = []
-    for iteration, stages in store.runs.iterations(run.name).items():
+    for iteration, stages in recorded.items():
         keys = stages.get(f"evaluate:{cell}")
         if keys:
             points.append({"iteration": iteration, **success_of(store, keys.get("episodes", ""), cell)})
@@ -69,7 +73,8 @@ _BAND = {"success": "", "low": "_low", "high": "_high"}
 
 def run_facts(store: Store, run: Run) -> dict[str, Any]:
     """What a run is, how far it has come, and its success."""
-    curve = evaluation_curve(store, run)
+    recorded = store.runs.iterations(run.name)
+    curve = _curve(store, run, recorded)
     state = store.runs.state(run.name)
     status: str = state.status if state else "unknown"
     if status == "running" and not store.runs.is_running(run.name):
@@ -79,7 +84,8 @@ def run_facts(store: Store, run: Run) -> dict[str, Any]:
         "flow": run.flow,
         "preset": run.preset,
         "state": status,
-        "iterations": sum("update" in stages for stages in store.runs.iterations(run.name).values()),
+        "iterations": sum("update" in stages for stages in recorded.values()),
+        "num_evaluations": len(curve),
         "success_first": curve[0]["success"] if curve else None,
         "success_last": curve[-1]["success"] if curve else None,
         "created": run.created.isoformat(timespec="seconds"),
@@ -90,7 +96,7 @@ def run_facts(store: Store, run: Run) -> dict[str, Any]:
 
 def at_a_glance(facts: dict[str, Any]) -> dict[str, Any]:
     """What of a run's facts fits a terminal of 80 columns; the store stands in the title."""
-    curve = [facts[name] for name in ("success_first", "success_last") if facts[name] is not None]
+    curve = [facts["success_first"], facts["success_last"]][: facts["num_evaluations"] or 0]
     success = " -> ".join(f"{value:.3f}" for value in curve)
     return {**{name: facts[name] for name in ("run", "state", "iterations")}, "success": success}
 

@@ -10,8 +10,11 @@ from starpo.flows.console.table import print_record
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.core.visible import MAX_TEXT, quoted
+from starpo.ragen.evidence.exchange.played import imported_facts
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import read_attempts, recorded_data
+
+_OUTCOMES = {True: "goal reached", False: "goal not reached", None: "whether the goal was reached is not recorded"}
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
@@ -52,7 +55,8 @@ def print_trajectory(
     console = Console()
     for turn in range(len(rows)):
         _print_turn(console, rows, turn, prompts[turn] if prompts else [])
-    say(console, "goal reached" if rows[-1]["success"] else "goal not reached")
+    is_known = "success" not in imported_facts(rows[-1]).get("absent", ())
+    say(console, _OUTCOMES[rows[-1]["success"] if is_known else None])
     if any(len(text) > MAX_TEXT for row in rows for text in (row["observation"], row["response"])):
         say(console, "long texts are cut; --json shows them whole, and `ragen sql` parts of them")
     if not should_show_prompts:
@@ -80,11 +84,12 @@ def _print_turn(console: Console, rows: Sequence[Row], turn: int, prompt: Messag
     left = f"{row['actions_left']} action{'' if row['actions_left'] == 1 else 's'} left"
     console.print(f"turn {row['turn']}, {left}", style="bold", highlight=False)
     about = f"after {before} since turn {start}" if before else "all that the model saw"
-    facts: dict[str, Any] = {"context": f"{len(row['prompt_ids'])} tokens, {about}"}
+    is_counted = row["prompt_ids"] or not imported_facts(row)
+    facts: dict[str, Any] = {"context": f"{len(row['prompt_ids'])} tokens, {about}" if is_counted else "not recorded"}
     for number, message in enumerate(prompt):
         name = f"{message['role']} {number + 1}" if len(prompt) > 1 else message["role"]
         facts[name] = message["text"].strip("\n")
     facts |= {"observation": row["observation"], "response": row["response"]}
     paid = zip(row["executed_actions"], row["action_rewards"], strict=True)
-    facts["executed"] = ", ".join(f"{action} {reward:+.1f}" for action, reward in paid) or "nothing"
+    facts["executed"] = ", ".join(f"{action} {reward:+.3g}" for action, reward in paid) or "nothing"
     print_record(console, {**facts, "status": row["status"]})

@@ -162,3 +162,26 @@ def test_a_run_on_another_machine_is_believed_for_two_minutes(store, age_s, is_b
         return
     with pytest.raises(RunFailedError, match=r"interrupted: its process \(on another machine\) is gone"):
         follow(store)
+
+
+def test_a_run_that_was_rolled_back_is_followed_to_where_its_fork_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.01)
+    store = Store(str(tmp_path))
+    settings = {"diagnostics": {"on_collapse": "roll_back", "remedies": [{}]}}
+    for name in ("a-run", "a-run-rollback-4"):
+        store.runs.create(name, flow="starpo", preset="smoke", config=settings)
+    store.runs.set_state("a-run", "failed", "it collapsed")
+    store.runs.set_state("a-run-rollback-4", "completed", "completed", FACTS)
+    assert follow_run(store, "a-run", Console(file=StringIO())) == "a-run-rollback-4"
+
+
+def test_a_run_that_could_not_be_rolled_back_failed(tmp_path, monkeypatch):
+    monkeypatch.setattr("starpo.flows.console.follow.POLL_S", 0.01)
+    store = Store(str(tmp_path))
+    for remedies in ([], [{}]):
+        name = f"run-{len(remedies)}"
+        settings = {"diagnostics": {"on_collapse": "roll_back", "remedies": remedies}}
+        store.runs.create(name, flow="starpo", preset="smoke", config=settings)
+        store.runs.set_state(name, "failed", "it collapsed")
+        with pytest.raises(RunFailedError, match=f"run {name} ended as failed: it collapsed"):
+            follow_run(store, name, Console(file=StringIO()))

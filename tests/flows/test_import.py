@@ -1,5 +1,6 @@
 """`ragen import`: trajectories from elsewhere can be asked and audited; what is none of it is refused and not lost."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ConfigError, DataError, StoreError
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.words import embedded_words
 from starpo.ragen.recompute.replay.plan import plan_replay
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
@@ -181,6 +184,20 @@ def test_a_source_without_rewards_has_none(store: Store, tmp_path: Path) -> None
     assert list(store.runs.iteration("mine", 0)) == ["rollout"]
     assert asked(store, "select trajectory_return from trajectories") == [{"trajectory_return": None}]
     assert CliRunner().invoke(app, ["audit", "mine", "--store", store.url]).exit_code == 0
+
+
+def test_what_a_source_does_not_say_is_not_shown_as_a_failure(store: Store, tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "chat.jsonl", [{"messages": CHAT}])
+    assert run_import(store, "mine", file, "--format", "messages").exit_code == 0
+    [row] = asked(store, "select distinct trajectory_id from turns")
+    shown = ["show", "mine", "--iteration", "0", "--trajectory", row["trajectory_id"], "--store", store.url]
+    text = CliRunner().invoke(app, shown).stdout
+    assert "whether the goal was reached is not recorded" in text
+    assert "0 tokens" not in text
+    [batch] = gather(store, "mine").rollouts
+    [group] = json.loads(gzip.decompress(batch.packed))["groups"]
+    assert (group["reason"], group["members"][0]["success"]) == ("", None)
+    assert "have no pictures: they were played elsewhere." in embedded_words(gather(store, "mine"))[0]
 
 
 def test_where_nothing_is_sound_nothing_is_imported(store: Store, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from starpo.flows.cli.runs import runs
 from starpo.flows.cli.show import show
+from starpo.flows.console.listing import success_line
 from starpo.flows.presets import preset
 from starpo.ragen.evidence.diagnostics.metrics import metrics_table
 from starpo.ragen.store import Store
@@ -45,6 +46,14 @@ def test_the_panel_is_that_of_the_training_environment(store, capsys):
     assert [row["panel"] for row in shown["per_iteration"]] == [shown["success_first"]] == [0.25]
 
 
+def test_one_evaluation_is_no_change(store, capsys):
+    show(NAME, store=store.url)
+    out = capsys.readouterr().out
+    assert "0.250" in out
+    assert "->" not in out
+    assert success_line(store, NAME) == "0.250 [0.250, 0.250] after 0 updates"
+
+
 def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
     show(NAME, timings=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out) == []  # these were put there by no work
@@ -62,4 +71,4 @@ def test_words_are_whole_in_80_columns(listing, store, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
     (line,) = [line for line in lines if line.startswith(f" {NAME} ")]
-    assert line.split() == [NAME, "completed", "0", "0.250", "->", "0.250"]
+    assert line.split() == [NAME, "completed", "0", "0.250"]

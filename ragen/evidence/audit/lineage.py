@@ -225,8 +225,8 @@ def _named_key(store: Store, artifact: str) -> str:
     run, iteration, stage = (*artifact.split(":", 2), "", "")[:3]
     named = [found for found in named_artifacts(store, run) if str(found.iteration) == iteration]
     if not named:
-        last = max(store.runs.iterations(run), default=None)
-        known = "it has none" if last is None else f"it has 0 to {last}"
+        recorded = store.runs.iterations(run)
+        known = f"it has {min(recorded)} to {max(recorded)}" if recorded else "it has none"
         raise ConfigError(f"'{artifact}': the run {run} has no iteration '{iteration}'; {known}")
     matching = [found for found in named if found.stage == stage]
     if not matching:

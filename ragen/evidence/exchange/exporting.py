@@ -116,7 +116,8 @@ def _pairs(chosen: Iterator[Played], extent: Extent) -> Iterator[tuple[int, Mapp
 
 def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path, done: Export) -> None:
     policy = recorded.store.runs.get(recorded.run).config.get("policy")
-    model = str(policy.get("model") or policy.get("type") or "unknown") if isinstance(policy, dict) else "unknown"
+    policy = policy if isinstance(policy, dict) else {}
+    model = str(policy.get("name_or_path") or policy.get("type") or "unknown")
     for played in chosen:
         place = folder / f"iteration-{played.iteration:05d}"
         place.mkdir(exist_ok=True)

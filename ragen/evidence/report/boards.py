@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from starpo.ragen.core.errors import EnvironmentFault
+from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import Environment, EnvironmentSettings
 from starpo.ragen.envs.make import environment_type, settings_type
@@ -53,11 +53,11 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
 
     Returns:
         For each turn the state before it and the state after each of its executed actions. [turns][actions + 1].
-        None: the environment as it is today does not repeat what was stored, or fails.
+        None: the environment as it is today does not repeat what was stored, fails, or cannot be made on this machine.
     """
-    environment = make(_as_drawn(_played_from(settings, turns[0]["env_seed"])))
     frames: list[list[Frame]] = []
     try:
+        environment = make(_as_drawn(_played_from(settings, turns[0]["env_seed"])))
         seen, _ = environment.reset(seed=turns[0]["env_seed"], dynamics_seed=turns[0]["dynamics_seed"])
         if environment.state_digest() != turns[0]["initial_state_digest"]:
             return None
@@ -71,7 +71,7 @@ def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, An
             if turn["executed_actions"] and environment.state_digest() != turn["state_digest"]:
                 return None
             frames.append(shown)
-    except EnvironmentFault:
+    except StarPOError:
         return None
     return frames
 
@@ -98,13 +98,13 @@ def replay_episode(
         episode_return: Sum of the environment's rewards.
 
     Returns:
-        None: the environment as it is today does not repeat what was stored, or fails.
+        None: the environment as it is today does not repeat what was stored, fails, or cannot be made on this machine.
     """
-    settings = _played_from(_as_stored(environment), seed)
-    witness, drawn = make(settings), make(_as_drawn(settings))
     frames: list[list[Frame]] = []
     rewards: list[list[float]] = []
     try:
+        settings = _played_from(_as_stored(environment), seed)
+        witness, drawn = make(settings), make(_as_drawn(settings))
         shown_to_policy, _ = witness.reset(seed=seed, dynamics_seed=dynamics_seed)
         seen, _ = drawn.reset(seed=seed, dynamics_seed=dynamics_seed)
         if witness.state_digest() != initial_state_digest:
@@ -119,7 +119,7 @@ def replay_episode(
                 seen, reward, _, _, _ = drawn.step(action)
                 frames[-1].append(_frame(drawn, seen, action, reward))
                 rewards[-1].append(reward)
-    except EnvironmentFault:
+    except StarPOError:
         return None
     is_the_same = math.isclose(sum(map(sum, rewards)), episode_return, abs_tol=1e-6)
     return EpisodeReplay(frames, rewards) if is_the_same else None

@@ -165,8 +165,7 @@ def caveats(runs: Sequence[ComparedRun]) -> list[str]:
 def _read(store: Store, record: Run) -> ComparedRun:
     reader = Reader(store)
     artifacts = places(reader.iterations(record))
-    wanted = [place for place in artifacts if place.kind in ("turns", "rewards", "selection", "checkpoint", "episodes")]
-    found = zip(wanted, side_by_side(reader.manifest, wanted), strict=True)
+    found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
     manifests = {place: manifest for place, manifest in found if manifest is not None}
     series = read_series(reader, artifacts)
     return ComparedRun(

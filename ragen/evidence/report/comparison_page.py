@@ -70,7 +70,7 @@ def _row(run: ComparedRun) -> dict[str, Any]:
         "preset": run.run.preset or "none",
         "seed": str(run.run.config.get("seed", "unknown")),
         "updates": len({place.iteration for place in run.artifacts if place.stage == "update"}),
-        "planned": run.run.config.get("iterations", "unknown"),
+        "planned": words.iterations_asked(run.run),
         "first": _written(successes[0] if successes else None),
         "peak": _written(_peak(successes) if successes else None),
         "last": _written(successes[-1] if successes else None),

@@ -54,6 +54,7 @@ class ReportData:
         rollouts: Embedded training trajectories, by iteration.
         evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
         num_iterations: Iterations with a rollout.
+        collected: Iterations that were the first to use theirs: with Online-k, fewer.
         has_tokenizer: Could prompts be decoded, and the tokens of responses be told apart?
         missing: What the report does without.
     """
@@ -68,6 +69,7 @@ class ReportData:
     rollouts: list[Embedded]
     evaluations: list[Embedded]
     num_iterations: int
+    collected: list[int]
     has_tokenizer: bool
     missing: list[Missing]
 
@@ -111,9 +113,12 @@ def gather(
     settings = _drawn_settings(record)
     rollouts = _by_iteration(artifacts, "turns")
     _check_wanted(record, wanted, rollouts)
+    first_use = _first_uses(rollouts)
+    collected = sorted(set(first_use.values()))
 
     def batches() -> Iterator[Batch]:
-        for iteration in sampled(list(rollouts), [*wanted, *signalled], max(max_sampled_iterations, len(wanted) + 2)):
+        others = sampled(collected, [first_use[i] for i in signalled if i in first_use], max_sampled_iterations)
+        for iteration in dict.fromkeys([*wanted, *others]):
             on_batch(f"rollout of iteration {iteration}")
             of_iteration = [place for place in artifacts if place.iteration == iteration]
             if batch := read_rollout(reader, of_iteration, settings, token_lengths, transcriber):
@@ -137,9 +142,10 @@ def gather(
         verdict=verdict,
         manifests=manifests,
         decisions=read_decisions(reader, artifacts),
-        rollouts=sorted(embed(batches(), max_rollout_bytes), key=lambda e: e.iteration),
+        rollouts=sorted(embed(batches(), max_rollout_bytes, wanted), key=lambda e: e.iteration),
         evaluations=sorted(embed(evaluations(), max_evaluation_bytes), key=lambda e: e.iteration),
         num_iterations=len(rollouts),
+        collected=collected,
         has_tokenizer=tokenizer is not None,
         missing=reader.missing,
     )
@@ -158,6 +164,15 @@ def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place
         if place.kind == kind:
             found.setdefault(place.iteration, []).append(place)
     return found
+
+
+def _first_uses(rollouts: Mapping[int, list[Place]]) -> dict[int, int]:
+    """Iteration -> the iteration in which its rollout was used first: with Online-k, several use one."""
+    first: dict[str, int] = {}
+    return {
+        iteration: min(first.setdefault(place.key, iteration) for place in of_iteration)
+        for iteration, of_iteration in rollouts.items()
+    }
 
 
 def _drawn_settings(run: Run) -> EnvironmentSettings | None:

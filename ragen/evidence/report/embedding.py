@@ -5,7 +5,7 @@ iterations -> sampled -> Batch -> embed -> Embedded
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -74,19 +74,23 @@ def sampled(iterations: Sequence[int], preferred: Iterable[int], limit: int) -> 
     return chosen[:limit]
 
 
-def embed(batches: Iterable[Batch], max_bytes: int) -> list[Embedded]:
+def embed(batches: Iterable[Batch], max_bytes: int, wanted: Collection[int] = ()) -> list[Embedded]:
     """Pack batches, the most important first, until the next one does not fit.
 
     Of the first, which must be there, as many groups are taken as fit, at least one.
 
     Args:
         batches: In the order of importance; made one at a time.
-        max_bytes: Bound of all packed bytes together.
+        max_bytes: Bound of all packed bytes together, but for those of iterations that are wanted.
+        wanted: Iterations that are packed whole, whatever their size.
     """
     embedded: list[Embedded] = []
     room = max_bytes
     for batch in batches:
         packed = _packed(batch, len(batch.groups))
+        if batch.iteration in wanted:
+            embedded.append(packed)
+            continue
         if len(packed.packed) > room and embedded:
             break
         num_groups = len(batch.groups)

@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.seeding import dynamics_seed
 from starpo.ragen.envs.grammar import ACTION_SEPARATOR
@@ -17,6 +16,7 @@ from starpo.ragen.evidence.report.reading import Place, Reader
 from starpo.schemas.manifest import Manifest
 
 Row = dict[str, Any]
+_OF_BASE = "evaluate_base:"
 
 
 def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch | None:
@@ -41,7 +41,9 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch |
     rows = table.to_pylist()
     prompts = {seed: number for number, seed in enumerate(dict.fromkeys(row["env_seed"] for row in rows))}
     members = [_episode(row, number, prompts[row["env_seed"]], environment) for number, row in enumerate(rows)]
-    cell = rows[0]["cell"].removesuffix(SEEN) if rows else place.stage.removeprefix("evaluate:")
+    cell = place.stage.removeprefix("evaluate:")
+    if cell.startswith(_OF_BASE):  # both ends of a replay are evaluated at one iteration
+        cell = f"{cell.removeprefix(_OF_BASE)} of the base run"
     group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members)}
     return Batch(place.iteration, cell, [{**group, "reason": "", "members": members}])
 

@@ -89,6 +89,7 @@ def _page_data(data: ReportData) -> dict[str, Any]:
     last = max((x for series in data.series.values() for x in series), default=0)
     return {
         "run": data.run.name,
+        "why_not_drawn": words.why_not_drawn(data.run),
         "environment": data.run.environment,
         "panels": [asdict(panel) for panel in main_panels(data.series)],
         "other_panels": [asdict(panel) for panel in other_panels(data.series)],

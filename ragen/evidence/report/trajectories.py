@@ -8,6 +8,7 @@ from typing import Any
 
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.envs.base import EnvironmentSettings
+from starpo.ragen.evidence.exchange.played import imported_facts
 from starpo.ragen.evidence.report.boards import replay_frames
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.reading import Place, Reader
@@ -41,6 +42,7 @@ _TURN_COLUMNS = [
     "actions_left",
     "initial_state_digest",
     "state_digest",
+    "info",
 ]
 _SAMPLE_COLUMNS = {
     "advantage": "advantage",
@@ -103,7 +105,8 @@ def read_rollout(
         for row in selection
         if row["group_id"] in members
     }
-    undecided = {"kept": None, "score": None, "success": None, "reason": "what the filter decided cannot be read"}
+    unread = "what the filter decided cannot be read" if by_kind.get("selection") else ""
+    undecided = {"kept": None, "score": None, "success": None, "reason": unread}
     groups = [
         {"id": group_id, **decided.get(group_id, undecided), "members": members[group_id]}
         for group_id in dict.fromkeys([*decided, *members])
@@ -119,7 +122,8 @@ def _trajectory(
     transcriber: Transcriber | None,
 ) -> Row:
     prompts = _prompts(rows, transcriber)
-    frames = replay_frames(settings, rows) if settings is not None else None
+    imported = imported_facts(rows[-1])
+    frames = replay_frames(settings, rows) if settings is not None and not imported else None
     paid = [rewards.get((row["trajectory_id"], row["turn"])) for row in rows]
     return {
         "id": rows[0]["trajectory_id"],
@@ -128,7 +132,7 @@ def _trajectory(
         "seed": str(rows[0]["env_seed"]),  # JavaScript's numbers are too small for it
         "return": paid[0]["trajectory_return"] if paid[0] else None,
         "valid": paid[0]["is_valid"] if paid[0] else True,
-        "success": any(row["success"] for row in rows),
+        "success": None if "success" in imported.get("absent", ()) else any(row["success"] for row in rows),
         "status": max((row["status"] for row in rows), key=STATUSES.index),
         "errors": sum(row["status"] == "format_error" for row in rows),
         "drawn": frames is not None,

@@ -12,6 +12,7 @@ from starpo.ragen.evidence.diagnostics.collapse import Verdict
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.report.data import ReportData
 from starpo.ragen.evidence.report.times import stage_seconds
+from starpo.ragen.store.records.run import Run
 
 
 def headline(series: Mapping[str, Series], environment: str) -> str:
@@ -60,7 +61,7 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
     seconds = sum(sum(series.values()) for series in stage_seconds(data.manifests).values())
     found = [
         ("State", state.status if state else "unknown"),
-        ("Iterations", f"{data.num_iterations} of {config.get('iterations', 'unknown')}"),
+        ("Iterations", f"{data.num_iterations} of {iterations_asked(run)}"),
         ("Environment", run.environment),
         ("Policy", policy(config.get("policy", {}))),
         ("Advantage", str(config.get("update", {}).get("advantage", "unknown"))),
@@ -76,6 +77,14 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
     return found
 
 
+def iterations_asked(run: Run) -> str:
+    """How many iterations a run is to have: those of its settings, or of the stretch that it replays."""
+    start, stop = run.parameters.get("start"), run.parameters.get("stop")
+    if run.flow == "replay" and isinstance(start, int) and isinstance(stop, int):
+        return str(stop - start)
+    return str(run.config.get("iterations", "unknown"))
+
+
 def embedded_words(data: ReportData) -> list[str]:
     """Which trajectories are in the page, and where the others are, with counts."""
     return [_rollout_words(data), _evaluation_words(data)]
@@ -84,30 +93,39 @@ def embedded_words(data: ReportData) -> list[str]:
 def _rollout_words(data: ReportData) -> str:
     if not data.rollouts:
         return "No rollout has been stored yet."
-    shown = sum(e.num_trajectories for e in data.rollouts)
-    everything = sum(d.num_trajectories for d in data.decisions)
-    if len(data.rollouts) == data.num_iterations and all(e.num_trajectories == e.num_all for e in data.rollouts):
+    collected = set(data.collected)  # trajectories that later iterations use again (Online-k) are counted once
+    own = [e for e in data.rollouts if e.iteration in collected]
+    shown = sum(e.num_trajectories for e in own)
+    everything = sum(d.num_trajectories for d in data.decisions if d.iteration in collected)
+    if len(own) == len(collected) and all(e.num_trajectories == e.num_all for e in own):
         words = f"All {shown:,} training trajectories of the run are in this page."
     else:
         of_all = f" of the run's {everything:,}" if everything >= shown else ""
         words = (
-            f"In this page are {shown:,}{of_all} training trajectories, from {len(data.rollouts)} of "
-            f"{data.num_iterations} iterations: the last, the first, those at which a signal was raised, and others "
-            f"evenly between. The others are in the store: `ragen report {data.run.name} --embed N` puts those of "
-            f"iteration N into the page, `ragen show {data.run.name} --iteration N --trajectory ID` prints one."
+            f"In this page are {shown:,}{of_all} training trajectories, from {len(own)} of {len(collected)} "
+            "rollouts: the last, the first, those at which a signal was raised, and others evenly between. The others "
+            f"are in the store: `ragen report {data.run.name} --embed N` puts those of iteration N into the page, "
+            f"`ragen show {data.run.name} --iteration N --trajectory ID` prints one."
         )
-        cut = [e for e in data.rollouts if e.num_trajectories < e.num_all]
+        cut = [e for e in own if e.num_trajectories < e.num_all]
         if cut:
             words += f" Of iteration {cut[0].iteration} there are {cut[0].num_trajectories:,} of {cut[0].num_all:,}."
     not_drawn = sum(e.num_not_drawn for e in data.rollouts)
     if not_drawn:
-        words += f" {not_drawn:,} have no pictures: the environment as it is today does not repeat them."
+        words += f" {not_drawn:,} have no pictures: {why_not_drawn(data.run)}."
     if not data.has_tokenizer:
         words += (
             " Prompts are left out, and tokens are shown apart from the text: no checkpoint with the tokenizer is in "
             "the store."
         )
     return words
+
+
+def why_not_drawn(run: Run) -> str:
+    """Why some of its trajectories have no pictures."""
+    if run.flow == "import":
+        return "they were played elsewhere"
+    return "the environment does not repeat them as it is today, or cannot be made here"
 
 
 def _evaluation_words(data: ReportData) -> str:

@@ -6,7 +6,7 @@ const colour = (index) => `var(--series-${index % COLOURS})`;
 
 function axis(panel) {
   const values = panel.lines.flatMap((line) => [...line.raw.map((p) => p[1]), ...line.band.flatMap((p) => [p[1], p[2]])]);
-  if (panel.is_share) return { low: 0, high: 1, at: (v) => v, marks: [0, 0.25, 0.5, 0.75, 1], label: percent };
+  if (panel.is_share) return { low: Math.min(0, ...values), high: 1, at: (v) => v, marks: [0, 0.25, 0.5, 0.75, 1], label: percent };
   let low = Math.min(...values);
   let high = Math.max(...values);
   if (panel.is_log) {

@@ -4,7 +4,7 @@ const PAGE_OF_RESULTS = 50;
 
 const FACETS = [
   { name: "source", label: "From", of: (row) => sourceOf(row.batch), say: (v) => (v === TRAINING ? "training rollouts" : `evaluation ${v}`) },
-  { name: "outcome", label: "Outcome", of: (row) => (row.member.success ? "success" : "failed") },
+  { name: "outcome", label: "Outcome", of: (row) => outcomeOf(row.member) },
   { name: "decision", label: "Filter", of: (row) => (row.group.kept === null ? "none" : row.group.kept ? "kept" : "dropped"), say: (v) => (v === "none" ? "no decision" : v) },
   { name: "advantage", label: "Advantage", of: (row) => { const a = row.member.sample?.advantage; return a === undefined ? "none" : a > 0 ? "positive" : a < 0 ? "negative" : "zero"; }, say: (v) => (v === "none" ? "not trained on" : v) },
   { name: "format", label: "Format", of: (row) => (row.member.errors ? "errors" : "sound"), say: (v) => (v === "errors" ? "with format errors" : "without format errors") },
@@ -69,7 +69,7 @@ function finder(container, batches) {
       }
       for (const [index, turn] of row.member.turns.entries()) {
         const place = [turn.response, turn.observation, turn.executed.join(" || "), turn.status || ""].find((text) => text.toLowerCase().includes(wanted));
-        if (place !== undefined) { found.set(row, { turn: index + 1, place }); break; }
+        if (place !== undefined) { found.set(row, { turn: index, place }); break; }
       }
     }
     return found;
@@ -118,7 +118,7 @@ function finder(container, batches) {
       row.group.kept === null ? null : row.group.kept ? "kept" : "dropped", advantage === undefined ? null : `advantage ${signed(advantage)}`,
       row.member.errors ? plural(row.member.errors, "format error") : null, hit ? `turn ${hit.turn}` : plural(row.member.turns.length, "turn")].filter(Boolean);
     return html("a", { class: "hit", href: addressOf({ iteration: row.batch.iteration, source: row.batch.cell, trajectory: row.member.id, turn: hit ? hit.turn : null }) },
-      html("span", { class: `pill ${row.member.success ? "ok" : "failed"}` }, row.member.success ? "success" : "failed"), ` ${words.join(" · ")}`,
+      outcomePill(row.member), ` ${words.join(" · ")}`,
       hit && wanted ? html("code", {}, excerpt(hit.place, wanted)) : null);
   }
 

@@ -37,7 +37,7 @@ async function openAddress(isArrival) {
   if (!wanted) return;
   const isTrajectory = wanted.trajectory || wanted.group || wanted.source;
   const target = document.getElementById(isTrajectory ? "trajectories" : "iteration");
-  if (!wanted.turn) target.scrollIntoView();
+  if (wanted.turn === null) target.scrollIntoView();
   target.querySelector("h3[tabindex]")?.focus({ preventScroll: true });
 }
 window.addEventListener("hashchange", () => openAddress(false));

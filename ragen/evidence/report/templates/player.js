@@ -20,7 +20,7 @@ function player(trajectory, onStep) {
     const { executed, rewards } = trajectory.turns[turn];
     const said = action ? `${executed[action - 1]} ${signed(rewards[action - 1])}` : executed.length ? "before the first action" : "nothing carried out";
     screen.replaceChildren(board(frame, said));
-    caption.replaceChildren(html("b", {}, `Turn ${turn + 1} of ${trajectory.turns.length}`), ` · ${said}`, html("br"), html("span", { class: "muted" }, `frame ${at + 1} of ${steps.length}`));
+    caption.replaceChildren(html("b", {}, `Turn ${turn}`), ` · ${said}`, html("br"), html("span", { class: "muted" }, `frame ${at + 1} of ${steps.length}`));
     slider.value = at;
     onStep(turn, action);
   }

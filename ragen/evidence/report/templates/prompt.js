@@ -20,7 +20,7 @@ function promptBlock(turns, index) {
 }
 
 function messageBlock({ role, text, cut, size }, turn, isNew) {
-  const about = [isNew ? "new" : `from turn ${turn + 1}`, size === null ? null : plural(size, "token")].filter(Boolean).join(" · ");
+  const about = [isNew ? "new" : `from turn ${turn}`, size === null ? null : plural(size, "token")].filter(Boolean).join(" · ");
   return html("details", { class: "message", open: isNew }, html("summary", {}, html("span", { class: `pill ${role}` }, role), " ", html("span", { class: "muted" }, about)),
     html("pre", { dir: "ltr" }, recorded(text)), more(cut));
 }

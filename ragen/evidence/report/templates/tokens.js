@@ -14,7 +14,7 @@ function tokenSpans(turn) {
     const length = turn.lengths ? turn.lengths[n] : 0;
     const text = turn.response.slice(place, place + length);
     place += length;
-    const depth = Math.min(1, turn.surprisals[n] / 1000 / DEEPEST);
+    const depth = Math.min(1, (turn.surprisals[n] ?? 0) / 1000 / DEEPEST);
     return html("span", { class: text ? "token" : "token bare", "data-n": n, style: `--depth-share:${depth.toFixed(3)}` }, recorded(text));
   });
 }
@@ -30,9 +30,11 @@ function tokenBlock(turn, advantage) {
     if (spans[present]) spans[present].classList.remove("pointed");
     present = n;
     spans[n].classList.add("pointed");
-    const logprob = -turn.surprisals[n] / 1000;
+    const surprisal = turn.surprisals[n]; // an import may have tokens without them
+    const logprob = -surprisal / 1000;
+    const likely = surprisal === undefined ? "log-prob not recorded" : `log-prob ${logprob.toFixed(3).replace("-", "−")} · p ${Math.exp(logprob).toPrecision(3)}`;
     readout.replaceChildren(`token ${n + 1} of ${spans.length} `, html("code", {}, spans[n].textContent ? ["“", recorded(spans[n].textContent), "”"] : "(no text of its own)"),
-      ` · id ${turn.ids[n]} · log-prob ${logprob.toFixed(3).replace("-", "−")} · p ${Math.exp(logprob).toPrecision(3)}`, advantage === null ? "" : ` · advantage ${signed(advantage)}`);
+      ` · id ${turn.ids[n]} · ${likely}`, advantage === null ? "" : ` · advantage ${signed(advantage)}`);
   }
 
   strip.addEventListener("pointerover", (event) => {

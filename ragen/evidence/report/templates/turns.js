@@ -19,8 +19,8 @@ function turnCard(turns, index, advantage, onFrame) {
     turn.think === null ? null : recordedBlock("Think", turn.think, cut.think),
     turn.answer === null ? recordedBlock("Response as it was", turn.response, cut.response) : recordedBlock("Answer", turn.answer, cut.answer),
   ];
-  return html("article", { class: "turn", "data-turn": index + 1 },
-    html("header", {}, html("h3", {}, `Turn ${index + 1}`), turn.status ? html("span", { class: `pill ${turn.status}` }, turn.status.replace("_", " ")) : null,
+  return html("article", { class: "turn", "data-turn": index },
+    html("header", {}, html("h3", {}, `Turn ${index}`), turn.status ? html("span", { class: `pill ${turn.status}` }, turn.status.replace("_", " ")) : null,
       turn.total === null ? null : html("span", { class: "reward" }, `reward ${signed(turn.total)}`),
       html("span", { class: "muted" }, [...parts, ...notes].flatMap((note, n) => (n ? [" · ", note] : [note])))),
     html("div", { class: "strip" }, strip),
@@ -31,10 +31,14 @@ function turnCard(turns, index, advantage, onFrame) {
       turn.ids.length ? tokenBlock(turn, advantage) : null));
 }
 
+// An import whose source does not say how it ended has no outcome.
+const outcomeOf = ({ success }) => (success === null ? "not recorded" : success ? "success" : "failed");
+const outcomePill = (trajectory) => html("span", { class: `pill ${{ success: "ok", failed: "failed" }[outcomeOf(trajectory)] || ""}` }, outcomeOf(trajectory));
+
 function trajectoryFacts(trajectory, group) {
   const sample = trajectory.sample;
   const facts = [
-    ["Outcome", html("span", { class: `pill ${trajectory.success ? "ok" : "failed"}` }, trajectory.success ? "success" : "failed")],
+    ["Outcome", outcomePill(trajectory)],
     ["Return", number(trajectory.return)],
     ["Turns", String(trajectory.turns.length)],
     ["Format errors", String(trajectory.errors)],

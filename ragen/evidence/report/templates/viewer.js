@@ -71,8 +71,8 @@ function viewer(container, data, batches) {
     return html("a", {
       class: `member ${member.success ? "success" : ""} ${member.valid ? "" : "invalid"}`, "aria-current": isPresent ? "true" : null,
       href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: member.id }),
-      title: `${member.id}: return ${number(member.return)}, ${member.success ? "success" : "failed"}${member.valid ? "" : ", in no statistic"}`,
-    }, label, html("span", { class: "sr" }, member.success ? " success" : " failed"));
+      title: `${member.id}: return ${number(member.return)}, ${outcomeOf(member)}${member.valid ? "" : ", in no statistic"}`,
+    }, label, html("span", { class: "sr" }, ` ${outcomeOf(member)}`));
   }
 
   function open(batch, group, trajectory, largest) {
@@ -85,11 +85,11 @@ function viewer(container, data, batches) {
       card.classList.toggle("current", n === turn);
       card.querySelectorAll(".frame").forEach((frame, a) => frame.classList.toggle("current", n === turn && a === action));
     }));
-    const side = film ? film.element : html("p", { class: "player muted" }, "No pictures: the environment as it is today does not repeat this trajectory.");
+    const side = film ? film.element : html("p", { class: "player muted" }, `No pictures: ${data.why_not_drawn}.`);
     stage.replaceChildren(side, html("div", { class: "turns", style: `--advantage:${advantage === null ? 0 : Math.abs(advantage) / largest}`, "data-sign": advantage === null ? "none" : advantage < 0 ? "down" : "up" }, cards));
-    if (present.turn) {
-      cards[present.turn - 1]?.scrollIntoView({ block: "center" });
-      if (film) film.show(present.turn - 1, 0);
+    if (present.turn !== null) {
+      cards[present.turn]?.scrollIntoView({ block: "center" });
+      if (film) film.show(present.turn, 0);
     }
     elsewhere.replaceChildren();
     if (batch.cell !== null) otherCheckpoints(batch, trajectory);
@@ -101,7 +101,7 @@ function viewer(container, data, batches) {
     const links = [];
     for (const other of batches.all.filter((b) => b.cell === batch.cell)) {
       const episode = (await batches.groups(other)).flatMap((g) => g.members).find((m) => m.id === trajectory.id && m.seed === trajectory.seed);
-      if (episode) links.push(html("a", { class: episode.success ? "gain" : "", "aria-current": other === batch ? "true" : null, href: addressOf({ iteration: other.iteration, source: batch.cell, trajectory: episode.id }) }, `${other.iteration} ${episode.success ? "success" : "failed"}`));
+      if (episode) links.push(html("a", { class: episode.success ? "gain" : "", "aria-current": other === batch ? "true" : null, href: addressOf({ iteration: other.iteration, source: batch.cell, trajectory: episode.id }) }, `${other.iteration} ${outcomeOf(episode)}`));
     }
     if (present === wanted) elsewhere.replaceChildren("The same prompt after so many updates: ", ...links.flatMap((link, n) => (n ? [" · ", link] : [link])));
   }

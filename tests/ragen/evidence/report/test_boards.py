@@ -133,3 +133,11 @@ def test_an_evaluated_episode_is_drawn_in_the_default_symbols_whatever_the_polic
 )
 def test_an_episode_that_the_environment_does_not_repeat_is_not_drawn(change: dict) -> None:
     assert replay_episode(SOKOBAN, **episode(SOKOBAN, [["Up"], ["Up"]]) | change) is None
+
+
+@pytest.mark.parametrize("settings", [{"type": "webshop", "folder": "/no/such/folder", "digest": "0" * 16}])
+def test_an_environment_that_cannot_be_made_here_is_not_drawn(settings: dict) -> None:
+    turns = played(SOKOBAN, [["Up"]])
+    assert replay_frames(read_settings(settings), turns) is None
+    episode = {"seed": 1, "dynamics_seed": 1, "initial_state_digest": "0", "observations": [], "actions": []}
+    assert replay_episode(settings, **episode, episode_return=0.0) is None

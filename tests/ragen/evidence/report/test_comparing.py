@@ -8,6 +8,8 @@ import pytest
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.evidence.report.comparing import caveats, differences, gather_runs, shared
 from starpo.ragen.evidence.report.comparison_page import render_comparison
+from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.times import stage_seconds
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run
 
@@ -72,6 +74,12 @@ def test_an_unknown_run_is_named_before_anything_is_read(stored_run: Store) -> N
         gather_runs(stored_run, ["hostile", "othr"])
     with pytest.raises(ConfigError, match="nothing to compare"):
         gather_runs(stored_run, [])
+
+
+def test_the_work_is_that_of_all_stages(stored_run: Store) -> None:
+    [run] = gather_runs(stored_run, ["hostile"])
+    manifests = gather(stored_run, "hostile").manifests
+    assert run.seconds == sum(sum(series.values()) for series in stage_seconds(manifests).values()) > 0
 
 
 def test_a_damaged_run_is_compared_with_what_can_be_read(damaged_run: Store) -> None:

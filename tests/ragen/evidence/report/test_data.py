@@ -1,11 +1,14 @@
 import gzip
 import json
+from datetime import UTC, datetime
 
 import pytest
 
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.words import embedded_words, iterations_asked
 from starpo.ragen.store import Store
+from starpo.ragen.store.records.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +103,33 @@ def test_two_sampled_iterations_are_the_first_and_the_last(stored_run: Store) ->
 
 
 def test_a_wanted_iteration_comes_in_whatever_the_limit(stored_run: Store) -> None:
-    assert rollouts(gather(stored_run, "hostile", wanted=[2], max_sampled_iterations=1)) == [0, 2, 3]
+    assert rollouts(gather(stored_run, "hostile", wanted=[2], max_sampled_iterations=1)) == [2, 3]
     with pytest.raises(ConfigError, match="run hostile has no rollout at iteration 9; it has 0 to 3"):
         gather(stored_run, "hostile", wanted=[9])
+
+
+def test_trajectories_that_are_used_again_are_counted_once(damaged_run: Store) -> None:
+    recorded = damaged_run.runs.iterations("hostile")
+    for stage in ("rollout", "reward", "variance_filter"):
+        damaged_run.runs.record_stage("hostile", 1, stage, recorded[0][stage])  # as with Online-k
+    found = gather(damaged_run, "hostile")
+    assert (found.collected, found.num_iterations, rollouts(found)) == ([0, 2, 3], 4, [0, 2, 3])
+    assert embedded_words(found)[0].startswith("All 18 training trajectories of the run are in this page.")
+    assert rollouts(gather(damaged_run, "hostile", wanted=[1])) == [0, 1, 2, 3]
+
+
+def test_both_ends_of_a_replay_are_told_apart(damaged_run: Store) -> None:
+    evaluated = damaged_run.runs.iterations("hostile")[4]["evaluate:sokoban"]
+    damaged_run.runs.record_stage("hostile", 4, "evaluate_base:sokoban", evaluated)
+    cells = [e.cell for e in gather(damaged_run, "hostile").evaluations if e.iteration == 4]
+    assert cells == ["sokoban", "sokoban of the base run"]
+
+
+def test_of_a_replay_as_many_iterations_are_asked_for_as_it_replays() -> None:
+    facts = {"name": "a", "created": datetime(2026, 1, 1, tzinfo=UTC), "config": {"iterations": 100}, "preset": None}
+    replayed = Run(**facts, flow="replay", parameters={"start": 10, "stop": 12})
+    assert iterations_asked(replayed) == "2"
+    assert iterations_asked(Run(**facts, flow="starpo", parameters={})) == "100"
 
 
 def test_a_run_that_has_only_begun_has_no_trajectories(tmp_path) -> None:

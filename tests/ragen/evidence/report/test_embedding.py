@@ -53,6 +53,11 @@ def test_of_a_first_batch_that_is_too_large_as_many_groups_are_taken_as_fit() ->
     assert [g["id"] for g in groups] == [f"g{n}" for n in range(len(groups))]
 
 
+def test_what_is_wanted_is_there_whatever_its_size() -> None:
+    taken = embed([batch(7), batch(3), batch(9), batch(0)], 1, wanted=[3, 7])
+    assert [(e.iteration, e.num_trajectories) for e in taken] == [(7, 8), (3, 8)]
+
+
 def test_one_group_is_there_however_small_the_budget() -> None:
     (part,) = embed([batch(0)], 1)
     assert part.num_trajectories == 2

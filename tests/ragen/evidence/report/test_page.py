@@ -121,7 +121,7 @@ def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) ->
     assert "All 24 training trajectories of the run are in this page." in page
     assert "All 9 evaluated episodes of its 3 evaluations are, too." in page
     small = render_report(gather(stored_run, "hostile", max_rollout_bytes=1, max_evaluation_bytes=1))
-    assert "In this page are 2 of the run&#39;s 24 training trajectories, from 1 of 4 iterations:" in small
+    assert "In this page are 2 of the run&#39;s 24 training trajectories, from 1 of 4 rollouts:" in small
     assert "Of iteration 3 there are 2 of 6." in small
     assert "Of 9 evaluated episodes there are 3, from 1 of 3 evaluations." in small
     assert "<code>ragen report hostile --embed N</code>" in small

@@ -42,8 +42,8 @@ def test_the_page_opens_at_its_top_unless_its_address_names_a_place(page, path: 
 
 def test_a_prompt_is_folded_and_says_what_the_model_was_told(page, stored_run: Store) -> None:
     row = rows(stored_run, 1, "rollout", "turns")[1]
-    page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn'] + 1}")
-    prompt = f".turn[data-turn='{row['turn'] + 1}'] .prompt"
+    page.go(f"#iteration=1&trajectory={row['trajectory_id']}&turn={row['turn']}")
+    prompt = f".turn[data-turn='{row['turn']}'] .prompt"
     assert page.text(f"{prompt} summary") == f"Prompt {len(row['prompt_ids'])} tokens, all that the model saw"
     assert page.count(f"{prompt} pre") == 0  # made when it is unfolded
     unfold(page, prompt)
@@ -73,7 +73,7 @@ def test_a_prompt_holds_what_was_in_its_context_before(page, hostile_texts) -> N
     assert page.texts("#told .pill") == ["system", "user", "assistant", "user"]
     assert page.texts("#told pre") == ["be good", hostile_texts[0], hostile_texts[1], "and now"]
     assert page.texts("#told .message .muted") == [
-        "from turn 1 · 4 tokens", "from turn 1 · 5 tokens", "from turn 1", "new · 6 tokens"
+        "from turn 0 · 4 tokens", "from turn 0 · 5 tokens", "from turn 0", "new · 6 tokens"
     ]  # fmt: skip
     is_open = "return Array.from(document.querySelectorAll('#told .message'), (e) => e.open)"
     assert page.run(is_open) == [False, False, False, True]
@@ -115,8 +115,8 @@ def test_hostile_and_huge_text_is_shown_as_text(page, stored_run: Store, hostile
 
 def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run: Store) -> None:
     row = next(r for r in rows(stored_run, 0, "rollout", "turns") if "\u202e" in r["response"])
-    page.go(f"#iteration=0&trajectory={row['trajectory_id']}&turn={row['turn'] + 1}")
-    card = f".turn[data-turn='{row['turn'] + 1}']"
+    page.go(f"#iteration=0&trajectory={row['trajectory_id']}&turn={row['turn']}")
+    card = f".turn[data-turn='{row['turn']}']"
     codes = page.run(
         "return Array.from(document.querySelectorAll(arguments[0]), (e) => e.dataset.code)", f"{card} .tokens .unseen"
     )
@@ -128,10 +128,25 @@ def test_characters_that_reorder_text_are_named_and_kept_apart(page, stored_run:
     )
 
 
+def test_tokens_without_log_probs_say_so(page) -> None:
+    page.run(
+        """
+        const turn = { ids: [5, 6], lengths: [1, 1], surprisals: [], response: "hi", cut: {} };
+        const block = tokenBlock(turn, null);
+        block.id = "bare";
+        document.querySelector(".turns").append(block);
+        document.querySelector("#bare .token").dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+        """
+    )
+    assert page.text("#bare .readout") == "token 1 of 2 “h” · id 5 · log-prob not recorded"
+    depth = "return document.querySelector('#bare .token').style.getPropertyValue('--depth-share')"
+    assert page.run(depth) == "0.000"
+
+
 def test_tokens_spell_the_response_and_are_shaded_by_their_log_probs(page, stored_run: Store) -> None:
     row = next(r for r in rows(stored_run, 1, "rollout", "turns") if "\U0001f600" in r["response"])
     page.go(f"#iteration=1&trajectory={row['trajectory_id']}")
-    card = f".turn[data-turn='{row['turn'] + 1}']"
+    card = f".turn[data-turn='{row['turn']}']"
     assert page.text(f"{card} .tokens") == row["response"]
     tokens = page.run(
         "return Array.from(document.querySelectorAll(arguments[0]),"
@@ -238,10 +253,10 @@ def test_an_iteration_has_its_stages_metrics_and_groups(page, stored_run: Store)
 
 def test_an_address_opens_what_it_names(browser, path: Path, stored_run: Store) -> None:
     row = rows(stored_run, 2, "rollout", "turns")[-1]
-    browser.open(path, f"#iteration=2&trajectory={row['trajectory_id']}&turn={row['turn'] + 1}")
+    browser.open(path, f"#iteration=2&trajectory={row['trajectory_id']}&turn={row['turn']}")
     assert browser.text(".trajectory-title") == f"Iteration 2, trajectory {row['trajectory_id']}"
     assert browser.text(".iteration-title") == "Iteration 2"
-    assert browser.run("return document.querySelector('.turn.current').dataset.turn") == str(row["turn"] + 1)
+    assert browser.run("return document.querySelector('.turn.current').dataset.turn") == str(row["turn"])
     assert browser.text(".members [aria-current]").startswith(str(row["member"]))
     browser.run("history.back()")  # nothing to go back to but the empty page
     browser.open(path, "#iteration=2&trajectory=no-such")
