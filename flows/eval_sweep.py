@@ -66,7 +66,7 @@ def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> 
             futures = {}
             for planned in wave:
                 task = stage_task(planned.work, planned.label, tags={CELL_TAG})
-                futures[runner.submit(task, {"store_url": store.url, "work": planned.work})] = planned
+                futures[runner.submit(task, {"store_url": store.address, "work": planned.work})] = planned
             for future in as_completed(list(futures)):
                 future.wait()  # takes its final state over
                 planned, error = futures[future], failure(future.state)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from starpo.ragen.agents.rollout.ray_cluster import prepare
 from starpo.ragen.core.errors import StoreError
 
 VARIABLE = "RAGEN_STORE_BLOCK"
@@ -39,6 +40,7 @@ def load_credentials() -> None:
 def _load(name: str) -> Any:
     from prefect.blocks.core import Block
 
+    prepare()  # a block is looked for in all of Prefect's collections, that of Ray among them
     try:
         return Block.load(name, _sync=True)  # type: ignore[call-arg]
     except Exception as error:  # of the server, of the network, of a type whose package is missing

@@ -112,7 +112,7 @@ def _play(
         sampling=sampling,
         max_context_tokens=rollout.max_context_tokens,
         deadline_s=rollout.deadline_s,
-        store_url=store.url,
+        store_url=store.address,
     )
     turns, usage = take_usage(play_shards(shard_player(rollout, len(shards)), job, shards))
     # Asked for after playing: by then, what the run wrote last is in its store.

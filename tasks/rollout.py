@@ -111,7 +111,7 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
         sampling=settings.sampling,
         max_context_tokens=settings.max_context_tokens,
         deadline_s=settings.deadline_s,
-        store_url=store.url,
+        store_url=store.address,
         search=settings.search,
     )
     shards = make_episodes(groups, settings.group_size, settings.shard_groups, num_greedy=settings.num_greedy)

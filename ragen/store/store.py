@@ -40,6 +40,7 @@ class Store:
 
     Attributes:
         url: Its address, as it may be shown.
+        address: The same for whoever works in another folder, or on another machine that has it.
         runs: Its runs by name.
         answers: What somebody outside was asked and said.
 
@@ -51,6 +52,7 @@ class Store:
         self._location = Location(url)
         self._artifacts = Artifacts(self._location)
         self.url = self._location.name
+        self.address = str(self._location.local or self.url)
         self.runs = Runs(self._location)
         self.answers = Answers(self._location)
 

@@ -1,8 +1,10 @@
 """Hostile text in every place of a store that holds text, over every command: nothing raw gets out, nothing fails."""
 
 import json
+import logging
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from starpo.flows.cli.commands import COMMANDS, load
 from starpo.flows.console.follow import Outcome, RunFailedError, follow_run
 from starpo.flows.console.terminal import Console
 from starpo.flows.iteration_summary import iteration_markdown
+from starpo.flows.logs import _Record
 from starpo.flows.markdown import cell, code, dict_table, link, text
 from starpo.ragen.core.visible import quoted, shortened, visible
 from starpo.ragen.store import Store
@@ -308,3 +311,15 @@ def test_one_door() -> None:
     for file in folder.rglob("*.py"):
         if file.name != "terminal.py":
             assert not others.search(file.read_text()), f"{file}: print through flows/console/terminal.py"
+
+
+def test_what_is_logged_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7")
+    try:
+        raise ConnectionError("proxy http://me:hunter2@proxy:3128 refused; key wJalrXUtnFEMIK7")
+    except ConnectionError:
+        record = _Record("a", logging.ERROR, "f", 1, "it failed: %s", ("wJalrXUtnFEMIK7",), sys.exc_info())
+    shown = logging.Formatter().format(record)
+    assert "it failed: ***" in shown
+    assert "http://***@proxy:3128 refused; key ***" in shown
+    assert not {"hunter2", "wJalrXUtnFEMIK7"} & set(re.split(r"\W", shown))

@@ -68,6 +68,13 @@ def test_the_ray_cluster_has_kuberays_fields_and_valid_pods(cluster: Manifest, r
         _validate(pod, release)
 
 
+def test_workers_can_show_their_token_while_they_wait_for_the_head(cluster: Manifest) -> None:
+    """KubeRay's init container has the `env` of the Ray container, and none of its `envFrom`."""
+    for group in cluster["spec"]["workerGroupSpecs"]:
+        [container] = group["template"]["spec"]["containers"]
+        assert {entry["name"] for entry in container["env"]} == {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}
+
+
 def test_ray_knows_the_parameters_that_it_is_started_with(cluster: Manifest) -> None:
     ray = importlib.util.find_spec("ray")
     if ray is None or ray.origin is None:
@@ -107,12 +114,15 @@ def test_secrets_and_settings_are_references(root: Path, manifests: list[Manifes
                 else:
                     secrets.setdefault(source["secretRef"]["name"], set())
             for variable in container.get("env", []):
-                if "valueFrom" in variable:
-                    reference = variable["valueFrom"]["secretKeyRef"]
-                    secrets.setdefault(reference["name"], set()).add(reference["key"])
+                reference = variable.get("valueFrom", {})
+                if "configMapKeyRef" in reference:
+                    assert reference["configMapKeyRef"]["name"] in settings
+                elif "secretKeyRef" in reference:
+                    named = reference["secretKeyRef"]
+                    secrets.setdefault(named["name"], set()).add(named["key"])
                 else:
                     assert not re.search("PASSWORD|SECRET|TOKEN", variable["name"])
-    assert secrets == {"starpo-postgres": {"POSTGRES_PASSWORD"}, "starpo-runtime": set()}
+    assert secrets == {"starpo-postgres": {"POSTGRES_PASSWORD"}, "starpo-runtime": {"RAY_AUTH_TOKEN"}}
     readme = (root / "infra/kubernetes/README.md").read_text()
     for name in secrets:
         assert f"create secret generic {name}" in readme

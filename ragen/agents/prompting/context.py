@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, pairwise
 
+from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerBase
 
 from starpo.ragen.agents.prompting.earlier import EarlierResponses
@@ -71,7 +72,7 @@ class ContextBuilder:
         self.pieces = self.pieces_with(())
         self.stop_token_ids = self.pieces.stop_token_ids
         # Whether special tokens are split is state of a tokenizer: a copy of our own keeps threads from changing it.
-        self._splitting_tokenizer = deepcopy(tokenizer)
+        self._splitting_tokenizer = _splitting(tokenizer, self.pieces)
         self.earlier = EarlierResponses(self._splitting_tokenizer, self.pieces, agent)
         self._text_ids = lru_cache(_CACHED_TEXTS)(self._encode)
 
@@ -97,6 +98,16 @@ class ContextBuilder:
     def _encode(self, text: str) -> tuple[int, ...]:
         # An observation may quote special tokens; split, they stay text and cannot end a message or forge a turn.
         return tuple(self._splitting_tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
+
+def _splitting(tokenizer: PreTrainedTokenizerBase, pieces: ChatPieces) -> PreTrainedTokenizerBase:
+    """A copy of a tokenizer that splits all that makes a message: some models' role markers are no special tokens."""
+    copied = deepcopy(tokenizer)
+    told = {*pieces.opening_ids, *pieces.generation_ids, *pieces.earlier_ids, *pieces.continuation_ids}
+    markers = [tokenizer.added_tokens_decoder[number] for number in told & tokenizer.added_tokens_decoder.keys()]
+    plain = sorted(marker.content for marker in markers if not marker.special)
+    copied.add_tokens([AddedToken(content, special=True, normalized=False) for content in plain], special_tokens=True)
+    return copied
 
 
 class Context:

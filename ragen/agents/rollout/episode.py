@@ -16,6 +16,7 @@ from starpo.ragen.agents.prompting.context import Context, ContextBuilder
 from starpo.ragen.agents.prompting.forms import read_response
 from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
+from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import Environment
 from starpo.schemas.datasets import NO_RESPONSE
@@ -267,7 +268,11 @@ def _spoken(response: Response, text: str, parsed: ParsedResponse) -> Row:
 
 def _facts(error: Exception) -> dict[str, str]:
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return {"error": type(error).__name__, "message": str(error), "where": f"{place.name}:{place.lineno}"}
+    return {
+        "error": type(error).__name__,
+        "message": without_secrets(str(error)),
+        "where": f"{place.name}:{place.lineno}",
+    }
 
 
 def _as_json(info: dict[str, Any]) -> str:

@@ -23,6 +23,11 @@ def explained(
     """
     import openai
 
+    def quoted(error: BaseException) -> str:
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        key = os.environ.get(config.key_variable)
+        return (text.replace(key, f"${config.key_variable}") if key else text)[:_LONGEST]
+
     server, attempts = f"the server at {config.base_url}", f"{max_retries + 1} attempts"
     if isinstance(error, openai.APITimeoutError):
         what = (
@@ -31,7 +36,7 @@ def explained(
         )
     elif isinstance(error, openai.APIConnectionError):
         what = (
-            f"{server} cannot be reached ({_first_line(error.__cause__ or error)}), in {attempts}; is "
+            f"{server} cannot be reached ({quoted(error.__cause__ or error)}), in {attempts}; is "
             f"{settings}.base_url right, and is it up?"
         )
     elif isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
@@ -42,7 +47,7 @@ def explained(
     elif isinstance(error, openai.NotFoundError):
         what = (
             f"{server} knows no such address or model '{config.model}' (status 404); base_url usually ends in /v1: "
-            f"{_first_line(error)}"
+            f"{quoted(error)}"
         )
     elif isinstance(error, openai.RateLimitError):
         what = (
@@ -50,15 +55,10 @@ def explained(
             f"raise {settings}.max_retries"
         )
     elif isinstance(error, openai.APIStatusError):
-        what = f"{server} failed with status {error.status_code}, in {attempts}: {_first_line(error)}"
+        what = f"{server} failed with status {error.status_code}, in {attempts}: {quoted(error)}"
     else:
         what = (
             f"{server} gave an answer that is none of OpenAI's protocol ({type(error).__name__}); is "
             f"{settings}.base_url right? It usually ends in /v1"
         )
-    key = os.environ.get(config.key_variable)
-    return EngineError(what.replace(key, f"${config.key_variable}") if key else what)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:_LONGEST]
+    return EngineError(what)

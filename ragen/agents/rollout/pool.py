@@ -6,7 +6,7 @@ play_shards (threads that wait) -> Pool.play -> an idle worker -> rows
 import json
 import logging
 from collections.abc import Callable, Sequence
-from queue import LifoQueue
+from queue import Empty, LifoQueue
 from threading import Lock
 from typing import Protocol
 
@@ -102,6 +102,17 @@ class Pool:
             self._num_stops += 1
             for worker in self._busy:
                 worker.kill()
+
+    def close(self) -> None:
+        """End idle workers at once; those at work end when nobody needs them."""
+        for _ in range(self.num_workers):
+            try:
+                worker = self._places.get_nowait()
+            except Empty:
+                return
+            if worker is not None:
+                worker.kill()
+            self._places.put(None)
 
     def _ask(self, worker: Worker, job: RolloutJob, episodes: Sequence[Episode]) -> pa.Table:
         with self._lock:

@@ -25,6 +25,13 @@ _ALONE = {
 _connecting = Lock()
 
 
+def prepare() -> None:
+    """Say how Ray is to listen, and whom it lets in, before anything imports it: it reads that once."""
+    if "ray" not in sys.modules:
+        for name, value in {**_EVERYWHERE, **({} if os.environ.get("RAY_ADDRESS") else _ALONE)}.items():
+            os.environ.setdefault(name, value)
+
+
 def connect(num_cpus: int) -> Any:
     """Ray's module, connected: to the cluster of RAY_ADDRESS, or to one that ends with this process.
 
@@ -36,9 +43,7 @@ def connect(num_cpus: int) -> Any:
         EngineError: If no cluster answers at RAY_ADDRESS, or it does not let this process in.
     """
     address = os.environ.get("RAY_ADDRESS") or None
-    if "ray" not in sys.modules:  # it reads them once
-        for name, value in {**_EVERYWHERE, **({} if address else _ALONE)}.items():
-            os.environ.setdefault(name, value)
+    prepare()
     try:
         ray: Any = import_module("ray")
     except ImportError as error:

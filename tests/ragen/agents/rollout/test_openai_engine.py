@@ -13,12 +13,15 @@ from starpo.ragen.agents.rollout.engine import StreamingSession
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
 from starpo.ragen.agents.rollout.openai_engine import OpenAIEngine
+from starpo.ragen.agents.rollout.openai_errors import explained
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.config.openai_engine import OpenAIServer
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import ConfigError, EngineError
 
-pytest.importorskip("openai")
+openai = pytest.importorskip("openai")
+httpx = pytest.importorskip("httpx")
 
 KEY = "sk-a-key-that-must-not-be-shown"
 SHARDS = make_episodes([("g0", 1), ("g1", 2)], group_size=3, shard_groups=1)
@@ -246,3 +249,12 @@ def test_an_answer_that_went_into_hidden_thinking_alone_is_a_malformed_turn(serv
     assert all(turns["response_ids"].to_pylist())
     assert set(turns["status"].to_pylist()) == {"format_error"}
     assert set(turns["finish_reason"].to_pylist()) == {"length"}
+
+
+def test_a_key_at_the_end_of_what_is_quoted_is_hidden_too(monkeypatch):
+    config = OpenAIServer(base_url="http://127.0.0.1:9/v1", model="a-model")
+    monkeypatch.setenv(config.key_variable, KEY)
+    request = httpx.Request("POST", config.base_url)
+    body = f"{'x' * 290} Bearer {KEY}"  # the quoted part ends within the key
+    failed = openai.APIStatusError(body, response=httpx.Response(500, request=request), body=None)
+    assert KEY[:4] not in str(explained(failed, config, 0))

@@ -10,10 +10,12 @@ import time
 from dataclasses import replace
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
+from starpo.ragen.agents.rollout.pool import Pool
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
@@ -149,3 +151,30 @@ def test_workers_end_with_their_parent(job):
     while psutil.pid_exists(int(parent.stdout)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not psutil.pid_exists(int(parent.stdout))
+
+
+class Idle:
+    """A worker that does nothing."""
+
+    is_alive = True
+
+    def play(self, job, episodes):
+        return pa.table({})
+
+    def kill(self):
+        self.is_alive = False
+
+
+def test_a_pool_that_is_closed_ends_its_idle_workers_and_can_be_asked_again(job):
+    started = []
+
+    def start():
+        started.append(Idle())
+        return started[-1]
+
+    pool = Pool(start, 2, is_continuous=False, advice="")
+    pool.play(job, [])
+    pool.close()
+    assert [worker.is_alive for worker in started] == [False]
+    pool.play(job, [])
+    assert [worker.is_alive for worker in started] == [False, True]
