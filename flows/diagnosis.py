@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from starpo.ragen.config.load import recorded_config
-from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.backtest import EVALUATED, MIN_POINTS, Score, backtest, fall
 from starpo.ragen.evidence.diagnostics.collapse import SUCCESS, Verdict, diagnose
 from starpo.ragen.evidence.diagnostics.plane import Point, path
 from starpo.ragen.evidence.diagnostics.series import Series, metric_series
-from starpo.ragen.recompute.replay.plan import recorded_checkpoints
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
+from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Work
 from starpo.schemas.datasets import METRICS
@@ -86,9 +86,9 @@ def diagnose_run(
             num_computed += not work.is_stored(store)
             keys.append(work.carry_out(store)["metrics"])
         except StarPOError as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             not_computed[reason] = not_computed.get(reason, 0) + 1
-    if every != 0 and not any("warm_start" in stages for stages in recorded.values()):
+    if every != 0 and not policies(store, run):
         not_computed["it holds no checkpoint, so its reasoning cannot be scored: it was not trained here"] = 1
     tables = [store.read_table("metrics", key) for key in dict.fromkeys(keys)]
     series = metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
@@ -131,7 +131,7 @@ def backtest_runs(
             series = diagnose_run(store, name, every=0).series
             cell = store.runs.get(name).environment
         except StarPOError as error:
-            not_judged[name] = " ".join(str(error).split())
+            not_judged[name] = one_line(error)
             continue
         num_points = len(series.get(SUCCESS, {}))
         if num_points < MIN_POINTS:
@@ -153,7 +153,7 @@ def _missing(
 ) -> Iterator[Work]:
     """Metrics and probes that the run did not record."""
     config = recorded_config(run, store.runs.get(run).config, "Its own metrics are judged; probes need its settings")
-    checkpoints = recorded_checkpoints(recorded)
+    checkpoints = policies(store, run)
     every = (config.diagnostics.probe_every or DEFAULT_EVERY) if every is None else every
     for iteration, stages in recorded.items():
         data: dict[str, str] = {}
@@ -162,10 +162,10 @@ def _missing(
             if "diagnose" not in stages:
                 max_attempts = config.at(iteration).rollout.max_attempts
                 yield diagnose_stage.diagnose(iteration, max_attempts, config.tags, **data)
-        if not every or iteration % every or not checkpoints.get(iteration):
+        if not every or iteration % every or iteration not in checkpoints:
             continue
-        policies = checkpoints[iteration], checkpoints[0]
+        keys = checkpoints[iteration], checkpoints[0]
         if "rollout" in stages and "probe" not in stages:
-            yield probe(config.at(iteration), iteration, *policies, stages["rollout"]["turns"])
+            yield probe(config.at(iteration), iteration, *keys, stages["rollout"]["turns"])
         if with_gradients and "variance_filter" in stages and "gradient_probe" not in stages:
-            yield gradient_probe(config.at(iteration), iteration, *policies, **data)
+            yield gradient_probe(config.at(iteration), iteration, *keys, **data)

@@ -19,9 +19,9 @@ from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.schedule import changed_at
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, RunStoppedError
-from starpo.ragen.recompute.replay.plan import recorded_checkpoints
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run, other_code
 
 _NAME_DIGITS = 8
@@ -62,8 +62,8 @@ def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, An
     if not overrides:
         raise ConfigError("a fork that changes nothing is the run itself; say what it changes: --set PATH=VALUE")
     config = recorded_config(base.name, base.config, "Fork it with the release that made it")
-    checkpoints = recorded_checkpoints(store.runs.iterations(run))
-    last = min(len(checkpoints), config.iterations) - 1
+    checkpoints = policies(store, run)
+    last = min(max(checkpoints, default=0), config.iterations - 1)
     if not 1 <= iteration <= last:
         known = f"1 to {last}" if last else "none: an iteration has to be finished and another to come"
         raise ConfigError(f"run '{run}' cannot be forked from checkpoint {iteration}; it can from {known}")

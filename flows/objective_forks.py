@@ -13,8 +13,8 @@ from starpo.flows.objectives import OWN, Lab
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
-from starpo.ragen.recompute.replay.plan import recorded_checkpoints
 from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.studies.ranks import RankCorrelation, correlation_over_runs
 
 MIN_PAIRS = 3
@@ -60,7 +60,7 @@ def fork_gains(store: Store, lab: Lab, iteration: int, updates: int) -> list[Gai
         iteration: One of its.
         updates: After how many success is read, at least.
     """
-    checkpoint = recorded_checkpoints(store.runs.iterations(lab.run))[iteration]
+    checkpoint = policies(store, lab.run)[iteration]
     gains: dict[str, Gain] = {}
     for run in [lab.run, *store.runs.names()]:
         settings = _settings_of(store, run, iteration, checkpoint)
@@ -96,7 +96,7 @@ def _settings_of(store: Store, run: str, iteration: int, checkpoint: str) -> dic
     """Settings of an iteration of a run that has this checkpoint there; None: it has not, or cannot be read."""
     try:
         record = store.runs.get(run)
-        checkpoints = recorded_checkpoints(store.runs.iterations(run)) if record.flow == "starpo" else {}
+        checkpoints = policies(store, run) if record.flow == "starpo" else {}
         if checkpoints.get(iteration) != checkpoint:
             return None
         return _told(recorded_config(run, record.config, "").at(iteration))

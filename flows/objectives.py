@@ -12,11 +12,12 @@ from starpo.flows.presets import METHODS, method
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.core.errors import ConfigError, StarPOError
+from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.objectives import NAME, Compared, compared
-from starpo.ragen.recompute.replay.plan import changed_settings, recorded_checkpoints
+from starpo.ragen.recompute.replay.plan import changed_settings
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
+from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Work
 from starpo.tasks.objectives import objectives
@@ -77,9 +78,9 @@ def compare_objectives(
     record = store.runs.get(run)
     recorded = store.runs.iterations(record.name)
     config = recorded_config(run, record.config, "Measure it with the release that made it")
-    named, checkpoints = _named(methods), recorded_checkpoints(recorded)
+    named, checkpoints = _named(methods), policies(store, record.name)
     lab, works = Lab(run), {}
-    for iteration in _iterations(run, recorded, iterations):
+    for iteration in _iterations(run, recorded, checkpoints, iterations):
         now = config.at(iteration)
         before = [earlier for earlier in recorded if earlier < iteration and "update" in recorded[earlier]]
         beside = config.at(max(before)).update.needs & {"critic", "prm"} if before else frozenset()
@@ -110,7 +111,7 @@ def _measurable(
             own = apply_overrides(now, {**settings, **overrides}, f"objective '{name}'")
             _check_measurable(own.update, beside, has_greedy=now.rollout.num_greedy > 0)
         except ConfigError as error:
-            lab.left_out.setdefault(name, " ".join(str(error).split()))
+            lab.left_out.setdefault(name, one_line(error))
             continue
         found[name] = own
         if differing := _differing(now, own):
@@ -128,7 +129,7 @@ def _carried_out(
             num_computed += not work.is_stored(store)
             table = store.read_table("metrics", work.carry_out(store)["metrics"])
         except StarPOError as error:
-            lab.not_measured[iteration] = " ".join(str(error).split())
+            lab.not_measured[iteration] = one_line(error)
             continue
         values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
         lab.found[iteration] = compared(values, names)
@@ -156,10 +157,11 @@ def _named(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     return named
 
 
-def _iterations(run: str, recorded: Mapping[int, StageKeys], wanted: Sequence[int] | None) -> list[int]:
+def _iterations(
+    run: str, recorded: Mapping[int, StageKeys], checkpoints: Mapping[int, str], wanted: Sequence[int] | None
+) -> list[int]:
     """Those that are asked for, and can be measured."""
-    checkpoints = recorded_checkpoints(recorded)
-    updated = [n for n, stages in recorded.items() if "update" in stages and checkpoints.get(n)]
+    updated = [n for n, stages in recorded.items() if "update" in stages and n in checkpoints]
     if not updated:
         raise ConfigError(
             f"run '{run}' has no update, so there is nothing whose objective could be another; train it first "

@@ -9,8 +9,9 @@ from typing import Any
 
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
-from starpo.ragen.recompute.replay.plan import changed_settings, recorded_checkpoints
+from starpo.ragen.recompute.replay.plan import changed_settings
 from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run
 
 
@@ -48,7 +49,7 @@ def family(store: Store) -> list[Branch]:
     roots: list[Branch] = []
     for run in sorted(_readable(store), key=lambda run: (run.created, run.name)):
         try:
-            branch = Branch(run, recorded_checkpoints(store.runs.iterations(run.name)))
+            branch = Branch(run, policies(store, run.name))
         except ArtifactDamagedError:
             continue
         parent = max(branches, key=lambda older: _num_shared(older, branch), default=None)  # the first of equals
@@ -75,11 +76,7 @@ def _readable(store: Store) -> list[Run]:
 def _num_shared(older: Branch, newer: Branch) -> int:
     """Updates after which both have the same checkpoint, and had it all along."""
     shared = 0
-    while (
-        shared in older.checkpoints
-        and older.checkpoints[shared]
-        and older.checkpoints[shared] == newer.checkpoints.get(shared)
-    ):
+    while shared in older.checkpoints and older.checkpoints[shared] == newer.checkpoints.get(shared):
         shared += 1
     return max(0, shared - 1)
 

@@ -17,6 +17,7 @@ from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
 from starpo.ragen.store.attempts import kind_of
+from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.ragen.store.records.runs import Run, StageKeys
 
 REPLAYED = ("reward", "filter", "update")
@@ -121,7 +122,7 @@ def plan_replay(
     if idle:
         raise ConfigError(f"{idle[0]} changes nothing when only reward and filter are replayed; replay the update too")
     recorded = store.runs.iterations(run)
-    checkpoints = recorded_checkpoints(recorded)
+    checkpoints = checkpoint_keys(recorded) or {0: ""}
     num_done = len(checkpoints) - 1
     stop = num_done if stop is None else stop
     if not 0 <= start < stop <= num_done:
@@ -156,24 +157,6 @@ def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarP
             )
     # what is asked for holds in every iteration that is replayed, whatever the run changed on its way
     return apply_overrides(config, {**overrides, "schedule": without(config.schedule, overrides)})
-
-
-def recorded_checkpoints(recorded: Mapping[int, StageKeys]) -> dict[int, str]:
-    """n -> key of the checkpoint after n finished iterations; an iteration without an update passes its own on.
-
-    An iteration without an update counts if another follows: else the run may have stopped in the middle of it.
-    """
-    if "warm_start" not in recorded.get(0, {}):
-        return {0: ""}
-    checkpoints = {0: recorded[0]["warm_start"]["checkpoint"]}
-    for iteration, stages in recorded.items():
-        is_finished = "update" in stages or "rollout" in recorded.get(iteration + 1, {})
-        if iteration not in checkpoints or "variance_filter" not in stages or not is_finished:
-            break
-        update = stages.get("update")
-        # all that an update makes has one key, also a checkpoint that was not kept
-        checkpoints[iteration + 1] = next(iter(update.values())) if update else checkpoints[iteration]
-    return checkpoints
 
 
 def _check_stored(store: Store, plan: ReplayPlan) -> None:

@@ -48,11 +48,27 @@ def checkpoint_keys(iterations: Mapping[int, StageKeys]) -> dict[int, str]:
         if "warm_start" in stages:
             keys[iteration] = newest = stages["warm_start"]["checkpoint"]
         if "update" in stages:
-            newest = stages["update"]["checkpoint"]
+            newest = next(iter(stages["update"].values()))  # all that it makes has one key
         elif newest is None or iteration + 1 not in iterations:
             continue
         keys[iteration + 1] = newest
     return keys
+
+
+def policies(store: Store, run: str) -> dict[int, str]:
+    """Number -> key of the checkpoints that a run's iterations begin with and lead to.
+
+    Those of a replay, which makes the later ones, begin with those of the run that it replays; without that, none.
+
+    Raises:
+        StoreError: If there is no such run.
+    """
+    record, own = store.runs.get(run), checkpoint_keys(store.runs.iterations(run))
+    if record.flow != "replay":
+        return own
+    start = int(record.parameters.get("start", 0))
+    before = checkpoint_keys(store.runs.iterations(str(record.parameters.get("base"))))
+    return {number: key for number, key in before.items() if number <= start} | own if before else {}
 
 
 def survey(store: Store, run: str) -> list[RunCheckpoint]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.store import Store
-from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
+from starpo.ragen.store.keeping.checkpoints import checkpoint_keys, policies
 from starpo.ragen.store.keeping.retention import Retention, kept_numbers, superseded
 from starpo.schemas.manifest import Stage
 
@@ -129,3 +129,25 @@ def test_numbers_are_iterations_and_an_empty_one_passes_its_checkpoint_on() -> N
     assert checkpoint_keys({**records, 3: {"evaluate:x": {}}}) == {0: "a", 1: "b", 2: "b", 3: "b"}
     assert checkpoint_keys({}) == {}
     assert checkpoint_keys({5: update}) == {6: "b"}  # a branch that starts at checkpoint 5 of another run
+
+
+def test_checkpoints_of_a_replay_begin_with_those_of_its_run(tmp_path):
+    store = Store(str(tmp_path))
+    records = {
+        "base": {
+            0: {"warm_start": {"checkpoint": "a"}, "update": {"samples": "b", "checkpoint": "b"}},
+            1: {"update": {"checkpoint": "c"}},
+        },
+        "again": {1: {"update": {"samples": "d", "checkpoint": "d"}}},
+        "lonely": {1: {"update": {"samples": "d", "checkpoint": "d"}}},
+    }
+    for name, iterations in records.items():
+        flow = "starpo" if name == "base" else "replay"
+        parameters = {"base": "base" if name == "again" else "gone", "start": 1, "stop": 2}
+        store.runs.create(name, flow=flow, preset=None, config={}, parameters=parameters)
+        for iteration, stages in iterations.items():
+            for stage, keys in stages.items():
+                store.runs.record_stage(name, iteration, stage, keys)
+    assert policies(store, "base") == {0: "a", 1: "b", 2: "c"}
+    assert policies(store, "again") == {0: "a", 1: "b", 2: "d"}
+    assert policies(store, "lonely") == {}
