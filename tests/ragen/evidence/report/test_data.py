@@ -6,6 +6,8 @@ import pytest
 
 from starpo.ragen.core.errors import ConfigError, StoreError
 from starpo.ragen.evidence.report.data import gather
+from starpo.ragen.evidence.report.reading import Reader, places
+from starpo.ragen.evidence.report.trajectories import read_rollout
 from starpo.ragen.evidence.report.words import embedded_words, iterations_asked
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.run import Run
@@ -55,6 +57,21 @@ def test_trajectories_are_whole_and_their_text_is_unchanged(data, stored_run: St
         assert len(turn["frames"]) == len(row["executed_actions"]) + 1
         assert turn["total"] == pytest.approx(sum(turn["components"].values()))
     assert any(row["response"] == huge_text for row in stored.values())
+
+
+def test_rows_may_lie_in_any_order(stored_run: Store) -> None:
+    class Backwards(Reader):
+        def table(self, place, columns=None):
+            table = super().table(place, columns)
+            return table if place.kind != "turns" else table.take(list(range(table.num_rows))[::-1])
+
+    at_first = [place for place in places(stored_run.runs.iterations("hostile")) if place.iteration == 0]
+    members = [
+        {member["id"]: member["turns"] for group in batch.groups for member in group["members"]}
+        for batch in (read_rollout(kind(stored_run), at_first, None, None, None) for kind in (Reader, Backwards))
+    ]
+    assert members[0] == members[1]
+    assert any(len(turns) > 1 for turns in members[0].values())
 
 
 def test_tokens_are_those_that_were_sampled_and_spell_the_response(data) -> None:

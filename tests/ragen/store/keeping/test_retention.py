@@ -107,6 +107,13 @@ def test_the_newest_of_a_run_that_goes_on_stays_until_it_has_come_past(store: St
     assert kept(store) == [0, 3, 6]
 
 
+def test_what_a_run_has_that_is_being_copied_stays(store: Store) -> None:
+    record(store, "copied", 6, checkpoint_every=3)
+    (Path(store.url) / "runs" / "copied" / "run.json").unlink()  # which is copied last
+    Retention(store, "mine", every=3).apply(MINE)
+    assert kept(store) == list(range(7))
+
+
 def test_a_run_with_checkpoints_of_its_own_does_not_matter(store: Store) -> None:
     record(store, "stranger", 6, prefix="x")
     Retention(store, "mine", every=3).apply(MINE)
