@@ -1,6 +1,7 @@
 """Any causal language model of transformers through its own forward pass, on the engine's cache.
 
-Slower than `fused_decoder` and right for every architecture that keeps keys and values of all tokens in all layers.
+Slower than `fused_decoder` and right for every architecture that keeps keys and values of all tokens in all layers, and
+goes by positions and masks, not by where in the cache they lie; others are refused.
 
 Tensor suffixes: B rows, U distinct rows, T slots or new tokens, V vocabulary.
 """
@@ -14,8 +15,16 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from starpo.ragen.agents.rollout.kv_cache import CacheShape, KVCache
-from starpo.ragen.agents.rollout.prompt_tree import PromptTree
+from starpo.ragen.agents.rollout.prompt_tree import PromptTree, grow_prompt_tree
 from starpo.ragen.core.errors import PolicyError
+
+_PROMPT_LENGTHS = (2, 5)
+_NUM_EMPTY_SLOTS = 512
+"""Between prompts and the token behind them, in the check: more than any window that a module applies by itself."""
+_TOLERANCE = 0.01
+_TOLERANCE_16_BITS = 0.15
+"""Of the check, in standard deviations of a token's logits: rounding makes 1e-6 and 0.02, an unseen context 0.3."""
+_USE_ANOTHER = "use another engine or another model"
 
 
 class ModuleDecoder:
@@ -25,13 +34,31 @@ class ModuleDecoder:
         """Take the model over; its weights are replaced by `load_weights`.
 
         Raises:
-            PolicyError: If the model remembers its context otherwise than by keys and values of every token.
+            PolicyError: If the model remembers its context otherwise than by keys and values of every token, or does
+                not give its own log-probs on the engine's cache.
         """
         module: Any = model  # transformers hides the signature of `to`
         self._model: Any = module.to(device, dtype).eval()
-        self.vocabulary_size = model.get_output_embeddings().weight.shape[0]
-        self.max_positions = model.config.max_position_embeddings
-        self.cache_shape = _probed_shape(self._model, device, dtype)
+        name = model.config.model_type
+        try:
+            self.vocabulary_size = model.get_output_embeddings().weight.shape[0]
+            self.max_positions = model.config.max_position_embeddings
+            self.cache_shape = _probed_shape(self._model, device, dtype)
+            gap = self._largest_gap()
+        except (PolicyError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # of any kind: modules of transformers say in many ways what they cannot take
+            raise PolicyError(
+                f"the torch engine cannot run the architecture '{name}' ({type(error).__name__}: "
+                f"{(str(error).splitlines() or [''])[0]}); {_USE_ANOTHER}"
+            ) from error
+        tolerance = _TOLERANCE if dtype.itemsize > 2 else _TOLERANCE_16_BITS
+        if not gap <= tolerance:
+            raise PolicyError(
+                f"the architecture '{name}' gives other logits on the torch engine's cache than in its own forward "
+                f"pass: they differ by {gap:.2g} standard deviations, and at most {tolerance:g} is rounding. It may "
+                f"count places in the cache, as windows of its own or position biases do; {_USE_ANOTHER}"
+            )
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """See `Decoder.load_weights`."""
@@ -67,6 +94,34 @@ class ModuleDecoder:
         mask = cache.bias_BT[: len(tokens_B), None, None, : cache.num_slots]
         window = _Window(cache, slice(slot, slot + 1), len(tokens_B))
         return self._forward(tokens_B[:, None], positions_B[:, None], mask, window, np.zeros(1, dtype=np.int64))[:, 0]
+
+    @torch.inference_mode()
+    def _largest_gap(self) -> float:
+        """Read two prompts of different lengths, and one token behind each; compare with the module's own forward pass.
+
+        Returns:
+            The largest mean difference of a token's logits, in standard deviations of them.
+        """
+        rng = np.random.default_rng(0)
+        lengths = np.array(_PROMPT_LENGTHS)
+        contexts = [rng.integers(self.vocabulary_size, size=length + 1) for length in lengths]
+        num_empty = min(_NUM_EMPTY_SLOTS, self.max_positions - max(_PROMPT_LENGTHS) - 1)
+        cache = KVCache(self.cache_shape, len(lengths), max(_PROMPT_LENGTHS) + num_empty + 1)
+        cache.buffer.zero_()  # nobody writes the empty slots, and what is masked is still multiplied
+        tree = grow_prompt_tree([context[:-1] for context in contexts], np.zeros_like(lengths))
+        found = [self.prefill(tree, cache)]
+        cache.append_block(np.zeros_like(lengths), num_empty)
+        last_B = torch.tensor([context[-1] for context in contexts], device=self.cache_shape.device)
+        found.append(self.step(last_B, lengths, cache))
+        largest = 0.0
+        for row, context in enumerate(contexts):
+            input_ids = torch.as_tensor(context, device=self.cache_shape.device)[None]
+            own_logits = self._model(input_ids=input_ids, use_cache=False).logits[0, -2:].float()
+            if own_logits.isfinite().all():  # the session names a policy that has diverged
+                for ours, own in zip(found, own_logits, strict=True):
+                    gap = (ours[row].float() - own).abs().mean() / own.std().clamp(min=1e-6)
+                    largest = max(largest, float(gap.nan_to_num(torch.inf)))
+        return largest
 
     def _forward(
         self, tokens: np.ndarray | Tensor, positions: np.ndarray, mask: Tensor, window: "_Window", wanted: np.ndarray
@@ -113,7 +168,7 @@ def _probed_shape(model: Any, device: torch.device, dtype: torch.dtype) -> Cache
     if not is_plain or len({part.shape for part in keys}) != 1:
         raise PolicyError(
             f"the architecture '{model.config.model_type}' does not keep keys and values of every token in every "
-            "layer, as the torch engine needs; use another engine or another model"
+            f"layer, as the torch engine needs; {_USE_ANOTHER}"
         )
     _, num_kv_heads, _, head_dim = keys[0].shape
     return CacheShape(len(keys), num_kv_heads, head_dim, dtype, device)

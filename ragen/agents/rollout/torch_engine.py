@@ -15,7 +15,7 @@ from starpo.ragen.agents.rollout.decoder import Decoder
 from starpo.ragen.agents.rollout.fused_decoder import FusedDecoder
 from starpo.ragen.agents.rollout.module_decoder import ModuleDecoder
 from starpo.ragen.agents.rollout.torch_session import TorchSession
-from starpo.ragen.agents.rollout.weights import read_weights
+from starpo.ragen.agents.rollout.weights import read_module_weights
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError
 
@@ -54,6 +54,7 @@ class TorchEngine:
         self.is_deterministic = self._device.type == "cpu"
         self._decoder: Decoder | None = None
         self._config_text: str | None = None
+        self._weight_names: frozenset[str] = frozenset()
         self._checkpoint_key: str | None = None
         self._lock = threading.Lock()
         self._num_running = 0
@@ -82,7 +83,7 @@ class TorchEngine:
                 self._decoder = self._new_decoder(folder)
                 self._config_text = config_text
             else:
-                self._decoder.load_weights(read_weights(folder))
+                self._decoder.load_weights(read_module_weights(folder, self._weight_names))
             self._checkpoint_key = checkpoint_key
 
     def session(self, sampling: SamplingConfig, stop_token_ids: Sequence[int]) -> TorchSession:
@@ -104,6 +105,7 @@ class TorchEngine:
         self._decoder = None  # two models need not fit into memory
         model, _ = load_policy(folder, self._dtype or "auto")
         dtype = self._dtype or model.dtype
+        self._weight_names = frozenset(name for name, _ in model.named_parameters())
         if not FusedDecoder.is_supported(model.config):
             return ModuleDecoder(model, self._device, dtype)
         decoder = FusedDecoder(model.config, self._device, dtype)

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
-from starpo.ragen.agents.rollout.weights import read_weights
+from starpo.ragen.agents.rollout.weights import read_module_weights
 from starpo.ragen.core.errors import EngineError, PolicyError
 
 NUM_PROBE_TOKENS = 32
@@ -52,14 +52,13 @@ class Reference:
             with torch.random.fork_rng(devices=[]):
                 self._model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
             self._architecture = architecture_of(config)
-        weights = read_weights(folder)
         # An output layer that is tied to the embeddings may be left out: it is no parameter of its own.
-        missing = {name for name, _ in self._model.named_parameters()} - set(weights)
+        weights = read_module_weights(folder, {name for name, _ in self._model.named_parameters()})
         strangers = self._model.load_state_dict(weights, strict=False).unexpected_keys
-        if missing or strangers:
+        if strangers:
             raise PolicyError(
-                f"the weights in '{folder}' are not those of its configuration: {len(missing)} are missing and "
-                f"{len(strangers)} unknown, such as {min(missing or strangers)}. Fetch the checkpoint again"
+                f"'{folder}': {len(strangers)} weights are unknown to its configuration, such as {min(strangers)}; "
+                "config and weights do not belong together. Save the model there again, with model.save_pretrained"
             )
         tokens_T = torch.tensor(ids)
         logprobs_TV = self._model(input_ids=tokens_T[None]).logits[0].float().log_softmax(-1)

@@ -1,12 +1,14 @@
-"""Reading the weights of a checkpoint folder, without the model around them."""
+"""Reading the weights of a checkpoint folder, without the model around them where that can be."""
 
+from collections.abc import Set
 from pathlib import Path
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from starpo.ragen.agents.policy.adapter import merge
+from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.core.errors import PolicyError
 
 
@@ -23,15 +25,49 @@ def read_weights(folder: str | Path, *, should_merge: bool = True) -> dict[str, 
     Raises:
         PolicyError: If there is none, or one is damaged.
     """
+    weights: dict[str, Tensor] = {}
+    for file in _files(folder):
+        try:
+            weights.update(load_file(file))
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(file, error) from error
+    return merge(weights, folder) if should_merge else weights
+
+
+def read_module_weights(folder: str | Path, names: Set[str]) -> dict[str, Tensor]:
+    """Read weights by the names that a model in memory has; the LoRA adapter beside them is merged in.
+
+    transformers saves the experts of a mixture one by one and fuses them in memory. Where names differ, its own loading
+    code reads them, which takes a second model in memory while it does.
+
+    Args:
+        folder: A policy in Hugging Face's layout.
+        names: Parameters of the model, those that are tied once.
+
+    Returns:
+        Tensors by name, on the CPU.
+
+    Raises:
+        PolicyError: If one is missing or damaged.
+    """
+    found: set[str] = set()
+    for file in _files(folder):
+        try:
+            with safe_open(file, framework="pt") as opened:
+                found.update(opened.keys())
+        except (SafetensorError, OSError) as error:
+            raise _unreadable(file, error) from error
+    return read_weights(folder) if names <= found else dict(load_policy(folder, "auto")[0].state_dict())
+
+
+def _files(folder: str | Path) -> list[Path]:
     files = sorted(Path(folder).glob("model-*-of-*.safetensors")) or sorted(Path(folder).glob("model.safetensors"))
     if not files:
         raise PolicyError(
             f"'{folder}' has no weights model.safetensors; save the policy with model.save_pretrained(folder)"
         )
-    weights: dict[str, Tensor] = {}
-    for file in files:
-        try:
-            weights.update(load_file(file))
-        except (SafetensorError, OSError) as error:
-            raise PolicyError(f"the weights '{file}' cannot be read: {error}; write or fetch them again") from error
-    return merge(weights, folder) if should_merge else weights
+    return files
+
+
+def _unreadable(file: Path, error: Exception) -> PolicyError:
+    return PolicyError(f"the weights '{file}' cannot be read: {error}; write or fetch them again")

@@ -1,4 +1,4 @@
-"""A rank of learner 'deepspeed': `torchrun ... -m starpo.ragen.learning.learners.deepspeed_rank SOCKET`.
+"""A rank of learner 'deepspeed', started by `ranks`: `python -m starpo.ragen.learning.learners.deepspeed_rank FOLDER`.
 
     request: JSON and trajectories -> the same update as every learner's, on this rank's share -> answer
 
@@ -14,6 +14,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any, cast
@@ -29,6 +30,7 @@ from starpo.ragen.learning.learners.checkpoint import Checkpoint, load_trained, 
 from starpo.ragen.learning.learners.deepspeed_model import DeepSpeedModel, Ranks
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
+from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
 from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, row_tokens
 from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
@@ -207,11 +209,15 @@ def _read(requests: IO[bytes], queue: "SimpleQueue[tuple[dict[str, Any], bytes]]
         os._exit(0)  # the main thread may be waiting for ranks that are gone too
 
 
-def main(address: str) -> None:
-    """Connect, join the other ranks, serve."""
-    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+def main(folder: str) -> None:
+    """Connect, join the other ranks, serve.
+
+    Args:
+        folder: Of all ranks, and of this user alone; holds the socket, and the file in which ranks meet.
+    """
+    rank, local_rank, num_ranks = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(address)
+    connection.connect(str(Path(folder) / SOCKET))
     stream = cast(IO[bytes], connection.makefile("rwb"))
     write_frame(stream, HELLO, json.dumps({"rank": rank, "pid": os.getpid()}).encode())
     queue: SimpleQueue[tuple[dict[str, Any], bytes]] = SimpleQueue()
@@ -222,7 +228,9 @@ def main(address: str) -> None:
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=COLLECTIVE_TIMEOUT)
+    store = dist.FileStore(str(Path(folder) / "rendezvous"), num_ranks)  # a TCPStore would listen on all interfaces
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, store=store, rank=rank, world_size=num_ranks)
     import deepspeed
 
     # DeepSpeed's own collectives over shared memory would be compiled for two minutes when first used; gloo serves

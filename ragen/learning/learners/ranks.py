@@ -1,15 +1,17 @@
-"""`RankProcesses`: the ranks of learner 'deepspeed', started by torchrun, seen from the process that asks them.
+"""`RankProcesses`: the ranks of learner 'deepspeed', seen from the process that starts and asks them.
 
-    torchrun -> N processes `ragen.learning.learners.deepspeed_rank` -> each connects to a socket -> requests, answers
+    N processes `ragen.learning.learners.deepspeed_rank` -> each connects to a socket -> requests, answers
 
 A rank that dies or fails ends them all: the others would wait for it, and weights that are half updated are of no use.
 The socket ends with this process, and with it the ranks.
+
+Not torchrun: ranks would meet in a store that it opens to the network, where whoever comes writes what it unpickles.
+They meet in a file, in a folder that is this user's alone, and speak to each other over the loopback interface.
 """
 
 import contextlib
 import json
 import os
-import re
 import selectors
 import shutil
 import signal
@@ -28,6 +30,8 @@ from starpo.ragen.core import errors
 from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
 
+SOCKET = "socket"
+"""Of this process, in the folder that ranks are given."""
 _START_S = 300.0
 _GRACE_S = 3.0
 _REPORT_S = 15.0
@@ -49,25 +53,15 @@ class RankProcesses:
         self.num_ranks = num_ranks
         self._folder = Path(tempfile.mkdtemp(prefix="ranks-"))
         self._connections: dict[int, _Connection] = {}
-        command = [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"),
-            *("--max-restarts=0", "--redirects=3", f"--log-dir={self._folder / 'logs'}"),
-            *("-m", "starpo.ragen.learning.learners.deepspeed_rank", str(self._folder / "socket")),
-        ]
+        self._processes: list[subprocess.Popen[bytes]] = []
         listener = socket.socket(socket.AF_UNIX)
         try:
-            with listener, (self._folder / "torchrun.log").open("wb") as log:
-                listener.bind(str(self._folder / "socket"))
+            with listener:
+                listener.bind(str(self._folder / SOCKET))
                 listener.listen(num_ranks)
                 listener.settimeout(0.2)
-                self._torchrun = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, **_environment()},
-                    start_new_session=True,  # an interrupt at the terminal is this process's to handle
-                )
+                for rank in range(num_ranks):
+                    self._processes.append(self._start(rank))
                 self._meet(listener)
         except BaseException:
             self.close()
@@ -76,7 +70,7 @@ class RankProcesses:
     @property
     def are_alive(self) -> bool:
         """Can they still be asked?"""
-        return self._torchrun.poll() is None and len(self._connections) == self.num_ranks
+        return not self._ended() and len(self._connections) == self.num_ranks
 
     def ask(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[dict[str, Any], bytes]:
         """Send a request to all ranks and wait for all answers.
@@ -99,22 +93,29 @@ class RankProcesses:
         """End them. No rank is left when this returns."""
         for connection in self._connections.values():
             connection.close()
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(connection.pid, signal.SIGKILL)
         self._connections = {}
-        torchrun = getattr(self, "_torchrun", None)
-        if torchrun is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                torchrun.terminate()  # it ends ranks that have not said who they are
-                torchrun.wait(timeout=10)
-            torchrun.kill()
-            torchrun.wait()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, rank: int) -> subprocess.Popen[bytes]:
+        ids = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.num_ranks, "LOCAL_WORLD_SIZE": self.num_ranks}
+        with self._log(rank, "stdout").open("wb") as stdout, self._log(rank, "stderr").open("wb") as stderr:
+            return subprocess.Popen(
+                [sys.executable, "-m", "starpo.ragen.learning.learners.deepspeed_rank", str(self._folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env={**os.environ, **_environment(), **{name: str(value) for name, value in ids.items()}},
+                start_new_session=True,  # an interrupt at the terminal is this process's to handle
+            )
 
     def _meet(self, listener: socket.socket) -> None:
         deadline = time.monotonic() + _START_S
         while len(self._connections) < self.num_ranks:
-            if self._torchrun.poll() is not None or time.monotonic() > deadline:
+            if self._ended() or time.monotonic() > deadline:
                 self._fail({})
             with contextlib.suppress(TimeoutError):
                 connection = _Connection(listener.accept()[0])
@@ -162,16 +163,14 @@ class RankProcesses:
             rank, failed = next(iter(found.items()))
             assert isinstance(failed, _Failed)
             return failed.error(f"rank {rank} of {self.num_ranks} of learner 'deepspeed' failed: ")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._torchrun.wait(timeout=_REPORT_S)  # it writes down how a rank ended
-        report = _text(self._folder / "torchrun.log")
-        cause = report.partition("Root Cause")[2]  # torchrun ends the other ranks: they have died as well by now
-        first, status = re.search(r"\brank\s*:\s*(\d+)", cause), re.search(r"exitcode\s*:\s*(-?\d+)", cause)
-        how = f" with exit status {status[1]}" if status else ""
-        if status and int(status[1]) == -signal.SIGKILL:
+        statuses = {rank: self._status(rank) for rank in dead or self._ended()}
+        killed = [rank for rank, status in statuses.items() if status == -signal.SIGKILL]  # others may have died of it
+        rank = (killed or list(statuses) or [0])[0]
+        status = statuses.get(rank)
+        how = "" if status is None else f" with exit status {status}"
+        if status == -signal.SIGKILL:
             how = ", killed (signal 9; the kernel does that where memory is short)"
-        rank = int(first[1]) if first else (dead or [0])[0]
-        lines = self._last_lines(rank) or report.splitlines()[-_NUM_LINES:]
+        lines = [line for line in _text(self._log(rank, "stderr")).splitlines() if line.strip()][-_NUM_LINES:]
         who = f"rank {rank} of {self.num_ranks} of learner 'deepspeed' died{how}" if dead else (
             f"the {self.num_ranks} ranks of learner 'deepspeed' did not start{how}"
         )  # fmt: skip
@@ -182,16 +181,22 @@ class RankProcesses:
             f"update.micro_batch_tokens. It said last:\n{said}"
         )
 
-    def _last_lines(self, rank: int) -> list[str]:
-        logs = sorted((self._folder / "logs").glob(f"**/{rank}/stderr.log"))
-        return [line for line in _text(logs[-1]).splitlines() if line.strip()][-_NUM_LINES:] if logs else []
+    def _status(self, rank: int) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._processes[rank].wait(timeout=_REPORT_S)
+        return None
+
+    def _ended(self) -> list[int]:
+        return [rank for rank, process in enumerate(self._processes) if process.poll() is not None]
+
+    def _log(self, rank: int, name: str) -> Path:
+        return self._folder / f"{rank}.{name}"
 
 
 def _environment() -> dict[str, str]:
     settings = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-    if not torch.cuda.is_available():
-        settings |= {"DS_ACCELERATOR": "cpu", "GLOO_SOCKET_IFNAME": "lo"}
-    return settings
+    settings |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    return settings if torch.cuda.is_available() else {**settings, "DS_ACCELERATOR": "cpu"}
 
 
 class _Failed(Exception):  # noqa: N818

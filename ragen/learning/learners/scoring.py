@@ -6,12 +6,13 @@ Legend: S rows of a micro-batch, T tokens, P different positions that predict re
 V vocabulary, H hidden size, N response tokens of the update.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from starpo.ragen.core.errors import PolicyError
 from starpo.ragen.learning.learners.batches import MicroBatch
@@ -156,9 +157,11 @@ def row_tokens(model: PreTrainedModel) -> int:
 def can_share_prefixes(model: PreTrainedModel) -> bool:
     """Does the model attend as a mask says, so that segments can share a beginning (`prefix_rows`)?
 
-    Found out on a row of two branches: `a b c` and `a d`. Sliding windows, recurrences and attention kernels without
-    masks cannot.
+    Found out on a row of two branches: `a b c` and `a d`. Recurrences and attention kernels without masks cannot. Nor
+    can windows, which such a row is too short to show: they are read from the configuration.
     """
+    if _has_windows(model.config.get_text_config()):
+        return False
     a, b, c, d = (number % model.config.vocab_size for number in (1, 2, 3, 4))
     device = model.device
     sees = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]], dtype=torch.bool, device=device)
@@ -176,3 +179,11 @@ def can_share_prefixes(model: PreTrainedModel) -> bool:
         for ids in ([a, b, c], [a, d])
     ]
     return torch.allclose(shared, torch.cat([apart[0], apart[1][1:]]), atol=1e-4, rtol=1e-3)
+
+
+def _has_windows(config: PreTrainedConfig) -> bool:
+    """Do layers not see all that stands before? transformers takes a mask of ours as it is, for such layers too."""
+    if set(getattr(config, "layer_types", None) or ()) - {"full_attention"}:
+        return True
+    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    return window is not None and window < getattr(config, "max_position_embeddings", math.inf)

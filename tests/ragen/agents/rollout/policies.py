@@ -6,8 +6,12 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
@@ -24,13 +28,22 @@ MODELS = {
     "llama": lambda v: LlamaForCausalLM(LlamaConfig(vocab_size=v, **ROTARY, tie_word_embeddings=False)),
     "gpt2": lambda v: GPT2LMHeadModel(GPT2Config(vocab_size=v, n_embd=32, n_layer=2, n_head=4, n_positions=256)),
 }
+MIXTURES = {
+    "qwen3_moe": lambda v: Qwen3MoeForCausalLM(
+        Qwen3MoeConfig(
+            vocab_size=v, **ROTARY, head_dim=8, moe_intermediate_size=16, num_experts=4, num_experts_per_tok=2
+        )
+    ),
+    "mixtral": lambda v: MixtralForCausalLM(MixtralConfig(vocab_size=v, **ROTARY, num_local_experts=4)),
+}
+"""Their experts are fused in memory and saved one by one."""
 
 
 def save_policy(folder, name="qwen2", seed=0):
     tokenizer = make_tokenizer()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        model = MODELS[name](len(tokenizer)).eval()
+        model = (MODELS | MIXTURES)[name](len(tokenizer)).eval()
         for parameter in model.parameters():  # the usual small weights give a flat distribution, which hides mistakes
             torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)

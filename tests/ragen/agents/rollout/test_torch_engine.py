@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import MistralConfig, MistralForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.agents.rollout.engine import Request
@@ -19,7 +26,16 @@ from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import EngineError, PolicyError
 from starpo.ragen.core.seeding import token_uniforms
-from tests.ragen.agents.rollout.policies import MODELS, NUM_IDS, ROTARY, SAMPLING, STOPS, CountingDecoder, save_policy
+from tests.ragen.agents.rollout.policies import (
+    MIXTURES,
+    MODELS,
+    NUM_IDS,
+    ROTARY,
+    SAMPLING,
+    STOPS,
+    CountingDecoder,
+    save_policy,
+)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +234,7 @@ def test_loading_again_is_a_no_op_and_new_weights_replace_the_old(policies, tmp_
         stale.generate([Request("s", [30], token_uniforms(0, 0, 9), 0)])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *MIXTURES])
 def test_weights_are_reloaded_in_every_architecture(tmp_path, name):
     engine = TorchEngine(device="cpu")
     for seed in (1, 2):
@@ -259,6 +275,41 @@ def test_sliding_windows_are_refused(tmp_path):
     make_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(PolicyError, match="'mistral' does not keep keys and values of every token"):
         TorchEngine(device="cpu").load(str(tmp_path), "a")
+
+
+def gpt_neo(*kinds, window_size):
+    config = GPTNeoConfig(
+        vocab_size=400, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[kinds, 2 // len(kinds)]],
+        window_size=window_size, max_position_embeddings=1024,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return GPTNeoForCausalLM(config)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("window_size", [8, 256])
+def test_a_window_that_counts_places_in_the_cache_is_refused(window_size, dtype):
+    """GPT-Neo cuts its windows itself, by where keys lie; those of its kind without a window are right."""
+    model = gpt_neo("global", "local", window_size=window_size)
+    with pytest.raises(PolicyError, match=r"'gpt_neo' gives other logits .* use another engine or another model"):
+        ModuleDecoder(model, torch.device("cpu"), dtype)
+    ModuleDecoder(gpt_neo("global", window_size=window_size), torch.device("cpu"), dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bloom", {"n_layer": 1, "n_head": 4}),
+        ("mpt", {"d_model": 32, "n_layers": 1, "n_heads": 4}),
+        ("mamba", {"num_hidden_layers": 1, "state_size": 8}),
+        ("falcon", {"num_hidden_layers": 1, "num_attention_heads": 4, "alibi": True}),
+    ],
+)
+def test_architectures_that_the_cache_is_not_for_are_named(name, settings):
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, vocab_size=400, hidden_size=32, **settings))
+    with pytest.raises(PolicyError, match=f"'{name}' .*use another engine or another model"):
+        ModuleDecoder(model, torch.device("cpu"), torch.float32)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,22 @@ def test_three_updates_agree_with_the_torch_learner(
     assert_same_files(tmp_path / "torch", tmp_path / "deepspeed")
 
 
+def test_no_port_is_open_to_the_network_while_an_update_runs(policy_folder, make_trajectories, context, ranks):
+    learner = DeepSpeedLearner(spread(GRPO), ranks=ranks)
+    learner.load(policy_folder, "start", None)
+    update = threading.Thread(target=learner.update, args=(make_trajectories(8), context))
+    update.start()
+    processes = [p for p in psutil.Process().children(recursive=True) if str(ranks._folder) in " ".join(p.cmdline())]
+    addresses = set()
+    while update.is_alive():
+        for process in processes:
+            connections = process.net_connections("inet")
+            addresses |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+    update.join()
+    assert len(processes) == 2
+    assert addresses == {"127.0.0.1"}  # where ranks on CPUs speak to each other
+
+
 @pytest.mark.parametrize("stage", [pytest.param(2, marks=pytest.mark.thorough), 3])
 def test_adapters_agree_with_the_torch_learner(policy_folder, make_trajectories, context, tmp_path, ranks, stage):
     """LoRA of policy and critic; the reference is the policy with its adapters off; activations are computed again."""
@@ -252,11 +268,21 @@ def update_for_ever(learner: DeepSpeedLearner, trajectories: list[Trajectory], c
         learner.update(trajectories, context)
 
 
+def test_ranks_that_do_not_start_are_told_with_what_they_said(tmp_path, monkeypatch):
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho no room today >&2; test $RANK = 1 && exit 3; exec sleep 600\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(LearnerError, match=r"(?s)the 2 ranks .* did not start with exit status 3\..*no room today"):
+        RankProcesses(2)
+    assert not [p for p in psutil.Process().children(recursive=True) if str(program) in " ".join(p.cmdline())]
+
+
 PARENT = """
 import sys, time
 from starpo.ragen.learning.learners.ranks import RankProcesses
 ranks = RankProcesses(2)
-print(*(connection.pid for connection in ranks._connections.values()), ranks._torchrun.pid, flush=True)
+print(*(process.pid for process in ranks._processes), flush=True)
 time.sleep(600)
 """
 
@@ -267,7 +293,7 @@ def test_ranks_end_with_the_process_that_asks_them():
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         parent.kill()
-    assert len(pids) == 3
+    assert len(pids) == 2
     assert_gone(pids)
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.core.errors import PolicyError
@@ -23,6 +24,7 @@ from starpo.ragen.learning.learners.scoring import (
     score,
 )
 from starpo.ragen.learning.learners.tokens import ResponseTokens
+from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
 from starpo.ragen.learning.objectives.losses import entropy
 from tests.ragen.agents.rollout.policies import save_policy
 
@@ -142,6 +144,58 @@ def test_a_model_that_takes_no_mask_merges_equal_segments_alone(policy, attentio
 
         monkeypatch.setattr(policy.base_model, "forward", refusing)
     assert row_tokens(policy) == 0
+
+
+SIZES = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
+
+
+def random_model(name, **settings):
+    common = {"vocab_size": 100, "hidden_size": 64, "max_position_embeddings": 64, "pad_token_id": 0}
+    config = AutoConfig.for_model(name, **common, bos_token_id=1, eos_token_id=1, **settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 2:  # the usual small weights attend to all alike
+            parameter.data.mul_(4)
+    return model
+
+
+def long_trajectory(seed: int) -> Trajectory:
+    """One segment of 40 tokens: 30 of a prompt, which is the same for all, and 10 of a response."""
+    prompt, response = (np.random.default_rng(s).integers(2, 100, size) for s, size in ((0, 30), (seed, 10)))
+    mask = np.arange(40) >= 30
+    turns, kinds = np.where(mask, 0, -1), mask.astype(np.int8)
+    segment = Segment(np.concatenate([prompt, response]), mask, np.zeros(40, np.float32), turns, kinds)
+    one = np.ones(1)
+    return Trajectory(f"t{seed}", "g", (segment,), one, 1.0, 1.0, np.zeros(1, np.int64), np.zeros(1, bool), one)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("mistral", SIZES | {"sliding_window": 16}),
+        ("phi3", SIZES | {"sliding_window": 16}),
+        ("gemma3_text", SIZES | {"sliding_window": 16, "layer_types": ["sliding_attention", "full_attention"]}),
+    ],
+)
+def test_layers_with_windows_see_no_more_than_in_a_plain_forward(name, settings):
+    model, tokens = random_model(name, **settings), ResponseTokens([long_trajectory(seed) for seed in (1, 2, 3)])
+    batches = micro_batches(tokens, np.arange(3), 10_000, row_tokens=row_tokens(model))
+    scores = score(ResponseLogits(model), batches, len(tokens), 1.0, PLAIN)
+    torch.testing.assert_close(scores.logprobs_N, plain_logprobs(model, tokens, 1.0), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("mistral", SIZES | {"sliding_window": None}),
+        ("phi3", SIZES | {"sliding_window": 64}),  # as wide as contexts can be
+        ("qwen2", SIZES | {"use_sliding_window": False, "sliding_window": 16}),
+    ],
+)
+def test_windows_that_hide_nothing_leave_beginnings_shared(name, settings):
+    assert row_tokens(random_model(name, **settings)) == 64
 
 
 @pytest.mark.parametrize("context_mode", ["full", "window"])

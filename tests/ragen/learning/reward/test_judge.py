@@ -73,11 +73,6 @@ def server(monkeypatch):
         server.shutdown()
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(str(tmp_path / "store"))
-
-
 def config(server, component="judge", **options) -> RewardConfig:
     options = {"base_url": server.url, "model": "a-model", "max_retries": 1, **options}
     return RewardConfig(components=[component], options={component: options})
