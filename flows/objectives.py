@@ -14,6 +14,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.objectives import NAME, Compared, compared
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.recompute.replay.plan import changed_settings
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
@@ -131,7 +132,7 @@ def _carried_out(
         except StarPOError as error:
             lab.not_measured[iteration] = one_line(error)
             continue
-        values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+        values = metric_values(table)
         lab.found[iteration] = compared(values, names)
     if not lab.found:
         why = next(iter(lab.not_measured.values()))

@@ -16,6 +16,7 @@ from functools import partial
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, DataError, RunStoppedError
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
 
@@ -124,7 +125,7 @@ class Planner(Runner):
             if table is None:
                 self.plan.assumed.setdefault(name, self._iteration)
                 return math.nan
-            values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+            values = metric_values(table)
             if name in values:
                 return values[name]
         return math.nan  # all is stored, and nothing measures it

@@ -89,7 +89,7 @@ class _UntilMissing(Planner):
 def _made_by(store: Store, stage: Work) -> str:
     try:
         kind = stage.outputs[0]
-        manifest = store.dropped(kind, stage.key) or store.manifest(kind, stage.key)
+        manifest = store.lasting_manifest(kind, stage.key)
     except StoreError:
         return "what cannot be read"
     facts = manifest.provenance.get("versions")

@@ -18,12 +18,19 @@ from starpo.flows.plan import LookedUp
 from starpo.flows.replay import carry_out
 from starpo.flows.training import Runner, reward_and_filter, train
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, RunStoppedError, StarPOError
+from starpo.ragen.core.errors import (
+    ArtifactDamagedError,
+    ArtifactMissingError,
+    RunStoppedError,
+    StarPOError,
+    first_line,
+)
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.recompute.replay.plan import plan_replay
 from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.origin import misfit
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import numbered
 from starpo.ragen.store.records.runs import RECORD_ADVICE, Run, StageKeys
@@ -234,7 +241,7 @@ class RecordWalk(Runner):
             if key == work.keys[kind]:
                 continue
             try:
-                manifest = self.store.dropped(kind, key) or self.store.manifest(kind, key)
+                manifest = self.store.lasting_manifest(kind, key)
             except StarPOError as error:
                 return (
                     Verdict.DIFFERENT,
@@ -266,7 +273,7 @@ class RecordWalk(Runner):
                 table = self.store.read_table("metrics", key, columns=["name", "value"])
             except StarPOError:
                 break
-            values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+            values = metric_values(table)
             if name in values:
                 return values[name]
         if name == "filter/num_kept":

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, read_attempts
@@ -117,5 +118,4 @@ def _weight_changes(store: Store, base: Side, branch: Side) -> Iterator[tuple[np
 
 
 def _metrics(store: Store, update: Keys) -> dict[str, float]:
-    table = store.read_table("metrics", update["metrics"])
-    return dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+    return metric_values(store.read_table("metrics", update["metrics"]))

@@ -81,6 +81,31 @@ def chromium() -> Iterator[Any]:
     driver.quit()
 
 
+@pytest.fixture(scope="module")
+def ray_shut_down() -> Iterator[None]:
+    """Leave no Ray of this module's to the next."""
+    yield
+    import ray
+
+    ray.shutdown()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> "Store":
+    """An empty store in the test's own folder."""
+    from starpo.ragen.store import Store
+
+    return Store(str(tmp_path / "store"))
+
+
+@pytest.fixture
+def nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be as a process that has hashed no files yet."""
+    from starpo.ragen.store.artifacts import artifacts
+
+    monkeypatch.setattr(artifacts, "_VERIFIED", set())
+
+
 @pytest.fixture
 def make_run() -> Callable[..., list[tuple[str, str]]]:
     """Put a run into a store as training does, without training: `make_run(store, name, iterations=2, keep=0.5)`.

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.pages import write_page
+from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.diagnosis import backtest_runs
 from starpo.ragen.evidence.diagnostics.backtest import Score
 from starpo.ragen.evidence.diagnostics.backtest_chart import draw_leads
@@ -26,10 +26,8 @@ def backtest(
     Every rule sees what could have been known at an iteration; only the fall itself is told in hindsight.
     """
     opened, console = open_store(store), Console(stderr=True)
-    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("runs", total=None)
-        tested = backtest_runs(opened, runs, lambda done, total: progress.update(bar, completed=done, total=total))
+    with progress_bar("runs", COUNTED) as show:
+        tested = backtest_runs(opened, runs, show)
     if as_json:
         print_json({"rules": [_facts(score) for score in tested.scores], "not_judged": tested.not_judged})
     else:

@@ -1,5 +1,6 @@
 """`ragen checkpoint`: list a run's checkpoints, or export one, derived again where it was dropped."""
 
+import itertools
 import shutil
 import tempfile
 import time
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from starpo.flows.cli.options import JsonOption, PublicOption, PushOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.pushing import NOT_OF_THE_POLICY, named_repository, push_folder, pushed_words
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json
@@ -106,7 +107,7 @@ def print_checkpoint(
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(f"{output} is there already; give --output a folder that is new or empty")
     with _folder_to_push(output, repository) as folder:
-        facts = _exported(store, run, checkpoints[number], checkpoints, folder, should_draw=not as_json)
+        facts = _exported(store, run, checkpoints[number], checkpoints, folder)
         if repository is not None and folder is not None:
             of_checkpoint = {name: facts[name] for name in ("iteration", "key", "digest")}
             write_model_card(folder, store.runs.get(run), of_checkpoint)
@@ -138,13 +139,12 @@ def _exported(
     checkpoint: RunCheckpoint,
     checkpoints: dict[int, RunCheckpoint],
     output: Path | None,
-    should_draw: bool,
 ) -> dict[str, Any]:
     key = checkpoint.key
     facts: dict[str, Any] = {"run": run, "iteration": checkpoint.number, "key": key}
     recipe = find_recipe(store, key)
     if recipe.updates:
-        facts |= _derived(store, recipe, checkpoints, output, should_draw)
+        facts |= _derived(store, recipe, checkpoints, output)
     else:
         folder = Path(complete_folder(store, key))
         if output is not None:
@@ -154,13 +154,17 @@ def _exported(
 
 
 def _derived(
-    store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None, should_draw: bool
+    store: Store, recipe: Recipe, checkpoints: dict[int, RunCheckpoint], output: Path | None
 ) -> dict[str, Any]:
     from starpo.ragen.placement import learner_for
 
     started = time.monotonic()
     start = next((c.number for c in checkpoints.values() if c.key == recipe.start), None)
-    with _progress(len(recipe.updates), should_draw) as advance, derive(store, recipe, learner_for, advance) as derived:
+    numbers, total = itertools.count(1), len(recipe.updates)
+    with (
+        progress_bar("update again", COUNTED) as show,
+        derive(store, recipe, learner_for, lambda _: show(next(numbers), total)) as derived,
+    ):
         folder = _put(store, derived, output)
         last = derived.steps[-1]
     return {
@@ -228,14 +232,6 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         yield f"not all states in which its training began are known: {facts['training_unknown']}"
     if "pushed" in facts:
         yield pushed_words(Pushed(**facts["pushed"]))
-
-
-@contextmanager
-def _progress(total: int, should_draw: bool) -> Iterator[Any]:
-    columns = (TextColumn("update again"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, transient=True, disable=not should_draw) as bar:
-        row = bar.add_task("", total=total)
-        yield lambda _: bar.advance(row)
 
 
 def _state(checkpoint: RunCheckpoint) -> str:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.pages import write_page
+from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.diagnosis import Diagnosis, diagnose_run
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.collapse import Signal
@@ -40,13 +40,7 @@ def diagnose(
     Works on finished, interrupted, imported and older runs. What is missing is computed and stored.
     """
     opened = open_store(store)
-    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("probing", total=None)
-
-        def show(done: int, total: int) -> None:
-            progress.update(bar, completed=done, total=total)
-
+    with progress_bar("probing", COUNTED) as show:
         found = diagnose_run(opened, run, every, with_gradients or gradients_output is not None, show)
     if as_json:
         print_json(_facts(found))

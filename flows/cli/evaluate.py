@@ -10,6 +10,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.tasks.evaluate import evaluate as evaluation_of
 
@@ -46,7 +47,7 @@ def evaluate(
             settings = environment, config.agent, config.rollout, config.evaluation
             keys = evaluation_of(number, cell, *settings, checkpoints[number], lineage=opened.url).carry_out(opened)
         metrics = opened.read_table("metrics", keys["metrics"], columns=["name", "value"])
-        values |= dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))
+        values |= metric_values(metrics)
     if as_json:
         print_json({"run": run, "checkpoint": number, "metrics": values})
     else:

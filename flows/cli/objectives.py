@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
 from starpo.flows.console.pages import write_page
+from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.objective_forks import MIN_PAIRS, Gain, fork_gains, predictions
 from starpo.flows.objectives import ALL, OWN, Lab, compare_objectives
 from starpo.ragen.core.errors import ConfigError
@@ -46,13 +46,7 @@ def objectives(
     """
     opened = open_store(store)
     methods, wanted = [name.strip() for name in with_.split(",") if name.strip()], _numbers(iterations)
-    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("measuring", total=None)
-
-        def show(done: int, total: int) -> None:
-            progress.update(bar, completed=done, total=total)
-
+    with progress_bar("measuring", COUNTED) as show:
         lab = compare_objectives(opened, run, methods, wanted, parse_overrides(set_), show)
     gains = {} if forks is None else {n: fork_gains(opened, lab, n, forks) for n in lab.found}
     if as_json:

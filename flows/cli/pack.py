@@ -8,7 +8,7 @@ import typer
 from rich.filesize import decimal
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
-from starpo.flows.cli.store import progress_bar
+from starpo.flows.console.progress import SHARE, progress_bar
 from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.ragen.store.keeping.packing import pack_run
 from starpo.ragen.store.remote.location import Location
@@ -21,7 +21,7 @@ def pack(
     as_json: JsonOption = False,
 ) -> None:
     """Write a run into one file with all that is needed to verify it elsewhere, and without secrets."""
-    with progress_bar(f"packing {run}") as on_progress:
+    with progress_bar(f"packing {run}", SHARE) as on_progress:
         packed = pack_run(Location(open_store(store).url), run, file, on_progress)
     if as_json:
         print_json({"file": str(file), **asdict(packed)})

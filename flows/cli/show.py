@@ -9,6 +9,7 @@ from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stage
 from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.evidence.report.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
 from starpo.ragen.store import Store
@@ -109,13 +110,12 @@ def _iteration_facts(store: Store, run: Run, stages: StageKeys) -> dict[str, flo
 
 
 def _num_rows(store: Store, kind: str, key: str) -> int | None:
-    return (store.dropped(kind, key) or store.manifest(kind, key)).num_rows
+    return store.lasting_manifest(kind, key).num_rows
 
 
 def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
     found: dict[str, float] = {}
     for keys in stages.values():
         if "metrics" in keys:
-            table = store.read_table("metrics", keys["metrics"])
-            found |= dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+            found |= metric_values(store.read_table("metrics", keys["metrics"]))
     return found

@@ -1,18 +1,17 @@
 """`ragen store`: what is in a store, what may go, whether it is sound, and copies of runs."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 from rich.filesize import decimal
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.progress import SHARE, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, description_column, print_json, say, write
+from starpo.flows.console.terminal import Console, print_json, say, write
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.store.keeping.copying import Copy, copy_run
 from starpo.ragen.store.keeping.garbage import Doomed, Garbage, delete_garbage, find_garbage
@@ -55,7 +54,7 @@ def gc(
     garbage = find_garbage(location, min_age=age, quarantine_age=quarantine_age)
     restored = []
     if not dry_run:
-        with progress_bar("deleting") as on_progress:
+        with progress_bar("deleting", SHARE) as on_progress:
             restored = delete_garbage(location, garbage, should_ignore_faults=ignore_missing, on_progress=on_progress)
     print_garbage(location.name, garbage, restored, is_dry_run=dry_run, as_json=as_json)
 
@@ -86,7 +85,7 @@ def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
 def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Re-hash every file of every artifact, and look for artifacts that runs need and lack. Exit code 1: a fault."""
     location = Location(open_store(store).url)
-    with progress_bar("hashing") as on_progress:
+    with progress_bar("hashing", SHARE) as on_progress:
         verification = verify_store(location, on_progress)
     print_verification(location.name, verification, as_json)
     raise typer.Exit(1 if verification.damages else 0)
@@ -103,19 +102,9 @@ def copy(
     runs are there then. Copying again copies what is not there yet.
     """
     source, target = Location(open_store(store).url), Location(url)
-    with progress_bar(f"copying {run}") as on_progress:
+    with progress_bar(f"copying {run}", SHARE) as on_progress:
         done = copy_run(source, run, target, on_progress)
     print_copy(target.name, done, as_json)
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on the error stream, to be told how much is done of how much; none where that is no terminal."""
-    columns = (description_column(), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)
 
 
 def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_dry_run: bool, as_json: bool) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.cli.store import print_copy, progress_bar
+from starpo.flows.cli.store import print_copy
+from starpo.flows.console.progress import SHARE, progress_bar
 from starpo.ragen.store.keeping.packing import unpack_run
 from starpo.ragen.store.remote.location import Location
 
@@ -21,6 +22,6 @@ def unpack(
     Run `ragen verify` afterwards to recompute it.
     """
     target = Location(open_store(store).url)
-    with progress_bar(f"unpacking {file.name}") as on_progress:
+    with progress_bar(f"unpacking {file.name}", SHARE) as on_progress:
         done = unpack_run(file, target, on_progress)
     print_copy(target.name, done, as_json)

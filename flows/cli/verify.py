@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
+from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, description_column, print_json, say
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict
 
@@ -36,9 +36,7 @@ def verify(
     """
     opened, share = open_store(store), _share(sample)
     opened.runs.get(run)  # an unknown name is told at once, before anything heavy is imported
-    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("loading", total=None)
+    with progress_bar("loading", COUNTED) as show:
         from starpo.flows.verify import verify_run
 
         verification = verify_run(
@@ -49,9 +47,7 @@ def verify(
             stages=stage or [],
             share=share,
             with_warm_start=warm_start,
-            on_visit=lambda done, total, visit: progress.update(
-                bar, completed=done, total=total, description=f"iteration {visit.iteration} {visit.name}"
-            ),
+            on_visit=lambda done, total, visit: show(done, total, f"iteration {visit.iteration} {visit.name}"),
         )
     if as_json:
         facts = {name: getattr(verification, name) for name in ("outcome", "exit_code", "is_faultless")}

@@ -11,6 +11,16 @@ def first_line(error: BaseException) -> str:
     return lines[0].rstrip(".:")
 
 
+def named_line(error: BaseException) -> str:
+    """The same with the error's type, for errors that were not foreseen."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def one_line(error: BaseException) -> str:
+    """All that an error says, its advice too, on one line."""
+    return " ".join(str(error).split())
+
+
 class StarPOError(ValueError):
     """Base of every error that a user can cause and can mend."""
 

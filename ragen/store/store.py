@@ -96,6 +96,15 @@ class Store:
         """
         return self._artifacts.dropped(kind, key)
 
+    def lasting_manifest(self, kind: str, key: str) -> Manifest:
+        """The manifest of an artifact that is there, or that was and has been dropped (see `drop`).
+
+        Raises:
+            ArtifactMissingError: If there never was such an artifact.
+            ArtifactDamagedError: If the manifest is not what was written.
+        """
+        return self._artifacts.lasting_manifest(kind, key)
+
     def was_made(self, kind: str, key: str) -> bool:
         """Is this artifact there, or was it and has been dropped? Either way its work need not be done again."""
         return self._artifacts.was_made(kind, key)
@@ -235,15 +244,6 @@ class Store:
         manifest = self.manifest(kind, key)
         batches = list(self._validated(self._verified_files(manifest), manifest, schema.names))
         return pa.Table.from_batches([datasets.as_declared(batch, schema) for batch in batches], schema=schema)
-
-    def scan(self, kind: str, key: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The same as `read_table`, in batches of at most 131,072 rows and in bounded memory."""
-        datasets.columns_schema(_known_dataset(kind), columns)
-        manifest = self.manifest(kind, key)
-        files = self._verified_files(manifest)
-        for _ in self._validated(files, manifest, []):
-            pass
-        return datasets.read_batches(files, kind, columns)
 
     def parts(self, kind: str, key: str, *, should_verify: bool = False) -> list[Path | RangeFile]:
         """A dataset's Parquet files where they lie, for readers that want some of their columns.

@@ -116,7 +116,7 @@ def read_seconds(store: Store, run: str) -> Series:
         for stage, keys in stages.items():
             made = {*keys.items()} - seen if kind_of(stage) in _TRAINING else set()
             seen |= made
-            manifests = (store.dropped(kind, key) or store.manifest(kind, key) for kind, key in made)
+            manifests = (store.lasting_manifest(kind, key) for kind, key in made)
             times = (manifest.provenance.get("seconds", 0.0) for manifest in manifests)
             spent += max((float(time) for time in times), default=0.0)
     return seconds

@@ -18,6 +18,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.seeding import derive_seed
 
 pytestmark = [
+    pytest.mark.usefixtures("ray_shut_down"),
     pytest.mark.benchmark,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (pip install 'starpo[ray]')"),
@@ -50,14 +51,6 @@ def job(config, tmp_path_factory):
 def shards(config):
     groups = [(f"g{number}", derive_seed("benchmark", number)) for number in range(config.rollout.num_groups)]
     return make_episodes(groups, config.rollout.group_size, config.rollout.shard_groups)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shut_down():
-    yield
-    import ray
-
-    ray.shutdown()
 
 
 def pin(pid, core):

@@ -14,8 +14,8 @@ import pytest
 from starpo.flows.presets import preset
 from starpo.ragen.envs.webshop.catalogue import load_catalogue
 from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings
-from starpo.ragen.envs.webshop.players import results_of, rule_policy, solver
 from starpo.ragen.envs.webshop.search import words
+from tests.ragen.envs.webshop.players import results_of, rule_policy, solver
 
 pytestmark = pytest.mark.benchmark
 

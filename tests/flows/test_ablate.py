@@ -31,11 +31,6 @@ def grid_file(tmp_path: Path):
     return write
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
-
-
 @pytest.mark.parametrize("name", GRIDS.names())
 def test_every_shipped_grid_is_sound_and_says_what_it_is(name: str, store: Store) -> None:
     study = plan_ablation(Grid.load(GRIDS.path(name)), store)

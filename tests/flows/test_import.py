@@ -30,11 +30,6 @@ def parquet(tmp_path: Path) -> Path:
     return tmp_path / "turns.parquet"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
-
-
 def run_import(store: Store, *arguments: object) -> Any:
     return CliRunner().invoke(app, ["import", *map(str, arguments), "--store", store.url])
 

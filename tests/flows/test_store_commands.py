@@ -1,8 +1,6 @@
 """`ragen store` as people and machines use it: tables, JSON, exit codes, one message for bad input."""
 
-import ctypes
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,14 +13,12 @@ from typer.testing import CliRunner
 from starpo.flows.cli import app
 from starpo.ragen.core.errors import StoreError
 from starpo.ragen.store import Store
-from starpo.ragen.store.artifacts import artifacts
+from tests.permissions import obey_permissions
 
 MakeRun = Callable[..., list[tuple[str, str]]]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "_VERIFIED", set())
+pytestmark = pytest.mark.usefixtures("nothing_verified_yet")
 
 
 @pytest.fixture
@@ -165,13 +161,6 @@ def test_a_place_without_a_store(tmp_path: Path, command: list[str]) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-def _obey_permissions() -> None:
-    """Even root's process, of which capabilities would otherwise override what a folder permits."""
-    if os.geteuid() == 0:
-        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
 @pytest.mark.parametrize("what", ["gc", "copy"])
 def test_a_store_without_permission_to_write(stored: Path, tmp_path: Path, make_run: MakeRun, what: str) -> None:
@@ -190,7 +179,7 @@ def test_a_store_without_permission_to_write(stored: Path, tmp_path: Path, make_
         folder.chmod(0o555)
     try:
         done = subprocess.run(
-            [sys.executable, *command], preexec_fn=_obey_permissions, capture_output=True, text=True, timeout=120
+            [sys.executable, *command], preexec_fn=obey_permissions, capture_output=True, text=True, timeout=120
         )
     finally:
         for folder in folders:

@@ -4,7 +4,7 @@ Inputs are small exact fractions, in float64. `pytest tests/golden --regenerate-
 that changes needs a reason, and stages that use it a raised version.
 """
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +107,11 @@ def close(old: Any, new: Any) -> bool:
     return bool(new == pytest.approx(old, rel=1e-12, abs=1e-12)) if isinstance(old, float) else old == new
 
 
-def test_no_number_changes_unseen(request: pytest.FixtureRequest) -> None:
+def test_no_number_changes_unseen(golden: Callable[[Path, Any], Any]) -> None:
     now = found()
-    if request.config.getoption("--regenerate-golden"):
-        GOLDEN.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    parts = [(part, name) for part in now for name in sorted({*golden.get(part, {}), *now[part]})]
-    old = {part: golden.get(part, {}) for part in now}
+    stored = golden(GOLDEN, now)
+    old = {part: stored.get(part, {}) for part in now}
+    parts = [(part, name) for part in now for name in sorted({*old[part], *now[part]})]
     changed = [f"{part}: {name}" for part, name in parts if not close(old[part].get(name), now[part].get(name))]
     assert not changed, (
         f"changed: {', '.join(changed)}. If that is meant: raise the version of the stages that use it (tasks/*.py) or "

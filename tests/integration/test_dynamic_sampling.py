@@ -19,6 +19,7 @@ from starpo.flows.verify import verify_run
 from starpo.ragen.agents.evaluation.training_states import training_states
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import of_kind, read_attempts, recorded_data
@@ -51,7 +52,7 @@ def groups(store: Store, data: dict[str, str]) -> list[dict]:
 
 def metrics(store: Store, key: str) -> dict[str, float]:
     table = store.read_table("metrics", key)
-    return dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+    return metric_values(table)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from starpo.flows.replay import replay
 from starpo.flows.starpo import starpo
 from starpo.ragen.evidence.audit.audits import run_audits
 from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store import Store
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: None) -> Pa
 
 def metrics(store: Store, stages: dict[str, dict[str, str]], stage: str) -> dict[str, float]:
     table = store.read_table("metrics", stages[stage]["metrics"])
-    return dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+    return metric_values(table)
 
 
 def test_shares_are_exact_and_each_part_is_filtered_and_measured_by_itself(folder: Path) -> None:

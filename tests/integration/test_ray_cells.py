@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 pytestmark = [
+    pytest.mark.usefixtures("ray_shut_down"),
     pytest.mark.thorough,
     pytest.mark.integration,
     pytest.mark.usefixtures("prefect_server"),
@@ -37,14 +37,6 @@ def on_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGEN_POOL", "ray")
     monkeypatch.setenv("RAGEN_THREADS", "2")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shut_down() -> Iterator[None]:
-    yield
-    import ray
-
-    ray.shutdown()
 
 
 @task(cache_policy=NO_CACHE)

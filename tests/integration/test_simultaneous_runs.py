@@ -1,6 +1,5 @@
 """Two processes that run the same run: one does, the other is told, and the digests are those of a run alone."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from starpo.ragen.store.keeping.garbage import find_garbage
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.remote.location import Location
 from tests.integration.run_digests import digests
+from tests.permissions import obey_permissions
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
 
@@ -40,15 +40,8 @@ def start(store: Path, must_obey: bool = False) -> subprocess.Popen[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_obey_permissions if must_obey else None,
+        preexec_fn=obey_permissions if must_obey else None,
     )
-
-
-def _obey_permissions() -> None:
-    """Even root's process, of which capabilities would otherwise override what a folder permits."""
-    if os.geteuid() == 0:
-        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            ctypes.CDLL(None, use_errno=True).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 @pytest.mark.thorough

@@ -18,6 +18,7 @@ from starpo.ragen.config.load import recorded_config
 from starpo.ragen.core.errors import EngineError
 from starpo.ragen.evidence.audit.staleness import staleness
 from starpo.ragen.evidence.audit.stored import open_database
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.store import Store
 from tests.integration.run_digests import digests
 
@@ -64,7 +65,7 @@ def test_the_update_corrects_for_it(finished: tuple[Store, str]) -> None:
     gaps = []
     for stages in list(store.runs.iterations(run).values())[:3]:
         table = store.read_table("metrics", stages["update"]["metrics"])
-        values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+        values = metric_values(table)
         gaps.append(values["update/old_behaviour_gap_max"])
     assert gaps[0] < 1e-4
     assert min(gaps[1:]) > 0.01

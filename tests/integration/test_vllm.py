@@ -37,6 +37,7 @@ from starpo.ragen.config.policy import TinyPolicy
 from starpo.ragen.config.rollout import RolloutConfig, SamplingConfig
 from starpo.ragen.core.errors import EngineError, MissingPackageError
 from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.store import Store
 from starpo.schemas.validate import validate
 
@@ -113,7 +114,7 @@ def test_a_run_trains_on_what_it_played_with_the_learners_logprobs(tmp_path: Pat
     records = store.runs.iterations(run)
     for stages in (records[0], records[1]):
         table = store.read_table("metrics", stages["update"]["metrics"])
-        values = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+        values = metric_values(table)
         assert values["update/old_behaviour_gap_max"] < 1e-4
     assert store.runs.state(run).status == "completed"
 

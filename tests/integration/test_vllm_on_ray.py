@@ -18,6 +18,7 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 from starpo.schemas.validate import validate
 
 pytestmark = [
+    pytest.mark.usefixtures("ray_shut_down"),
     pytest.mark.thorough,
     pytest.mark.vllm,
     pytest.mark.integration,
@@ -35,14 +36,6 @@ def folder(tmp_path_factory):
     make_model(TinyPolicy(num_layers=2), tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shut_down():
-    yield
-    import ray
-
-    ray.shutdown()
 
 
 @pytest.mark.parametrize("num_parallel", [1, 2])

@@ -86,13 +86,3 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
 def excluded_states(panels: Iterable[Panel]) -> frozenset[str]:
     """The initial states of any of these panels."""
     return frozenset().union(*(panel.excluded_digests for panel in panels))
-
-
-def overlap(panel: Panel, digests: Iterable[str]) -> int:
-    """How many different initial states of the panel are among `digests`; 0 proves that the two are disjoint.
-
-    Args:
-        panel: The panel.
-        digests: Initial states of training, such as the column `initial_state_digest` of `turns`.
-    """
-    return len(panel.excluded_digests.intersection(digests))

@@ -11,7 +11,7 @@ from importlib import import_module
 from threading import Lock
 from typing import Any
 
-from starpo.ragen.core.errors import ConfigError, EngineError, MissingPackageError
+from starpo.ragen.core.errors import ConfigError, EngineError, MissingPackageError, first_line
 
 REACH_S = 10.0
 """Seconds in which something must answer at RAY_ADDRESS."""
@@ -66,7 +66,7 @@ def connect(num_cpus: int) -> Any:
                     ray.init(address, logging_level="ERROR")
                 except Exception as error:
                     raise EngineError(
-                        f"the Ray cluster at RAY_ADDRESS = {address} cannot be joined: {str(error).splitlines()[0]}. "
+                        f"the Ray cluster at RAY_ADDRESS = {address} cannot be joined: {first_line(error)}. "
                         "It must run the same releases of Ray and Python as this process, and know its token"
                     ) from error
     return ray

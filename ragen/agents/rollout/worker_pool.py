@@ -19,7 +19,6 @@ from starpo.ragen.core.allocator import keeping_freed_memory
 from starpo.ragen.core.frames import read_frame, write_frame
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-_BACKGROUND_NICENESS = 19
 
 
 class WorkerPool(Pool):

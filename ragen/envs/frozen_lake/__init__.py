@@ -1,1 +1,1 @@
-"""A slippery walk to the goal. map: cells, moves, chances; solver: value iteration and shortest paths."""
+"""A slippery walk to the goal. map: cells, moves, chances; solver: value iteration and plans."""

@@ -1,4 +1,4 @@
-"""What the best player of a lake can do: value iteration over a finite horizon, and shortest paths.
+"""What the best player of a lake can do: value iteration over a finite horizon.
 
 The values are upper bounds for agents, which plan several actions ahead without seeing where they slip.
 
@@ -39,16 +39,6 @@ def success_probabilities(lake: LakeMap, slip: float, horizon: int) -> np.ndarra
     return _values(lake, transition_probabilities(lake, slip), horizon)
 
 
-def success_bound(lake: LakeMap, slip: float, horizon: int) -> float:
-    """Probability that the best player reaches the goal from the start in at most `horizon` actions."""
-    return float(success_probabilities(lake, slip, horizon)[horizon, lake.start])
-
-
-def best_action(lake: LakeMap, cell: int, slip: float, actions_left: int) -> str:
-    """The action that most probably leads to the goal; of equals the one that leads there earlier."""
-    return best_plan(lake, cell, slip, 1, actions_left)[0]
-
-
 def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_left: int) -> tuple[str, ...]:
     """Actions decided on in advance, each the best for what is then believed about where the player is.
 
@@ -83,21 +73,6 @@ def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_l
         if belief[is_end].sum() > 1.0 - 10.0**-_DECIMALS:
             break
     return tuple(plan)
-
-
-def shortest_path(lake: LakeMap, cell: int) -> tuple[str, ...]:
-    """Moves to the goal past all holes, as few as possible, when nothing slips; empty at the goal.
-
-    `cell` must be one from which the goal can be reached, as it can from every cell that is walked on.
-    """
-    distances = lake.distances()
-    assert cell in distances, f"there is no way from cell {cell} to the goal"
-    path: list[str] = []
-    while cell != lake.goal:
-        steps = {action: lake.move(cell, action) for action in ACTIONS}
-        path.append(min(ACTIONS, key=lambda action: distances.get(steps[action], lake.num_cells)))
-        cell = steps[path[-1]]
-    return tuple(path)
 
 
 def _values(lake: LakeMap, transitions: np.ndarray, horizon: int) -> np.ndarray:

@@ -18,8 +18,6 @@ NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Ida")
 THINGS = ("pens", "nuts", "coins", "plums", "cards", "shells", "beads", "keys")
 _GAINS = ("gets", "finds", "buys", "wins")
 _LOSSES = ("loses", "sells", "drops", "lends")
-VERBS: dict[str, str] = dict.fromkeys(_GAINS, "+") | dict.fromkeys(_LOSSES, "-")
-"""What happens, and what that is as arithmetic."""
 
 
 @dataclass(frozen=True)

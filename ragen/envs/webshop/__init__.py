@@ -1,2 +1,2 @@
 """Shopping after WebShop. product, synthetic, files, catalogue: what is sold; search, visit, pages: the shop; goals,
-score: what is wanted, and what a purchase is worth; players: the rule policy and the solver."""
+score: what is wanted, and what a purchase is worth."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
 from starpo.ragen.config.runtime import Runtime
-from starpo.ragen.core.errors import QueryError
+from starpo.ragen.core.errors import QueryError, first_line
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.evidence.audit.time_left import TimeLeft
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DECODED, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
@@ -207,7 +207,7 @@ class Database:
             return QueryError(
                 f"the question needs more than the {self._bounds.sql_memory_gb:g} GB of memory and "
                 f"{self._bounds.sql_spill_gb:g} GB of disk that it may have; ask for fewer columns, rows or "
-                f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {_text(error).splitlines()[0]}"
+                f"iterations, or set RAGEN_SQL_MEMORY_GB and RAGEN_SQL_SPILL_GB: {first_line(error)}"
             )
         if isinstance(error, duckdb.Error) and "reading the stream" not in str(error):
             return QueryError(_text(error))

@@ -11,6 +11,7 @@ from statistics import fmean
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.store import Store
 
 KL = "update/validity_after/kl"
@@ -121,7 +122,7 @@ def reuses(store: Store, run: str) -> list[Reuse]:
 
 def _values(store: Store, run: str, key: str) -> dict[str, float]:
     table = store.read_table("metrics", key, columns=["name", "value"])
-    metrics = dict(zip(table["name"].to_pylist(), table["value"].to_pylist(), strict=True))
+    metrics = metric_values(table)
     values = {name.removeprefix(_BEFORE): value for name, value in metrics.items() if name.startswith(_BEFORE)}
     if not values:
         raise ConfigError(

@@ -1,9 +1,14 @@
-"""Stored metrics as series: the values of one name over the iterations of a run."""
+"""Stored metrics as they are asked for: by name, or as series over the iterations of a run."""
 
 import pyarrow as pa
 
 Series = dict[int, float]
 """Iteration -> value, in ascending order of iteration; an iteration without the number is absent."""
+
+
+def metric_values(metrics: pa.Table) -> dict[str, float]:
+    """The metrics that one stage measured at one iteration, by name."""
+    return dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))
 
 
 def metric_series(metrics: pa.Table) -> dict[str, Series]:

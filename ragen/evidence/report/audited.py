@@ -5,7 +5,7 @@ store, run -> audits -> Audited -> page
 
 from dataclasses import dataclass
 
-from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.errors import StarPOError, one_line
 from starpo.ragen.evidence.audit.audits import chosen_audits, run_audits
 from starpo.ragen.evidence.audit.finding import Finding, serious_first, verdict
 from starpo.ragen.evidence.audit.stored import open_database
@@ -40,5 +40,5 @@ def audited(store: Store, run: str) -> Audited:
             try:
                 found |= dict(run_audits(database, [name]))
             except StarPOError as error:
-                unanswered[name] = " ".join(str(error).split())
+                unanswered[name] = one_line(error)
     return Audited(verdict(found), serious_first(found), unanswered)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.errors import StarPOError, one_line
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState, StageKeys
 from starpo.schemas.manifest import Manifest
@@ -69,7 +69,7 @@ class Reader:
             try:
                 stages = self.store.runs.iteration(run.name, iteration)
             except StarPOError as error:
-                self._note(("runs", str(iteration)), Missing(iteration, "its record", _line(error)))
+                self._note(("runs", str(iteration)), Missing(iteration, "its record", one_line(error)))
             else:
                 if stages:
                     found[iteration] = stages
@@ -80,13 +80,13 @@ class Reader:
         try:
             return self.store.runs.state(run.name)
         except StarPOError as error:
-            self._note(("runs", "state"), Missing(None, "state.json", _line(error)))
+            self._note(("runs", "state"), Missing(None, "state.json", one_line(error)))
             return None
 
     def manifest(self, place: Place) -> Manifest | None:
         """An artifact's manifest, also of one that was dropped because it can be derived again."""
         try:
-            return self.store.dropped(place.kind, place.key) or self.store.manifest(place.kind, place.key)
+            return self.store.lasting_manifest(place.kind, place.key)
         except StarPOError as error:
             self.note(place, error)
             return None
@@ -104,7 +104,7 @@ class Reader:
     def note(self, place: Place, error: StarPOError) -> None:
         """Write down that an artifact cannot be read."""
         what = f"{place.kind} of {place.stage} ({place.key})"
-        self._note((place.kind, place.key), Missing(place.iteration, what, _line(error)))
+        self._note((place.kind, place.key), Missing(place.iteration, what, one_line(error)))
 
     def _note(self, name: tuple[str, str], missing: Missing) -> None:
         self._missing.setdefault(name, missing)
@@ -124,7 +124,3 @@ def side_by_side(read: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """Read many small artifacts at once: on object storage each costs a round trip."""
     with ThreadPoolExecutor(_NUM_READERS) as readers:
         return list(readers.map(read, items))
-
-
-def _line(error: StarPOError) -> str:
-    return " ".join(str(error).split())

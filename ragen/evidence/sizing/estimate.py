@@ -1,6 +1,6 @@
 """What a run needs, part by part.
 
-settings, architecture, machine --estimate--> Estimate --fit--> or an error; --flows.console.plan--> tables
+settings, architecture, machine --estimate--> Estimate --fit--> or an error; --flows.cli.plan--> tables
 """
 
 from dataclasses import dataclass

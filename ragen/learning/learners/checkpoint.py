@@ -36,7 +36,7 @@ from transformers import PreTrainedModel
 from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, BASE, PREFIX, AdapterShape, base_of, read_adapter
 from starpo.ragen.agents.policy.load import load_policy, without_progress_bars
 from starpo.ragen.config.update import LoraConfig, OptimiserConfig, UpdateConfig
-from starpo.ragen.core.errors import LearnerError, PolicyError
+from starpo.ragen.core.errors import LearnerError, PolicyError, named_line
 from starpo.ragen.core.settings import Settings
 from starpo.ragen.learning.learners.activations import checkpoint_activations
 from starpo.ragen.learning.learners.adapters import (
@@ -187,7 +187,7 @@ def load_checkpoint(
             _read_training_state(checkpoint, path, is_base_shared and lora is not None)
     except (OSError, ValidationError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
         raise PolicyError(
-            f"the training state in '{folder}' is damaged or belongs to another model: {_first_line(error)}. Take the "
+            f"the training state in '{folder}' is damaged or belongs to another model: {named_line(error)}. Take the "
             f"checkpoint from the store again, or delete {_TRAINER} there to start training anew from its policy"
         ) from error
     if stored is not None and lora is None:
@@ -352,7 +352,3 @@ def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreT
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"

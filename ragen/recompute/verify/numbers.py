@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from starpo.ragen.agents.evaluation.episodes import SEEN
 from starpo.ragen.agents.evaluation.summary import summarise
 from starpo.ragen.core.visible import quoted
+from starpo.ragen.evidence.diagnostics.series import metric_values
 from starpo.ragen.recompute.verify.differences import is_close
 
 
@@ -27,7 +28,7 @@ def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapp
         headline: Of the manifest.
     """
     yield from update_differences(metrics, headline)
-    values = _values(metrics)
+    values = metric_values(metrics)
     seen = episodes.filter(pc.ends_with(episodes["cell"], SEEN))
     num_seen = float(pc.count_distinct(seen["initial_state_digest"]).as_py())
     expected = summarise(episodes) | {name: num_seen for name in values if name.endswith("/num_seen_prompts")}
@@ -49,11 +50,7 @@ def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Itera
 
 def update_differences(metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
     """Compare what a manifest shows to people with the metrics that were stored beside it."""
-    values = _values(metrics)
+    values = metric_values(metrics)
     for name in sorted(values.keys() | headline.keys()):
         if not is_close(headline.get(name), values.get(name)):
             yield f"{quoted(name)} in the manifest's headline is {headline.get(name)}, in metrics {values.get(name)}"
-
-
-def _values(metrics: pa.Table) -> dict[str, float]:
-    return dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))

@@ -16,8 +16,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from starpo.ragen.agents.policy.adapter import base_of
-from starpo.ragen.core.errors import StarPOError
-from starpo.ragen.recompute.verify.verdict import first_line
+from starpo.ragen.core.errors import StarPOError, first_line
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.datasets import DATASETS
@@ -70,7 +69,7 @@ class Scratch:
     def manifest(self, kind: str, key: str) -> Manifest | None:
         """The manifest of an artifact of the original store, dropped or not; None: there is none, or it was edited."""
         try:
-            return self._original.dropped(kind, key) or self._original.manifest(kind, key)
+            return self._original.lasting_manifest(kind, key)
         except StarPOError:
             return None
 

@@ -51,14 +51,3 @@ def summarised(differences: Iterator[str]) -> str:
     first = next(differences, "")
     num_more = sum(1 for _ in differences)
     return f"{first} (and {num_more} more)" if num_more else first
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, without its advice."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".:")
-
-
-def named_line(error: Exception) -> str:
-    """The same with the error's type, for errors that were not foreseen."""
-    return f"{type(error).__name__}: {first_line(error)}"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError, first_line, named_line
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
@@ -28,7 +28,7 @@ from starpo.ragen.recompute.verify.origin import different_origin
 from starpo.ragen.recompute.verify.scratch import Scratch, Stored
 from starpo.ragen.recompute.verify.siblings import sibling_differences
 from starpo.ragen.recompute.verify.unreplayable import unreplayable
-from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, first_line, named_line, summarised
+from starpo.ragen.recompute.verify.verdict import CheckResult, Verdict, summarised
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, of_kind, read_attempts
 from starpo.ragen.work import Keys

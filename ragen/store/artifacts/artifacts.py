@@ -97,6 +97,15 @@ class Artifacts:
             return None
         return self._parsed(kind, key, DROPPED_NAME, text)
 
+    def lasting_manifest(self, kind: str, key: str) -> Manifest:
+        """The manifest of an artifact that is there, or that was and has been dropped.
+
+        Raises:
+            ArtifactMissingError: If there never was such an artifact.
+            ArtifactDamagedError: If the manifest is not what was written.
+        """
+        return self.dropped(kind, key) or self.manifest(kind, key)
+
     def drop(self, kind: str, key: str) -> Manifest:
         """Delete an artifact's files and keep its manifest as `dropped.json`.
 

@@ -1,6 +1,6 @@
 """Parquet files of a dataset: written batch by batch, validated and digested on the way; read back the same way.
 
-rows -> batches of bounded size -> write_dataset -> part-00000.parquet      part-*.parquet -> read_batches -> rows
+rows -> batches of bounded size -> write_dataset -> part-00000.parquet      part-*.parquet -> stored_batches -> rows
 """
 
 import itertools
@@ -68,19 +68,6 @@ def write_dataset(data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Pa
     except ContractViolation as violation:
         return WrittenDataset(digest.num_rows, digest.hexdigest(), violation)
     return WrittenDataset(digest.num_rows, digest.hexdigest(), None)
-
-
-def read_batches(files: Sequence[Path], kind: str, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a dataset in their order, in batches of at most 131,072, with the dataset's own schema.
-
-    Args:
-        files: Parquet files in reading order.
-        kind: Dataset kind.
-        columns: Those to read, in this order; None: all.
-    """
-    schema = columns_schema(kind, columns)
-    for batch in stored_batches(files, schema.names):
-        yield as_declared(batch, schema)
 
 
 def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

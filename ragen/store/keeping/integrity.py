@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, StoreError, first_line
 from starpo.ragen.store.artifacts.artifacts import Artifacts
 from starpo.ragen.store.keeping.inventory import ArtifactId
 from starpo.ragen.store.keeping.reachability import Reachability, Roots, run_names
@@ -91,13 +91,13 @@ def _readable_roots(location: Location) -> tuple[Roots, list[Damage]]:
                 ]
             roots[name] = runs.iterations(name)
         except ArtifactDamagedError as error:
-            damages.append(Damage(f"runs/{name}", str(error).splitlines()[0], [name]))
+            damages.append(Damage(f"runs/{name}", first_line(error), [name]))
     for name in sweep_names(location):
         place = f"{SWEEPS}/{name}"
         try:
             roots[place] = {0: named_cells(location, name)}
         except ArtifactDamagedError as error:
-            damages.append(Damage(place, str(error).splitlines()[0], [place]))
+            damages.append(Damage(place, first_line(error), [place]))
     return roots, damages
 
 
@@ -105,4 +105,4 @@ def _faults(artifacts: Artifacts, artifact: ArtifactId) -> list[str]:
     try:
         return artifacts.faults(artifacts.manifest(*artifact))
     except StoreError as error:
-        return [error.what if isinstance(error, ArtifactDamagedError) else str(error).splitlines()[0]]
+        return [error.what if isinstance(error, ArtifactDamagedError) else first_line(error)]

@@ -145,7 +145,7 @@ class Reachability:
         try:
             if artifact in self.inventory.artifacts:
                 return self._artifacts.manifest(*artifact)
-            return self._artifacts.dropped(*artifact) or self._artifacts.manifest(*artifact)
+            return self._artifacts.lasting_manifest(*artifact)
         except ArtifactMissingError:
             return _MISSING
         except ArtifactDamagedError as error:

@@ -8,7 +8,7 @@ from statistics import fmean
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg, updates_axis
 from starpo.ragen.evidence.diagnostics.smoothing import exponential_moving_average
 from starpo.ragen.studies.ablation.figures.figure import Figure, Verdicts
-from starpo.ragen.studies.ablation.figures.trends import judge_shrinking, mean_trend, trends
+from starpo.ragen.studies.ablation.figures.trends import shrinking_verdicts, trend_table
 from starpo.ragen.studies.ablation.result import AblationResult
 from starpo.ragen.studies.result import Table
 
@@ -40,25 +40,14 @@ def draw_length(result: AblationResult) -> str:
 
 
 def length_tables(result: AblationResult) -> list[Table]:
-    """A row a cell: length in the first and the last tenth of training, and the change in every seed."""
-    rows = []
-    for cell in result.cells:
-        found = trends(cell, _LENGTH)
-        row = {"cell": cell.label, "first tenth": "", "last tenth": "", "change by seed": "not measured"}
-        if found:
-            mean = mean_trend(list(found.values()))
-            row |= {"first tenth": f"{mean.first:.1f}", "last tenth": f"{mean.last:.1f}"}
-            row["change by seed"] = " ".join(f"{trend.change:+.0%}" for trend in found.values())
-        rows.append(row)
-    return [Table("characters of reasoning a response, in training", rows, ("cell", "change by seed"))]
+    """Length in the first and the last tenth of training, and its change in every seed."""
+    title = "characters of reasoning a response, in training"
+    return [trend_table(result, _LENGTH, title, 1, "change by seed", lambda trend: f"{trend.change:+.0%}")]
 
 
 def length_verdicts(result: AblationResult) -> Verdicts:
     """Does reasoning become shorter, cell by cell?"""
-    return {
-        f"shorter reasoning in {cell.label}": judge_shrinking(list(trends(cell, _LENGTH).values()))
-        for cell in result.cells
-    }
+    return shrinking_verdicts(result, _LENGTH, "shorter reasoning")
 
 
 LENGTH = Figure(

@@ -5,7 +5,7 @@ AblationResult -> draw_transcripts -> HTML page
 
 from starpo.ragen.core.templates import template
 from starpo.ragen.studies.ablation.figures.figure import Figure, Verdicts
-from starpo.ragen.studies.ablation.figures.trends import judge_shrinking, mean_trend, trends
+from starpo.ragen.studies.ablation.figures.trends import shrinking_verdicts, trend_table
 from starpo.ragen.studies.ablation.result import AblationResult
 from starpo.ragen.studies.result import Table
 
@@ -26,25 +26,14 @@ def draw_transcripts(result: AblationResult) -> str:
 
 
 def transcript_tables(result: AblationResult) -> list[Table]:
-    """A row a cell: the share of different responses, early and late in training."""
-    rows = []
-    for cell in result.cells:
-        found = trends(cell, _DISTINCT)
-        row = {"cell": cell.label, "first tenth": "", "last tenth": "", "by seed": "not measured"}
-        if found:
-            mean = mean_trend(list(found.values()))
-            row |= {"first tenth": f"{mean.first:.3f}", "last tenth": f"{mean.last:.3f}"}
-            row["by seed"] = " ".join(f"{trend.first:.3f}->{trend.last:.3f}" for trend in found.values())
-        rows.append(row)
-    return [Table("share of different responses, in training", rows, ("cell", "by seed"))]
+    """The share of different responses, early and late in training."""
+    title = "share of different responses, in training"
+    return [trend_table(result, _DISTINCT, title, 3, "by seed", lambda trend: f"{trend.first:.3f}->{trend.last:.3f}")]
 
 
 def transcript_verdicts(result: AblationResult) -> Verdicts:
     """Do responses become alike, cell by cell?"""
-    return {
-        f"responses growing alike in {cell.label}": judge_shrinking(list(trends(cell, _DISTINCT).values()))
-        for cell in result.cells
-    }
+    return shrinking_verdicts(result, _DISTINCT, "responses growing alike")
 
 
 def _words(result: AblationResult, number: int) -> str:

@@ -1,11 +1,13 @@
 """Does a metric end higher or lower than it began, seed by seed?"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from starpo.ragen.evidence.diagnostics.series import Series
-from starpo.ragen.studies.ablation.result import CellResult
+from starpo.ragen.studies.ablation.figures.figure import Verdicts
+from starpo.ragen.studies.ablation.result import AblationResult, CellResult
+from starpo.ragen.studies.result import Table
 
 
 class Trend(NamedTuple):
@@ -24,6 +26,36 @@ def trends(cell: CellResult, metric: str) -> dict[int, Trend]:
     """Seed -> how a metric went; of runs with two points at least."""
     series = {seed: of_run.get(metric, {}) for seed, of_run in cell.series.items()}
     return {seed: _trend(points) for seed, points in series.items() if len(points) > 1}
+
+
+def trend_table(
+    result: AblationResult, metric: str, title: str, digits: int, by_seed: str, told: Callable[[Trend], str]
+) -> Table:
+    """A row a cell: a metric in the first and the last tenth of training, as a mean over seeds, and in every seed.
+
+    Args:
+        result: What was measured.
+        metric: Its name.
+        title: Of the table.
+        digits: Behind the point.
+        by_seed: Name of the column that has every seed.
+        told: A seed's trend in that column.
+    """
+    rows = []
+    for cell in result.cells:
+        found = list(trends(cell, metric).values())
+        row = {"cell": cell.label, "first tenth": "", "last tenth": "", by_seed: "not measured"}
+        if found:
+            mean = mean_trend(found)
+            row |= {"first tenth": f"{mean.first:.{digits}f}", "last tenth": f"{mean.last:.{digits}f}"}
+            row[by_seed] = " ".join(map(told, found))
+        rows.append(row)
+    return Table(title, rows, ("cell", by_seed))
+
+
+def shrinking_verdicts(result: AblationResult, metric: str, what: str) -> Verdicts:
+    """Does a metric become smaller, cell by cell?"""
+    return {f"{what} in {cell.label}": judge_shrinking(list(trends(cell, metric).values())) for cell in result.cells}
 
 
 def judge_shrinking(found: Sequence[Trend]) -> str:

@@ -22,11 +22,6 @@ def put(store: Store, folder: Path, number: int) -> str:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     make_tokenizer().save_pretrained(tmp_path / "policy")
     (tmp_path / "policy" / "model.safetensors").write_bytes(b"weights")

@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.frozen_lake.environment import FrozenLake, FrozenLakeSettings
 from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap, draw_map
-from starpo.ragen.envs.frozen_lake.solver import (
-    best_action,
-    best_plan,
-    shortest_path,
-    success_bound,
-    success_probabilities,
-    transition_probabilities,
-)
+from starpo.ragen.envs.frozen_lake.solver import best_plan, success_probabilities, transition_probabilities
 
 SEEDS = st.integers(0, 2**63 - 1)
 SLIPS = (0.0, 0.2, 2 / 3, 1.0)
@@ -113,8 +106,9 @@ def test_every_map_has_a_way_to_the_goal(seed, size, min_distance, placement):
     min_distance = min(min_distance, 2 * (size - 1))  # in a lake of 2 x 2 without holes no way is longer
     lake = draw_map(size, 0.8, placement, min_distance, random.Random(seed))
     assert not {lake.start, lake.goal} & lake.holes
-    path = shortest_path(lake, lake.start)
-    assert len(path) == lake.distances()[lake.start] >= min_distance
+    distance = lake.distances()[lake.start]
+    path = best_plan(lake, lake.start, 0.0, num_actions=distance, actions_left=distance)
+    assert len(path) == distance >= min_distance
     environment = put(lake, lake.start)
     ends = [environment.step(action)[2] for action in path]
     assert ends == [False] * (len(path) - 1) + [True]
@@ -196,9 +190,8 @@ def test_values_by_hand():
     np.testing.assert_allclose(values[:3], expected, atol=1e-12)
     assert values[3, 0] == pytest.approx(4 / 9)
     assert len(best_plan(lake, 0, 2 / 3, num_actions=5, actions_left=3)) == 3
-    assert success_bound(lake, 2 / 3, 3) == pytest.approx(4 / 9)
-    assert best_action(lake, 1, 2 / 3, 2) == "Right"  # towards the wall: Down would be (1 + 0 + 1/3) / 3 = 4/9
-    assert best_action(lake, 1, 2 / 3, 1) != "Up"  # the only one of the four that cannot end up going Down
+    assert best_plan(lake, 1, 2 / 3, 1, 2) == ("Right",)  # towards the wall: Down would be (1 + 0 + 1/3) / 3 = 4/9
+    assert best_plan(lake, 1, 2 / 3, 1, 1) != ("Up",)  # the only one of the four that cannot end up going Down
 
 
 @given(seed=SEEDS, slip=st.floats(0.0, 1.0))
@@ -233,10 +226,10 @@ def test_the_best_player_succeeds_as_often_as_the_bound_says():
     for member in range(400):
         environment.reset(seed=11, dynamics_seed=member)
         for left in range(10, 0, -1):
-            environment.step(best_action(environment.lake, environment.cell, 2 / 3, left))
+            environment.step(*best_plan(environment.lake, environment.cell, 2 / 3, 1, left))
             if environment.is_over:
                 break
         successes += environment.is_success
-    bound = success_bound(environment.lake, 2 / 3, 10)
+    bound = success_probabilities(environment.lake, 2 / 3, 10)[10, environment.lake.start]
     assert 0.05 < bound < 0.95
     assert successes / 400 == pytest.approx(bound, abs=4 * np.sqrt(bound * (1 - bound) / 400))

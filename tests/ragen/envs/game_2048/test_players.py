@@ -10,7 +10,7 @@ from starpo.ragen.envs import make
 from starpo.ragen.envs.game_2048.board import largest, moves, slide
 from starpo.ragen.envs.game_2048.demonstrations import demonstrate
 from starpo.ragen.envs.game_2048.environment import Game2048Settings
-from starpo.ragen.envs.game_2048.solver import best_action, worth
+from tests.ragen.envs.game_2048.solver import best_action, worth
 
 SEEDS = st.integers(0, 2**63 - 1)
 ROW = (0, 0, 0, 0)

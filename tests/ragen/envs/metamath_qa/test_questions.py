@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from starpo.ragen.core.errors import EnvironmentFault
-from starpo.ragen.envs.metamath_qa.questions import VERBS, after_mark, normalised, stored_questions, sum_in_words
+from starpo.ragen.envs.metamath_qa.questions import after_mark, normalised, stored_questions, sum_in_words
 from starpo.ragen.envs.sources import file_digest
 
+VERBS = dict.fromkeys(("gets", "finds", "buys", "wins"), 1) | dict.fromkeys(("loses", "sells", "drops", "lends"), -1)
 GOOD = {"query": "What is 2 + 2?", "response": "Two and two.\nThe answer is: 4", "type": "GSM_Rephrased"}
 
 
@@ -25,7 +26,7 @@ def test_a_sum_in_words_has_the_answer_that_its_words_say(seed, num_steps, large
         total *= int(words[5])
     for verb, number in pairwise(words):
         if verb in VERBS:
-            total += int(number) if VERBS[verb] == "+" else -int(number)
+            total += VERBS[verb] * int(number)
             assert total >= 0
     assert question.answer == str(total)
     assert len(question.changes) == num_steps

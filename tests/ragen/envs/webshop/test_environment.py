@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from starpo.ragen.core.errors import ConfigError, EnvironmentFault, MissingPackageError
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
-from starpo.ragen.envs.webshop.players import results_of, rule_policy, solver
 from starpo.ragen.envs.webshop.search import MAX_RESULTS, Index, words
+from tests.ragen.envs.webshop.players import results_of, rule_policy, solver
 
 SMALL = {"num_products": 600, "split": "all"}
 

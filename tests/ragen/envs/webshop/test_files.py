@@ -11,7 +11,7 @@ from starpo.ragen.core.errors import ConfigError, MissingPackageError
 from starpo.ragen.envs.check import check
 from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.files import files_digest, read_products
-from starpo.ragen.envs.webshop.players import results_of, rule_policy, solver
+from tests.ragen.envs.webshop.players import results_of, rule_policy, solver
 
 
 def item(asin="B1", **changed):

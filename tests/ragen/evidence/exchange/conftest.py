@@ -74,11 +74,6 @@ def played_turns(agent: AgentConfig, returns: Sequence[Sequence[float]] = RETURN
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
-
-
-@pytest.fixture
 def put_run(store: Store, tmp_path: Path) -> Callable[..., pa.Table]:
     """`put_run(name, agent, turns=None)`: a run of one iteration, with its tokenizer; gives its turns."""
 

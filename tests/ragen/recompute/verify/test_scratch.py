@@ -26,11 +26,6 @@ def files(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
-
-
 def test_an_artifact_is_read_and_provided_and_the_original_is_untouched(store, tmp_path):
     key = put(store, {"a": 1})
     before = files(tmp_path)

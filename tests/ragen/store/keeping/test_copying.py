@@ -23,9 +23,7 @@ from starpo.schemas.manifest import Stage
 MakeRun = Callable[..., list[tuple[str, str]]]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "_VERIFIED", set())
+pytestmark = pytest.mark.usefixtures("nothing_verified_yet")
 
 
 @pytest.fixture

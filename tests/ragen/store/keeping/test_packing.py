@@ -11,7 +11,6 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, ConfigError, StoreError
 from starpo.ragen.store import Store
-from starpo.ragen.store.artifacts import artifacts
 from starpo.ragen.store.keeping.integrity import verify_store
 from starpo.ragen.store.keeping.packing import HEAD_NAME, pack_run, unpack_run
 from starpo.ragen.store.remote.location import Location
@@ -19,9 +18,7 @@ from starpo.ragen.store.remote.location import Location
 MakeRun = Callable[..., list[tuple[str, str]]]
 
 
-@pytest.fixture(autouse=True)
-def _nothing_verified_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "_VERIFIED", set())
+pytestmark = pytest.mark.usefixtures("nothing_verified_yet")
 
 
 def members(file: Path) -> dict[str, bytes]:

@@ -1,18 +1,12 @@
 """A store with runs that have records and nothing else: all that planning reads."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from starpo.flows.presets import preset
 from starpo.ragen.store import Store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"))
 
 
 @pytest.fixture

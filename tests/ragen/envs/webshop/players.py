@@ -5,9 +5,9 @@ environment -> player -> action, until the purchase
 
 from collections.abc import Callable, Iterable
 
-from starpo.ragen.envs.webshop.environment import GRAMMAR, WebShop, WebShopSettings
+from starpo.ragen.envs.webshop.demonstrations import search_for
+from starpo.ragen.envs.webshop.environment import WebShop, WebShopSettings
 from starpo.ragen.envs.webshop.score import options_met
-from starpo.ragen.envs.webshop.search import words
 from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT
 
 Player = Callable[[WebShop], str]
@@ -15,18 +15,6 @@ Player = Callable[[WebShop], str]
 
 MAX_STEPS = 100
 """More than the solver ever needs: 50 pages of results, and the options."""
-
-
-def search_for(text: str) -> str:
-    """A search for the words of a text, as many as an action has room for."""
-    room = GRAMMAR.max_chars - len("search[]")
-    query = ""
-    for word in words(text):
-        longer = f"{query} {word}".strip()
-        if len(longer) > room:
-            break
-        query = longer
-    return f"search[{query}]"
 
 
 def rule_policy(environment: WebShop) -> str:
