@@ -86,8 +86,9 @@ def test_a_wrong_address_is_said_at_once(monkeypatch, scheme):
 
 def test_ray_is_told_to_listen_on_loopback_before_a_block_imports_it(monkeypatch):
     """Prefect looks for a block in all of its collections, and Ray reads this when it is imported."""
-    for name in ("RAY_ADDRESS", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_USAGE_STATS_ENABLED"):
+        monkeypatch.setenv(name, "")  # so that it is as it was afterwards, whatever is set meanwhile
+        monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     monkeypatch.setenv("RAGEN_STORE_BLOCK", "secret/none")
 
@@ -97,4 +98,4 @@ def test_ray_is_told_to_listen_on_loopback_before_a_block_imports_it(monkeypatch
     monkeypatch.setattr(Block, "load", load)
     with pytest.raises(StoreError):
         load_credentials()
-    assert os.environ.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER") == "0"
+    assert os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
