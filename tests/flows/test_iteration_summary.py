@@ -1,6 +1,11 @@
 """What an iteration came to, in a line and as markdown."""
 
+import logging
+from unittest.mock import Mock
+
 from starpo.flows.iteration_summary import iteration_line, iteration_markdown
+from starpo.flows.presets import preset
+from starpo.flows.record import RunRecorder
 
 METRICS = {
     "rollout/success_rate": 0.3125,
@@ -38,3 +43,14 @@ def test_it_has_an_evaluation_only_where_there_was_one() -> None:
     panel = {"evaluation/sokoban/success": 0.5, "evaluation/sokoban/success_low": 0.4}
     assert "evaluated before this update on" in text(METRICS | panel)
     assert "evaluated" not in text(METRICS)
+
+
+def test_what_an_iteration_measured_is_told_from_what_was_measured_before(tmp_path, monkeypatch) -> None:
+    """An iteration without an update has no gradient norm, and no alarm takes the last one for its own."""
+    monkeypatch.setattr("starpo.flows.record.get_run_logger", lambda: logging.getLogger("test"))
+    recorder = RunRecorder(str(tmp_path), "mine", preset("smoke"))
+    recorder._tracker = Mock()
+    recorder.note(0, {"update/kl_behaviour": 0.5, "rollout/success_rate": 0.1})
+    recorder.note(1, {"rollout/success_rate": 0.2})
+    assert recorder.measured(1) == {"rollout/success_rate": 0.2}
+    assert recorder.metrics == {"update/kl_behaviour": 0.5, "rollout/success_rate": 0.2}
