@@ -9,9 +9,9 @@ with paid as (
     select
         {_TURN}, total, trajectory_return, is_valid, component_names, component_values,
         list_sum(component_values) as parts,
-        sum(total) over (partition by run, iteration, trajectory_id) as summed
+        sum(total) over (partition by run, iteration, trajectory_id) as summed,
+        is_reused as is_paid_before
     from rewards
-    where not is_reused
 ),
 played as (
     select
@@ -19,25 +19,29 @@ played as (
         bool_or(status in ('env_error', 'timeout') or origin = 'greedy')
             over (partition by run, iteration, trajectory_id) as is_left_out
     from turns
-    where not is_reused
+),
+pairs as (
+    select * from paid join played using ({_TURN}) where not is_paid_before
 ),
 compared as (
     select
         {_TURN}, 'total is not the sum of component_values' as fault, total as stored, parts as computed
     from paid
+    where not is_paid_before
     union all
     select {_TURN}, 'trajectory_return is not the sum of total', trajectory_return, summed
     from paid
+    where not is_paid_before
     union all
     select
         {_TURN}, 'the component environment is not the sum of action_rewards',
         component_values[list_position(component_names, 'environment')], earned
-    from paid join played using ({_TURN})
+    from pairs
     where list_contains(component_names, 'environment')
     union all
     select {_TURN}, 'is_valid (1 or 0) contradicts the statuses and origins of the turns',
         is_valid::double, (not is_left_out)::double
-    from paid join played using ({_TURN})
+    from pairs
     union all
     select {_TURN}, 'the turn has no reward', null, 0.0
     from played anti join paid using ({_TURN})
@@ -52,6 +56,8 @@ where stored is null or computed is null or not isfinite(stored)
    or abs(stored - computed) > 1e-6 * greatest(1.0, abs(stored), abs(computed))
 order by run, iteration, trajectory_id, turn, fault
 """
+"""Turns that are used again may be paid anew (a schedule of `reward`), so rewards are held against all turns of their
+iteration, and those that are used again were checked before."""
 _CHECKED = """
 select
     run,

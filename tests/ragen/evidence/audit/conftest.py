@@ -192,11 +192,12 @@ def tables() -> Iterator[Ask]:
 
 
 def _view(kind: str, iterations: list[pa.Table]) -> pa.Table:
-    """Tables of a dataset, one an iteration, as the view of that kind."""
+    """Tables of a dataset, one an iteration, as the view of that kind; one that is there again is used again."""
     schema = DATASET_VIEWS[kind]
     views = []
     for iteration, table in enumerate(iterations):
-        facts = {"run": "r", "iteration": iteration, "artifact": f"a{iteration}", "is_reused": False}
+        is_reused = any(table is earlier for earlier in iterations[:iteration])
+        facts = {"run": "r", "iteration": iteration, "artifact": f"a{iteration}", "is_reused": is_reused}
         facts |= {"staleness": 0, "attempt": 0}
         columns = [
             pa.array([facts[name]] * table.num_rows, schema.field(name).type) if name in facts else table[name]

@@ -198,6 +198,14 @@ class TestRewards:
         turns = played_turns()
         assert found("rewards", tables(turns=[turns, turns], rewards=[rewarded(turns)])).severity == "note"
 
+    def test_turns_that_are_used_again_may_be_paid_anew(self, tables: Ask) -> None:
+        turns = played_turns()
+        paid, anew = rewarded(turns), compute_rewards(turns, RewardConfig(format_penalty=-0.5))
+        assert found("rewards", tables(turns=[turns, turns], rewards=[paid, anew])).severity == "note"
+        finding = found("rewards", tables(turns=[turns, turns], rewards=[paid, anew.slice(1)]))
+        assert "the turn has no reward" in finding.table["fault"].to_pylist()
+        assert finding.table["iteration"].unique().to_pylist() == [1]
+
     def test_rounding_is_none(self, tables: Ask) -> None:
         turns = played_turns()
         rewards = changed(rewarded(turns), lambda _, row: {"total": row["total"] + 1e-9})
