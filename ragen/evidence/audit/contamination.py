@@ -17,20 +17,29 @@ with played as (
         iteration,
         regexp_replace(cell, '/seen$', '') as panel,
         env,
+        -- of a mixture, a variant or what is trained on, what plays under the tag
+        coalesce(
+            config->>('$.evaluation.variants."' || regexp_replace(cell, '/seen$', '')
+                || '".parts."' || env || '".environment.type'),
+            config->>('$.environment.parts."' || env || '".environment.type'),
+            env
+        ) as type,
         initial_state_digest,
         ends_with(cell, '/seen') as is_apart,
         success,
         is_seen,
         is_demonstrated,
         num_unknown
-    from episodes left join panels using (run, iteration, artifact, initial_state_digest)
+    from episodes
+        left join panels using (run, iteration, artifact, initial_state_digest)
+        left join (select run, config from runs) using (run)
     where not episodes.is_reused
 )
 select
     run,
     iteration,
-    panel,
-    any_value(env) as env,
+    panel || if(count(*) over (partition by run, iteration, panel) > 1, '/' || env, '') as panel,
+    any_value(type) as type,
     count(distinct initial_state_digest) as states,
     count(distinct initial_state_digest) filter (is_seen) as seen,
     count(distinct initial_state_digest) filter (is_demonstrated) as demonstrated,
@@ -40,8 +49,8 @@ select
     coalesce(max(num_unknown), 1)::bigint as unknown_origins,
     min(initial_state_digest) filter (is_seen) as example
 from played
-group by run, iteration, panel
-order by run, iteration, panel
+group by run, iteration, panel, env
+order by all
 """
 _SCHEMA = pa.schema(
     {
@@ -66,7 +75,7 @@ def contaminated_panels(database: Database) -> Finding:
     """Initial states of evaluations that training or demonstrations began in; a fault where success counts them."""
     table = database.query(_PANELS)
     rows = [
-        {**row, "share": round(row["seen"] / row["states"], 4), "covers_all": _covers_all(row["env"])}
+        {**row, "share": round(row["seen"] / row["states"], 4), "covers_all": _covers_all(row["type"])}
         for row in table.to_pylist()
     ]
     mixed = [row for row in rows if row["mixed_in"] and row["covers_all"] is False]
@@ -80,7 +89,8 @@ def contaminated_panels(database: Database) -> Finding:
             "seen: states of the panel, by digest, in which a rollout or a demonstration behind the evaluated policy "
             "began, through all of its lineage; demonstrated: those of them of demonstrations. They are measured "
             "apart, as the cell PANEL/seen; mixed_in: those that are not, and which success counts, which is a fault. "
-            "covers_all: the environment has so few states that a panel and training must share them. "
+            "covers_all: the environment has so few states that a panel and training must share them. PANEL/TAG: "
+            "the prompts of one part of a mixture. "
             "unknown_origins: stages of the training that are not in the store any more, or 1 where nothing is known "
             "of it: then more may have been seen. What a downloaded model had learned before is never known."
         ),
@@ -112,9 +122,9 @@ def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: lis
 
 
 @cache
-def _covers_all(env: str) -> bool | None:
+def _covers_all(type_: str) -> bool | None:
     """Must a panel of this environment share its states with training? None: it is not installed here."""
     try:
-        return environment_type(env).num_initial_states is not None
+        return environment_type(type_).num_initial_states is not None
     except StarPOError:
         return None

@@ -28,7 +28,9 @@ class Evaluated:
 
     def __init__(self, folder: Path, *, is_known: bool = True) -> None:
         self.store = Store(str(folder / "store"))
-        self.store.runs.create("mine", flow="starpo", preset=None, config={})
+        parts = {"arms": {"environment": {"type": "bandit"}}, "rooms": {"environment": {"type": "sokoban"}}}
+        config = {"environment": {"type": "mixture", "parts": parts}}
+        self.store.runs.create("mine", flow="starpo", preset=None, config=config)
         first = {"settings": {"policy": {"type": "tiny"}}, "inputs": {}, "seed": 0}
         self._put_checkpoint(CHECKPOINTS[0], "warm_start", first, "ab" if is_known else None)
         rows = [
@@ -44,14 +46,20 @@ class Evaluated:
         self.store.runs.record_stage("mine", 0, "rollout", {"turns": "a" * 32})
 
     def evaluate(
-        self, iteration: int, states: dict[str, bool], apart: str = "", env: str = "sokoban", checkpoint: int = 1
+        self,
+        iteration: int,
+        states: dict[str, bool],
+        apart: str = "",
+        env: str = "sokoban",
+        checkpoint: int = 1,
+        tags: dict[str, str] | None = None,
     ) -> None:
-        """Store an evaluation: state -> success; those of `apart` are measured apart."""
+        """Store an evaluation: state -> success; those of `apart` are measured apart, `tags` play parts of `env`."""
         rows: list[dict[str, Any]] = [
             {
                 **example("episodes").to_pylist()[0],
                 "cell": f"{env}/seen" if state in apart else env,
-                "env": env,
+                "env": (tags or {}).get(state, env),
                 "env_seed": number,
                 "initial_state_digest": digest(state),
                 "success": success,
@@ -122,6 +130,20 @@ def test_a_panel_of_an_environment_with_few_states_is_said_to_cover_all(tmp_path
     assert finding.severity == "note"
     assert finding.summary == "Of bandit a panel covers all there is to train on."
     assert finding.table["covers_all"].to_pylist() == [True]
+
+
+@pytest.mark.parametrize("states", ["cde", "edc"])
+def test_parts_of_a_mixture_are_judged_by_themselves(tmp_path: Path, states: str) -> None:
+    """All bandits are alike, so c is met again; a room need not be, so d may not be counted."""
+    run, tags = Evaluated(tmp_path), {"c": "arms", "d": "rooms", "e": "rooms"}
+    run.evaluate(1, dict.fromkeys(states, True), apart="d", env="mixture", tags=tags)
+    run.evaluate(2, dict.fromkeys(states, True), env="mixture", tags=tags)
+    finding = run.finding()
+    assert finding.severity == "fault"
+    assert [(row["iteration"], row["panel"], row["mixed_in"]) for row in finding.table.to_pylist()] == [
+        (2, "mixture/rooms", 1)
+    ]
+    assert "; success of 1 counts them. Of mixture/arms a panel covers all" in finding.summary
 
 
 def test_a_training_that_is_not_known_is_said(tmp_path: Path) -> None:
