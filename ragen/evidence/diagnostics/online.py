@@ -59,7 +59,8 @@ class RolloutUse:
             The reason, in words, if the next iteration collects a rollout early.
         """
         self.num_updates += 1
-        self.stale = _passed(self.config, metrics)
+        limits = self.config.online_max_kl, self.config.online_min_effective_sample_size
+        self.stale = _passed(*limits, metrics)
         is_used_up = self.num_updates >= self.config.online_k
         self._is_over = is_used_up or self.stale is not None
         return None if is_used_up else self.stale
@@ -69,8 +70,7 @@ class RolloutUse:
         self._is_over = True
 
 
-def _passed(config: StarPOConfig, metrics: Mapping[str, float]) -> str | None:
-    highest, lowest = config.online_max_kl, config.online_min_effective_sample_size
+def _passed(highest: float | None, lowest: float | None, metrics: Mapping[str, float]) -> str | None:
     if highest is not None and metrics[KL] > highest:
         return f"KL to the behaviour policy {metrics[KL]:.4g} is above online_max_kl = {highest:g}"
     if lowest is not None and metrics[EFFECTIVE_SAMPLE_SIZE] < lowest:
@@ -102,27 +102,28 @@ def reuses(store: Store, run: str) -> list[Reuse]:
     Raises:
         ConfigError: If the run has no update, or one by a release that did not measure this.
     """
-    online_k = store.runs.get(run).config.get("online_k", 1)
+    config = store.runs.get(run).config
+    online_k = config.get("online_k", 1)
+    limits = config.get("online_max_kl"), config.get("online_min_effective_sample_size")
     found: list[Reuse] = []
-    rollout, num_updates, was_empty = None, 0, True
+    turns, num_updates, is_stale = None, 0, False
     for iteration, stages in store.runs.iterations(run).items():
         if "rollout" not in stages:
             continue
-        is_fresh = stages["rollout"] != rollout
-        is_early = is_fresh and not was_empty and num_updates < online_k
-        rollout, num_updates = stages["rollout"], 0 if is_fresh else num_updates
-        was_empty = "update" not in stages
-        if not was_empty:
-            found.append(Reuse(iteration, num_updates, is_early, _values(store, run, stages["update"]["metrics"])))
+        is_fresh = stages["rollout"]["turns"] != turns
+        is_early = is_fresh and is_stale and num_updates < online_k
+        turns, num_updates, is_stale = stages["rollout"]["turns"], 0 if is_fresh else num_updates, False
+        if "update" in stages:
+            metrics = metric_values(store.read_table("metrics", stages["update"]["metrics"], columns=["name", "value"]))
+            found.append(Reuse(iteration, num_updates, is_early, _values(run, metrics)))
+            is_stale = _passed(*limits, metrics) is not None
             num_updates += 1
     if not found:
         raise ConfigError(f"run {run} has no update yet, so there is nothing to say about how its rollouts were used")
     return found
 
 
-def _values(store: Store, run: str, key: str) -> dict[str, float]:
-    table = store.read_table("metrics", key, columns=["name", "value"])
-    metrics = metric_values(table)
+def _values(run: str, metrics: Mapping[str, float]) -> dict[str, float]:
     values = {name.removeprefix(_BEFORE): value for name, value in metrics.items() if name.startswith(_BEFORE)}
     if not values:
         raise ConfigError(

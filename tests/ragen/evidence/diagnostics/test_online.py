@@ -104,15 +104,22 @@ def test_thresholds_have_bounds(settings: Any) -> None:
         config(**settings)
 
 
-def stored_run(tmp_path: Path, rollouts: str, kls: list[float | None], online_k: int = 3) -> Store:
-    """A run with a letter for each iteration's rollout and the KL before its update; None: nothing was kept."""
+def stored_run(
+    tmp_path: Path, rollouts: str, kls: list[float | None], stale: set[int] = frozenset(), has_siblings: bool = False
+) -> Store:
+    """A run with a letter for each iteration's rollout and the KL before its update; None: nothing was kept.
+
+    The updates of `stale` iterations end beyond the threshold.
+    """
     store, stage = Store(str(tmp_path)), Stage(name="update", version=2)
-    store.runs.create("r", flow="starpo", preset=None, config={"online_k": online_k})
+    store.runs.create("r", flow="starpo", preset=None, config={"online_k": 3, "online_max_kl": 1.0})
     for iteration, (rollout, kl) in enumerate(zip(rollouts, kls, strict=True)):
-        store.runs.record_stage("r", iteration, "rollout", {"turns": rollout})
+        beside = {"siblings": rollout} if has_siblings and rollout not in rollouts[:iteration] else {}
+        store.runs.record_stage("r", iteration, "rollout", {**beside, "turns": rollout})
         if kl is not None:
             key = f"m{iteration}"
-            values = {"update/validity_before/kl": kl, "update/clip_fraction": 0.5, "update/validity_after/kl": 9.0}
+            after = 9.0 if iteration in stale else 0.1
+            values = {"update/validity_before/kl": kl, "update/clip_fraction": 0.5, KL: after}
             table = metrics_table(iteration, "update", values)
             store.put_table("metrics", table, key=key, stage=stage, settings={}, inputs={}, seed=0)
             store.runs.record_stage("r", iteration, "update", {"metrics": key, "checkpoint": key})
@@ -120,7 +127,7 @@ def stored_run(tmp_path: Path, rollouts: str, kls: list[float | None], online_k:
 
 
 def test_reuses_are_read_off_the_records(tmp_path: Path) -> None:
-    store = stored_run(tmp_path, "aaabbcccd", [0, 0.1, 0.2, 0, 0.4, 0, 0.3, 0.4, 0])
+    store = stored_run(tmp_path, "aaabbcccd", [0, 0.1, 0.2, 0, 0.4, 0, 0.3, 0.4, 0], stale={2, 4})
     found = reuses(store, "r")
     assert [update.reuse for update in found] == [0, 1, 2, 0, 1, 0, 1, 2, 0]
     assert [update.iteration for update in found if update.is_early] == [5]  # b served two updates of three
@@ -128,6 +135,17 @@ def test_reuses_are_read_off_the_records(tmp_path: Path) -> None:
     assert [(row["reuse"], row["num_updates"]) for row in rows] == [(0, 4), (1, 3), (2, 2)]
     assert rows[1]["kl"] == pytest.approx((0.1 + 0.4 + 0.3) / 3)
     assert rows[1]["clip_fraction"] == 0.5
+
+
+def test_a_rollout_that_a_schedule_ends_is_not_an_early_one(tmp_path: Path) -> None:
+    found = reuses(stored_run(tmp_path, "aabbb", [0, 0.1, 0, 0.1, 0.2]), "r")
+    assert [update.reuse for update in found] == [0, 1, 0, 1, 2]
+    assert not any(update.is_early for update in found)
+
+
+def test_what_search_passed_over_stands_beside_the_first_use_alone(tmp_path: Path) -> None:
+    found = reuses(stored_run(tmp_path, "aaab", [0, 0.1, 0.2, 0], has_siblings=True), "r")
+    assert [update.reuse for update in found] == [0, 1, 2, 0]
 
 
 def test_an_empty_rollout_is_not_an_early_one(tmp_path: Path) -> None:
