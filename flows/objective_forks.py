@@ -51,8 +51,9 @@ class Gain:
 def fork_gains(store: Store, lab: Lab, iteration: int, updates: int) -> list[Gain]:
     """What was gained after a measured iteration, by every objective with which a stored run went on from there.
 
-    A run counts if it has the lab's checkpoint at the iteration, has exactly the objective's settings in it, those of
-    reward, filter and rollout included, and was evaluated at least so many updates later. Of several the first by name.
+    A run counts if it has the lab's checkpoint at the iteration, was evaluated at least so many updates later, and has
+    exactly the objective's settings from the one to the other, those of reward, filter and rollout included. Of several
+    the first by name.
 
     Args:
         store: Where the runs are.
@@ -63,16 +64,17 @@ def fork_gains(store: Store, lab: Lab, iteration: int, updates: int) -> list[Gai
     checkpoint = policies(store, lab.run)[iteration]
     gains: dict[str, Gain] = {}
     for run in [lab.run, *store.runs.names()]:
-        settings = _settings_of(store, run, iteration, checkpoint)
-        if settings is None:
+        config = _config_of(store, run, iteration, checkpoint)
+        if config is None:
             continue
         curve = evaluation_curve(store, store.runs.get(run))
         before = [point["success"] for point in curve if point["iteration"] <= iteration]
         after = [point for point in curve if point["iteration"] >= iteration + updates]
         if before and after:
+            later = int(after[0]["iteration"]) - iteration
+            settings = [_told(config.at(number)) for number in range(iteration, iteration + later)]
             for name, own in lab.settings[iteration].items():
-                if _told(own) == settings:
-                    later = int(after[0]["iteration"]) - iteration
+                if all(_told(own) == now for now in settings):
                     gains.setdefault(name, Gain(name, run, before[-1], after[0]["success"], later))
     return [gains[name] for name in lab.settings[iteration] if name in gains]
 
@@ -92,14 +94,14 @@ def predictions(lab: Lab, iteration: int, gains: list[Gain]) -> dict[str, RankCo
     return correlations
 
 
-def _settings_of(store: Store, run: str, iteration: int, checkpoint: str) -> dict[str, Any] | None:
-    """Settings of an iteration of a run that has this checkpoint there; None: it has not, or cannot be read."""
+def _config_of(store: Store, run: str, iteration: int, checkpoint: str) -> StarPOConfig | None:
+    """Settings of a run that has this checkpoint at an iteration; None: it has not, or cannot be read."""
     try:
         record = store.runs.get(run)
         checkpoints = policies(store, run) if record.flow == "starpo" else {}
         if checkpoints.get(iteration) != checkpoint:
             return None
-        return _told(recorded_config(run, record.config, "").at(iteration))
+        return recorded_config(run, record.config, "")
     except (ArtifactDamagedError, ConfigError):
         return None
 
