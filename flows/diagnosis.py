@@ -115,7 +115,7 @@ def backtest_runs(
 
     Args:
         store: Where they are.
-        runs: Their names. None: all with a rollout.
+        runs: Their names. None: all with a rollout; replays, whose rollouts are another run's, are never judged.
         on_run: Told how many were read, and of how many.
 
     Raises:
@@ -128,8 +128,11 @@ def backtest_runs(
     for number, name in enumerate(names):
         on_run(number, len(names))
         try:
+            record = store.runs.get(name)
+            if record.flow == "replay":
+                not_judged[name] = "it is a replay: its rollouts are another run's, which counts by itself"
+                continue
             series = diagnose_run(store, name, every=0).series
-            cell = store.runs.get(name).environment
         except StarPOError as error:
             not_judged[name] = one_line(error)
             continue
@@ -139,7 +142,7 @@ def backtest_runs(
         elif fall(series[SUCCESS]) is None and any("incident" in s for s in store.runs.iterations(name).values()):
             not_judged[name] = "it was ended by its own alarm, so nobody knows whether it would have fallen"
         else:
-            judged[name] = {**series, EVALUATED: series.get(f"evaluation/{cell}/success", {})}
+            judged[name] = {**series, EVALUATED: series.get(f"evaluation/{record.environment}/success", {})}
     if not judged:
         raise ConfigError(
             f"none of {len(names)} runs in {store.url} can be judged: "
