@@ -188,14 +188,19 @@ def _answer(turn: TraceTurn) -> str:
 
 def _rewards(trace: Trace) -> list[float | None]:
     """The reward stands at the last response that says something; the others are paid 0, as the source pays them."""
-    if trace.reward is None:
-        return [None] * len(trace.turns)
+    if trace.reward is None:  # a success needs an action, as a reward does; it is paid nothing
+        return [None if trace.success is None else 0.0] * len(trace.turns)
     if not math.isfinite(trace.reward):
         raise TraceFault(f"has the reward {trace.reward}, expected a finite number")
-    acting = [number for number, turn in enumerate(trace.turns) if _answer(turn).strip()]
+    acting = _acting(trace)
     if not acting and trace.reward:
         raise TraceFault("has a reward, and no response that says anything")
     return [trace.reward if acting and number == acting[-1] else 0.0 for number in range(len(trace.turns))]
+
+
+def _acting(trace: Trace) -> list[int]:
+    """The responses that say something."""
+    return [number for number, turn in enumerate(trace.turns) if _answer(turn).strip()]
 
 
 def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
@@ -203,7 +208,7 @@ def _info(trace: Trace, turn: TraceTurn, source: str) -> str:
     absent += ["prompt_ids", "response_ids"] if turn.response_ids is None else []
     absent += ["behaviour_logprobs"] if turn.response_ids is None or turn.logprobs is None else []
     absent += ["reward"] if trace.reward is None else []
-    absent += ["success"] if trace.success is None else []
+    absent += ["success"] if trace.success is None or (trace.success and not _acting(trace)) else []
     facts: dict[str, Any] = {"format": source, "absent": absent}
     if [role for role, _ in turn.messages] != ["user"]:
         facts["messages"] = [{"role": role, "content": text} for role, text in turn.messages]

@@ -232,6 +232,22 @@ def test_verl_read_back_is_the_same_for_one_turn(store, put_run, take: TakeIn, t
     assert found.select(columns).equals(table.select(columns))
 
 
+@pytest.mark.parametrize("form", ["verl", "messages"])
+def test_a_success_without_a_reward_is_one(take: TakeIn, form: str) -> None:
+    told = {"verl": {"input": "q", "output": "a"}, "messages": {"prompt": "q", "completion": "a"}}[form]
+    values = [{**told, "group_id": "g", "success": success} for success in (True, False, None)]
+    found, _, taken = take(values, form)
+    assert not taken.is_paid
+    assert found["success"].to_pylist() == [True, False, False]
+    absent = [set(json.loads(info)["imported"]["absent"]) & {"reward", "success"} for info in found["info"].to_pylist()]
+    assert absent == [{"reward"}, {"reward"}, {"reward", "success"}]
+
+
+def test_a_success_that_said_nothing_is_not_known(take: TakeIn) -> None:
+    found, _, _ = take([{"prompt": "q", "completion": " ", "success": True}], "messages")
+    assert "success" in json.loads(found["info"][0].as_py())["imported"]["absent"]
+
+
 def test_verl_groups_what_answered_one_prompt(take: TakeIn) -> None:
     values = [{"input": told, "output": f"o{n}", "score": n, "step": 3} for n in range(2) for told in ("p", "q")]
     table, _, _ = take(values, "verl")
