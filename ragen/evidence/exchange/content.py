@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starpo.ragen.evidence.exchange.trace import Message, TraceFault
+from starpo.schemas.datasets import ERROR_STATUSES
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -69,6 +70,18 @@ def assistant_parts(value: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """Content, reasoning and calls of an assistant's message."""
     reasoning = value.get("reasoning_content") or value.get("reasoning")
     return value.get("content"), reasoning, value.get("tool_calls")
+
+
+def facts_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What lines of ours say of a trajectory beside its text (`Played.facts`), as a `Trace` takes it."""
+    member = value.get("member")
+    return {
+        "success": flag_of(value.get("success")),
+        "has_failed": value.get("status") in ERROR_STATUSES,
+        "is_truncated": value.get("truncated") is True,
+        "member": member if type(member) is int else None,
+        "columns": {name: value[name] for name in ("env_seed", "initial_state_digest") if value.get(name) is not None},
+    }
 
 
 def number_of(value: Any, what: str) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from starpo.ragen.evidence.exchange.content import (
     assistant_parts,
-    flag_of,
+    facts_of,
     message_of,
     name_of,
     number_of,
@@ -43,19 +43,13 @@ def read_messages(value: Any) -> Iterator[Trace]:
     turns = value.get("turns")
     if isinstance(turns, list) and turns[:1] != [0]:
         raise TraceFault("is a later context of a trajectory of several; such are exchanged as ATIF")
-    columns = {name: value[name] for name in ("env_seed", "initial_state_digest") if value.get(name) is not None}
-    member = value.get("member")
     yield Trace(
         name_of(value.get("trajectory_id", value.get("id"))),
         name_of(value.get("group_id")),
         str(value.get("env") or "messages"),
         turns_of(_messages(value)),
         number_of(value.get("return", value.get("reward")), "reward"),
-        flag_of(value.get("success")),
-        is_truncated=value.get("truncated") is True,
-        has_failed=value.get("status") in ("env_error", "timeout"),
-        member=member if type(member) is int else None,
-        columns=columns,
+        **facts_of(value),
     )
 
 

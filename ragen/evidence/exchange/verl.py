@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from starpo.ragen.evidence.exchange.content import flag_of, name_of, number_of
+from starpo.ragen.evidence.exchange.content import facts_of, name_of, number_of
 from starpo.ragen.evidence.exchange.played import Played
 from starpo.ragen.evidence.exchange.trace import Trace, TraceFault, TraceTurn
 
@@ -47,8 +47,7 @@ def read_verl(value: Any) -> Iterator[Trace]:
         str(value.get("env") or value.get("data_source") or "verl"),
         [TraceTurn([("user", told)], said)],
         number_of(value.get("score"), "score"),
-        flag_of(value.get("success")),
-        columns={name: value[name] for name in ("env_seed", "initial_state_digest") if value.get(name) is not None},
+        **facts_of(value),
     )
 
 

@@ -233,6 +233,18 @@ def test_verl_read_back_is_the_same_for_one_turn(store, put_run, take: TakeIn, t
 
 
 @pytest.mark.parametrize("form", ["verl", "messages"])
+def test_how_a_trajectory_ended_comes_back(store, put_run, take: TakeIn, tmp_path: Path, form: str) -> None:
+    """One that an error ended must count in no statistic on the other side either; a member keeps its number."""
+    rows = played_turns(FULL, num_turns=1).to_pylist()[::-1]
+    rows[0] |= {"status": "env_error", "truncated": False}
+    table = put_run(agent=FULL, turns=pa.Table.from_pylist(rows, schema=TURNS.schema))
+    export_run(Recorded(store, "mine"), form, tmp_path / "out", parse_choice([]))
+    found, _, _ = take(next((tmp_path / "out").iterdir()), form)
+    columns = ["trajectory_id", "member", "status", "terminated", "truncated", "success"]
+    assert found.select(columns).equals(table.select(columns))
+
+
+@pytest.mark.parametrize("form", ["verl", "messages"])
 def test_a_success_without_a_reward_is_one(take: TakeIn, form: str) -> None:
     told = {"verl": {"input": "q", "output": "a"}, "messages": {"prompt": "q", "completion": "a"}}[form]
     values = [{**told, "group_id": "g", "success": success} for success in (True, False, None)]
