@@ -43,7 +43,7 @@ class IterationTokens:
         longest_context: The same at most; what caches and micro-batches must hold.
         longest_response: Response tokens among `longest_context`, at most, that one segment of an update has.
         segments: Tokens that an update reads for a trajectory: its whole context once, or a window a turn.
-        kept: Share of the trajectories that the filter keeps, at most.
+        kept: Trajectories that the filter keeps of all attempts, at most, as a share of those of one.
         sampled: Responses decoded for each turn of each of these trajectories, at most: those of greedy members, of
             further attempts and of search among them.
         stored: The same of those that are stored, what search looked ahead at left out.
@@ -128,11 +128,15 @@ def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -
 
 
 def _num_kept(config: StarPOConfig) -> int:
-    """Groups that the filter keeps, at most."""
-    groups, chosen = config.rollout.num_groups, config.filter
+    """Groups of all attempts that the filter keeps, at most."""
+    kept, chosen = config.rollout.num_groups, config.filter
     if chosen.strategy == "top_k":
-        return min(chosen.keep_count or groups, groups)
-    return math.ceil(chosen.keep * groups) if chosen.strategy == "top_fraction" else groups
+        scopes = len(config.tags) if chosen.scope == "environment" and config.tags else 1
+        kept = min(scopes * (chosen.keep_count or kept), kept)
+    elif chosen.strategy == "top_fraction":
+        kept = max(1, math.floor(chosen.keep * kept + 0.5))
+    kept *= config.rollout.max_attempts
+    return min(chosen.num_wanted or kept, kept)
 
 
 def seconds(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -203,6 +204,17 @@ def test_all_that_is_sampled_is_counted(overrides: dict[str, object], sampled: f
     assert found == pytest.approx(stored * bytes_once)
 
 
-def test_as_many_groups_are_trained_on_as_are_kept() -> None:
-    kept = {"filter.strategy": "top_k", "filter.keep_count": 1, "rollout.num_groups": 4}
-    assert count_tokens(preset("smoke", kept)).kept == 0.25
+@pytest.mark.parametrize(
+    ("settings", "share"),
+    [
+        ({"filter.strategy": "top_k", "filter.keep_count": 1}, 0.25),
+        ({"filter.strategy": "top_fraction", "filter.keep": 0.3}, 0.25),  # 1.2 groups are one
+        ({"filter.strategy": "top_fraction", "filter.keep": 0.01}, 0.25),  # at least one
+        ({"filter.strategy": "none", "filter.num_wanted": 3}, 0.75),
+        ({"filter.strategy": "none", "filter.num_wanted": 6, "rollout.max_attempts": 3}, 1.5),
+        ({"filter.strategy": "none", "filter.num_wanted": 16, "rollout.max_attempts": 3}, 3.0),
+        ({"filter.strategy": "top_k", "filter.keep_count": 1, "filter.num_wanted": 3, "rollout.max_attempts": 2}, 0.5),
+    ],
+)
+def test_as_many_groups_are_trained_on_as_are_kept(settings: dict[str, Any], share: float) -> None:
+    assert count_tokens(preset("smoke", {"rollout.num_groups": 4, **settings})).kept == share
