@@ -144,7 +144,7 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
             refuse(f"axes.{axis} is empty: expected at least one value")
         if any(_same(value, other) for at, value in enumerate(values) for other in values[:at]):
             refuse(f"axes.{axis} = {values}: a value is there twice")
-        if axis in grid.overrides:
+        if axis in flattened(grid.overrides):
             refuse(f"'{axis}' is both an axis and an override; take it out of one of them")
     for number, cell in enumerate(grid.exclude):
         for axis, value in cell.items():

@@ -140,8 +140,10 @@ def test_a_value_twice():
     assert "axes.filter.keep = [0.5, 0.5]: a value is there twice" in refused(axes={"filter.keep": [0.5, 0.5]})
 
 
-def test_an_axis_that_is_overridden_too():
-    assert "both an axis and an override" in refused(overrides={"filter.keep": 0.5})
+@pytest.mark.parametrize("overrides", [{"filter.keep": 0.5}, {"filter": {"keep": 0.5}}])
+def test_an_axis_that_is_overridden_too(overrides):
+    """However TOML says it."""
+    assert "both an axis and an override" in refused(overrides=overrides)
 
 
 def test_excluding_on_an_unknown_axis_suggests_the_right_one():
