@@ -13,6 +13,7 @@ from starpo.ragen.envs.grammar import ACTION_SEPARATOR
 from starpo.ragen.evidence.report.boards import EpisodeReplay, read_settings, replay_episode
 from starpo.ragen.evidence.report.embedding import Batch, shortened
 from starpo.ragen.evidence.report.reading import Place, Reader
+from starpo.schemas.datasets import ERROR_STATUSES
 from starpo.schemas.manifest import Manifest
 
 Row = dict[str, Any]
@@ -44,7 +45,7 @@ def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch |
     cell = place.stage.removeprefix("evaluate:")
     if cell.startswith(_OF_BASE):  # both ends of a replay are evaluated at one iteration
         cell = f"{cell.removeprefix(_OF_BASE)} of the base run"
-    group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members)}
+    group = {"id": cell, "kept": None, "score": None, "success": _mean(m["success"] for m in members if m["valid"])}
     return Batch(place.iteration, cell, [{**group, "reason": "", "members": members}])
 
 
@@ -67,7 +68,7 @@ def _episode(row: Row, number: int, prompt: int, environment: dict[str, Any] | N
         "env": row["env"],
         "seed": str(row["env_seed"]),
         "return": row["episode_return"],
-        "valid": True,
+        "valid": row["status"] not in ERROR_STATUSES,
         "success": row["success"],
         "status": row["status"],
         "errors": row["num_format_errors"],
