@@ -51,6 +51,7 @@ def paired_difference(
     cell: np.ndarray,
     base: np.ndarray,
     *,
+    least: float = -1.0,
     seed: int = SEED,
     confidence: float = CONFIDENCE,
     num_resamples: int = NUM_RESAMPLES,
@@ -59,7 +60,8 @@ def paired_difference(
 
     Deterministic: the same rates and the same seed give the same interval. Where all pairs differ by the same amount
     d, most often 0, resampling has no width and would claim certainty; then the interval allows for a share h of
-    prompts that were not met, with h the upper end of Wilson's interval of 0 in `num_prompts`: d (1 - h) -+ h.
+    prompts that were not met, with h the upper end of Wilson's interval of 0 in `num_prompts`, on which the difference
+    may be anything: from d (1 - h) - h to d (1 - h) + h.
 
     With few seeds the interval is too narrow, as is every bootstrap of few units (docs/ablation.md has its measured
     coverage); with one seed it says nothing about other seeds.
@@ -67,6 +69,7 @@ def paired_difference(
     Args:
         cell: Success rates in [0, 1]; NaN where a prompt has no valid episode. [seeds, prompts]
         base: The same of the base, aligned by seed and prompt. [seeds, prompts]
+        least: What a difference can be at the least; 0 where the base is nothing, and it is a success rate.
         seed: Of the resampling.
         confidence: Between 0 and 1.
         num_resamples: How many.
@@ -86,7 +89,7 @@ def paired_difference(
     num_prompts = int(is_pair.any(axis=0).sum())
     if np.ptp(difference[is_pair]) < _ROUNDING:
         unseen = wilson_interval(0, num_prompts, confidence)[1]
-        low, high = mean * (1 - unseen) - unseen, mean * (1 - unseen) + unseen
+        low, high = mean * (1 - unseen) + least * unseen, mean * (1 - unseen) + unseen
     else:
         resampled = _resample(pairs, is_pair.astype(np.float64), seed, num_resamples)
         tail = (1 - confidence) / 2

@@ -315,7 +315,7 @@ def _at_equal_time(
 
 def _interval(ends: np.ndarray) -> tuple[float, float]:
     """Of mean success at the end: that of its difference to nothing. [seeds, prompts]"""
-    found = paired_difference(ends, np.zeros_like(ends))
+    found = paired_difference(ends, np.zeros_like(ends), least=0.0)
     return max(0.0, found.low), min(1.0, found.high)
 
 

@@ -52,6 +52,15 @@ def test_the_same_everywhere_is_not_certain():
     assert (one.mean, one.low, one.high) == pytest.approx((1.0, 1 - 2 * bound, 1.0))
 
 
+def test_a_rate_is_as_uncertain_at_its_upper_end_as_at_its_lower():
+    """A rate is a difference to nothing, and prompts that were not met cannot succeed less than never."""
+    nothing = np.zeros((3, 256))
+    always, never = (paired_difference(rates, nothing, least=0.0) for rates in (np.ones((3, 256)), nothing))
+    unseen = wilson_interval(0, 256)[1]
+    assert (always.low, always.high) == pytest.approx((1 - unseen, 1.0))
+    assert (never.low, never.high) == pytest.approx((0.0, unseen))
+
+
 def test_nor_are_pairs_that_differ_by_rounding_alone():
     cell, base = np.array([[0.3] * 20 + [0.2] * 20]), np.array([[0.2] * 20 + [0.1] * 20])
     found = paired_difference(cell, base)
