@@ -51,6 +51,7 @@ class HubFolder:
             run: Whose trajectories they are.
         """
         self._folder, self._run = folder, run
+        self._iteration = -1
         self._writers: dict[Path, pq.ParquetWriter] = {}
         self._waiting: dict[Path, list[dict[str, Any]]] = {}
 
@@ -58,15 +59,15 @@ class HubFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        for file in list(self._waiting):
-            self._flush(file)
-        for writer in self._writers.values():
-            writer.close()
+        self._close()
         if kind is None:
             (self._folder / "README.md").write_text(_card(self._run), encoding="utf-8")
 
     def add(self, played: Played) -> None:
-        """Write a trajectory."""
+        """Write a trajectory; iterations come one after the other."""
+        if played.iteration != self._iteration:
+            self._close()
+            self._iteration = played.iteration
         name = f"train-{played.iteration:05d}.parquet"
         self._put(self._folder / "trajectories" / name, list(message_lines(played)), _TRAJECTORIES)
         self._put(self._folder / "turns" / name, [dict(row) for row in played.rows], TURNS.schema)
@@ -80,8 +81,15 @@ class HubFolder:
         if len(waiting) >= _ROWS_AT_ONCE:
             self._flush(file)
 
+    def _close(self) -> None:
+        """Write the files of an iteration to their end."""
+        for file, writer in self._writers.items():
+            self._flush(file)
+            writer.close()
+        self._writers = {}
+
     def _flush(self, file: Path) -> None:
-        rows, writer = self._waiting.pop(file), self._writers[file]
+        rows, writer = self._waiting.pop(file, []), self._writers[file]
         if rows:
             writer.write_table(pa.Table.from_pylist(rows, schema=writer.schema))
 

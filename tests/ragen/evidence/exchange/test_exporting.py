@@ -11,7 +11,8 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.exchange.choosing import parse_choice, parse_iterations
 from starpo.ragen.evidence.exchange.destination import file_name
 from starpo.ragen.evidence.exchange.exporting import Export, export_run
-from starpo.ragen.evidence.exchange.played import Recorded
+from starpo.ragen.evidence.exchange.hub_folder import HubFolder
+from starpo.ragen.evidence.exchange.played import Played, Recorded
 from starpo.schemas.datasets import TURNS
 from tests.ragen.evidence.exchange.conftest import SMOKE, TOKENIZER, played_turns
 
@@ -134,6 +135,16 @@ def test_a_datasets_folder_has_conversations_and_the_rows_themselves(store, put_
     conversations = pq.read_table(tmp_path / "out" / "trajectories" / "train-00000.parquet")
     assert conversations["return"].to_pylist() == pytest.approx([1.0, -0.5, -0.5, 0.25, -0.5, -0.5, -0.5, -0.5])
     assert (tmp_path / "out" / "README.md").read_text().startswith('---\nconfigs: [{"config_name": "trajectories"')
+
+
+def test_an_iteration_of_a_datasets_folder_is_closed_before_the_next_one_is_opened(tmp_path):
+    """Else a run of 510 iterations has more files open than most systems allow, and all of its rows in memory."""
+    rows = played_turns(FULL, num_turns=1).to_pylist()[:1]
+    with HubFolder(tmp_path, "mine") as hub:
+        for iteration in range(2):
+            hub.add(Played(iteration, rows, None, None, [[]]))
+        for kind in ("turns", "trajectories"):
+            assert pq.read_table(tmp_path / kind / "train-00000.parquet").num_rows == 1
 
 
 def test_a_reused_rollout_is_written_once(store, put_run, tmp_path):
