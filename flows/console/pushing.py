@@ -7,7 +7,7 @@ from starpo.flows.console.terminal import Console
 from starpo.ragen.core.errors import ConfigError, HubError
 from starpo.ragen.evidence.exchange.hub import HubRepository, Kind, Pushed
 
-NOT_OF_THE_POLICY = ("critic*.safetensors", "optimiser*.safetensors", "trainer.json")
+NOT_OF_THE_POLICY = ("critic*.safetensors", "prm*.safetensors", "optimiser*.safetensors", "trainer.json")
 """Files of a checkpoint that only an update needs; they are not pushed."""
 
 

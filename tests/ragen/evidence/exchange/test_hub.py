@@ -88,7 +88,8 @@ def test_a_checkpoint_is_pushed_as_a_model_and_the_store_stays_as_it_is(hub, sto
 
 
 def test_what_only_an_update_needs_stays_here(hub, tmp_path):
-    for name in ("model.safetensors", "optimiser.safetensors", "critic.safetensors", "trainer.json"):
+    beside = ("optimiser.safetensors", "critic.safetensors", "prm.safetensors", "trainer.json")
+    for name in ("model.safetensors", *beside):
         (tmp_path / "policy" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "policy" / name).write_text(name)
     HubRepository("me/policy", "model").push(tmp_path / "policy", "a policy", NOT_OF_THE_POLICY)
