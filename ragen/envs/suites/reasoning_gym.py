@@ -2,9 +2,15 @@
 
 A question is a function of the task, its configuration, `data_seed` and its number, so it is the same wherever the same
 version of the package is. An environment seed chooses a number.
+
+Some of the package's scorers carry an answer out as Python, and an answer is a model's: their tasks are refused, unless
+the settings want them all the same.
 """
 
+import ast
+import inspect
 import random
+import textwrap
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,6 +20,9 @@ from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.grammar import FreeText
 from starpo.ragen.envs.suites.suite import Outcome, Suite, SuiteSettings, digest_of, missing
+
+_EVALUATES = frozenset(["eval", "exec", "compile", "parse_expr", "sympify"])
+"""Functions that carry out text; sympy's hand it to Python's own."""
 
 
 class ReasoningGymSettings(SuiteSettings):
@@ -30,6 +39,10 @@ class ReasoningGymSettings(SuiteSettings):
     """Answers that may be given to a question, until one scores 1. What an answer scored is told."""
     max_answer_chars: int = Field(400, ge=1, le=20_000)
     """A longer answer is none."""
+    should_evaluate_answers: bool = Field(False, exclude_if=lambda evaluates: not evaluates)
+    """Some tasks (countdown, puzzle24, n_queens, spiral_matrix and others) are scored by carrying out the answer as
+    Python, so that whoever answers can do all that a program can, and may take as long as it likes. False: these tasks
+    are refused. True: they are played, on a machine that has nothing to lose."""
 
 
 class ReasoningGymTask(Suite[ReasoningGymSettings]):
@@ -83,7 +96,7 @@ class ReasoningGymTask(Suite[ReasoningGymSettings]):
     def _score(self, answer: str) -> float:
         try:
             return float(self._data.score_answer(answer, self._item))
-        except Exception:  # some scorers raise at what they cannot read: a wrong answer, not a fault of the environment
+        except (Exception, SystemExit):  # scorers raise at what they cannot read, and `exit()` may be evaluated: wrong
             return 0.0
 
     def random_action(self, rng: random.Random) -> str:
@@ -102,7 +115,8 @@ def _data_of(settings: ReasoningGymSettings) -> Any:
     """The data set.
 
     Raises:
-        ConfigError: If there is no such task, or not with this configuration.
+        ConfigError: If there is no such task, or not with this configuration; or if its scorer carries out answers, and
+            the settings do not want that.
         MissingPackageError: If reasoning-gym is not installed.
     """
     try:
@@ -114,8 +128,25 @@ def _data_of(settings: ReasoningGymSettings) -> Any:
         raise ConfigError(f"reasoning_gym has no task {quoted(settings.task)}; it has {', '.join(names)}")
     chosen = {"size": settings.size, "seed": settings.data_seed}
     try:
-        return reasoning_gym.create_dataset(settings.task, **settings.config, **chosen)
+        data = reasoning_gym.create_dataset(settings.task, **settings.config, **chosen)
     except (TypeError, ValueError, AssertionError) as error:
         raise ConfigError(
             f"reasoning_gym/{settings.task} cannot be made with config = {settings.config}: {error}"
         ) from error
+    if not settings.should_evaluate_answers and (how := _evaluates(data.score_answer)):
+        raise ConfigError(
+            f"reasoning_gym/{settings.task} scores an answer by carrying it out as Python ({how}), so a model that "
+            "answers could do all that a program can; play another task, or set should_evaluate_answers = true on a "
+            "machine that has nothing to lose"
+        )
+    return data
+
+
+def _evaluates(scorer: Any) -> str:
+    """With which function a scorer carries out its argument `answer`, such as eval; "": with none."""
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(scorer)))):
+        if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in _EVALUATES:
+            said = (part for given in node.args for part in ast.walk(given))
+            if any(isinstance(part, ast.Name) and part.id == "answer" for part in said):
+                return name
+    return ""

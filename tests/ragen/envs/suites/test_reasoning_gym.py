@@ -84,6 +84,30 @@ def test_what_cannot_be_made_is_told(changed, message):
         make(ReasoningGymSettings(**changed))
 
 
+EVALUATING = (
+    "binary_matrix", "countdown", "intermediate_integration", "n_queens", "polynomial_multiplication", "puzzle24",
+    "simple_integration", "spiral_matrix", "string_insertion",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("task", EVALUATING)
+def test_a_task_whose_scorer_carries_out_answers_is_refused(task):
+    with pytest.raises(ConfigError, match=r"carrying it out as Python \((eval|parse_expr)\).*should_evaluate_answers"):
+        make(ReasoningGymSettings(task=task))
+
+
+def test_a_scorer_that_evaluates_what_the_package_said_is_not():
+    assert make(ReasoningGymSettings(task="number_sorting")).reset(seed=0)
+
+
+def test_an_answer_that_is_carried_out_cannot_end_the_process():
+    settings = ReasoningGymSettings(task="spiral_matrix", should_evaluate_answers=True)
+    assert ReasoningGymSettings.model_validate_json(settings.model_dump_json()) == settings
+    environment = make(settings)
+    environment.reset(seed=0)
+    assert environment.step("exit()")[1:3] == (0.0, True)
+
+
 def test_demonstrations_are_right_as_often_as_the_skill_says():
     environment, rng = make(SUMS), random.Random(0)
     right = 0
