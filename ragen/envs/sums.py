@@ -5,11 +5,19 @@ from fractions import Fraction
 
 from starpo.ragen.envs.claim import Claim
 
-_SUM = re.compile(r"(?<![\d.])(\d{1,9}) ?([-+*/]) ?(\d{1,9}) ?= ?(-?\d{1,9})(?![\d.])")
+_SIGN = r"[-+*/^×÷−]"
+_SUM = re.compile(
+    rf"(?<![\w.,)])(?<!{_SIGN})(?<!{_SIGN} )(?<!times |\\cdot )(\d{{1,9}}) ?([-+*/]) ?(\d{{1,9}}) ?= ?(-?\d{{1,9}})"
+    rf"(?![\w%]|[.,]\d| ?{_SIGN} ?[\d(])"
+)
 
 
 def sums(reasoning: str) -> list[Claim]:
-    """Every sum of two whole numbers in a text, in order, with what it does make."""
+    """Every sum of two whole numbers in a text, in order, with what it does make.
+
+    What is a part of something longer is none: of `3 + 4 + 5 = 12`, `1/2 + 1/2 = 1` or `3,000 + 2 = 3,002` no two
+    numbers make what is said.
+    """
     claims = []
     for found in _SUM.finditer(reasoning):
         left, operator, right, said = found.groups()
