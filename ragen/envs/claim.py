@@ -6,6 +6,9 @@ from dataclasses import dataclass
 Cell = tuple[int, int]
 """Row and column, zero-based from the top left."""
 
+NUMBER = r"\d{1,9}"
+"""A number that is read: what is said may be endless, and Python reads no number of more than 4300 digits."""
+
 TERSE_DIRECTION = r"(?:up|down)(?: (?:left|right))?|left|right|here"
 """How demonstrations say where something lies."""
 
@@ -28,7 +31,9 @@ _RELATION = re.compile(
     r"(?:the |my )?(?P<other>me|you|player|box|target|goal)\b",
     re.IGNORECASE,
 )
-_PLACE = re.compile(rf"\b(?P<what>player|box|target|goal) {_IS} at \(?(?P<row>\d+), ?(?P<column>\d+)\b", re.IGNORECASE)
+_PLACE = re.compile(
+    rf"\b(?P<what>player|box|target|goal) {_IS} at \(?(?P<row>{NUMBER}), ?(?P<column>{NUMBER})\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from starpo.ragen.envs.claim import TERSE_DIRECTION, Cell, Claim, direction, sentences
+from starpo.ragen.envs.claim import NUMBER, TERSE_DIRECTION, Cell, Claim, direction, sentences
 
-_COMPACT = re.compile(r"P (\d+) (\d+) G (\d+) (\d+)")
+_COMPACT = re.compile(rf"P ({NUMBER}) ({NUMBER}) G ({NUMBER}) ({NUMBER})")
 _TERSE = re.compile(
     rf"G (?P<goal>{TERSE_DIRECTION})"
-    r"(?: go (?:up|down|left|right)| go (?P<end>\d+ \d+)(?: from(?P<way>(?: \d+ \d+)+))?)?"
+    rf"(?: go (?:up|down|left|right)| go (?P<end>{NUMBER} {NUMBER})(?: from(?P<way>(?: {NUMBER} {NUMBER})+))?)?"
 )
-_PLACE = re.compile(r"(\d+) (\d+)")
+_PLACE = re.compile(rf"({NUMBER}) ({NUMBER})")
 
 
 class SeenLake(NamedTuple):

@@ -6,13 +6,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from starpo.ragen.core.errors import EnvironmentFault
-from starpo.ragen.envs.claim import TERSE_DIRECTION, Cell, Claim, direction, sentences
+from starpo.ragen.envs.claim import NUMBER, TERSE_DIRECTION, Cell, Claim, direction, sentences
 from starpo.ragen.envs.sokoban.board import VOCABULARIES, Board, Symbols, offsets
 from starpo.ragen.envs.sokoban.solver import feasible_pushes
 
-_CELLS = re.compile(r"(\d+) (\d+)")
+_CELLS = re.compile(rf"({NUMBER}) ({NUMBER})")
 _NOWHERE = -1  # of a cell beyond the board
-_THINGS = re.compile(r"(\S) (\d+) (\d+)")
+_THINGS = re.compile(rf"(\S) ({NUMBER}) ({NUMBER})")
 
 
 class SeenBoard(NamedTuple):
@@ -37,7 +37,7 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
     terse = re.fullmatch(
         rf"{re.escape(symbols.box)} (?P<box>{TERSE_DIRECTION}) "
         rf"{re.escape(symbols.target)} (?P<target>{TERSE_DIRECTION})"
-        r"(?: push (?P<push>up|down|left|right|none)(?: from(?P<walk>(?: \d+ \d+)+))?)?",
+        rf"(?: push (?P<push>up|down|left|right|none)(?: from(?P<walk>(?: {NUMBER} {NUMBER})+))?)?",
         reasoning.strip(),
     )
     if terse is None:

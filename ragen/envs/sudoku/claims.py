@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import isqrt
 
-from starpo.ragen.envs.claim import Claim
+from starpo.ragen.envs.claim import NUMBER, Claim
 from starpo.ragen.envs.sudoku.grid import Grid, digits_left, units
 
 _CELLS = r"(?:\.|\d+)(?: (?:\.|\d+))*"
 _TERSE = re.compile(
-    rf"cell (?P<r>\d+) (?P<c>\d+) row (?P<row>{_CELLS}) col (?P<col>{_CELLS}) box (?P<box>{_CELLS}) "
+    rf"cell (?P<r>{NUMBER}) (?P<c>{NUMBER}) row (?P<row>{_CELLS}) col (?P<col>{_CELLS}) box (?P<box>{_CELLS}) "
     r"left (?P<left>none|\d+(?: \d+)*)"
 )
-_MARK = re.compile(r"\.|\d+\*?")
+_MARK = re.compile(rf"\.|{NUMBER}\*?")
 _SIZES = (4, 9, 16)
 
 

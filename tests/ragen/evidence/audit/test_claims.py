@@ -66,6 +66,26 @@ def test_any_text_is_read_without_an_error(observation: str, reasoning: str, env
     assert isinstance(claims_of(env)(observation, reasoning), list)
 
 
+ROOM = "#####\n#P__#\n#_X_#\n#__O#\n#####"
+LONG = "1" * 5000
+
+
+@pytest.mark.parametrize(
+    ("env", "observation", "reasoning"),
+    [
+        ("sokoban", ROOM, f"X down right O down right push right from 2 {LONG}"),
+        ("sokoban", f"{ROOM}\nPlayer: (1, 1)", f"the player is at (1, {LONG})"),
+        ("sokoban", f"P 1 1 X 2 2 O 3 {LONG}\n{ROOM}", "the box is above me"),
+        ("frozen_lake", "P 0 0 G 2 3\n____\n_O__\n____\n____", f"G down right go 1 {LONG}"),
+        ("frozen_lake", f"P 0 0 G 2 {LONG}\n____", "G down right"),
+        ("sudoku", ". 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1", f"cell 1 {LONG} row 2 col 3 box 4 left 1"),
+        ("sudoku", f"{LONG} 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 2 1", "cell 1 1 row 2 3 4 col 3 2 4 box 2 3 4 left 1"),
+    ],
+)
+def test_a_number_without_end_is_not_judged(env: str, observation: str, reasoning: str) -> None:
+    assert claims_of(env)(observation, reasoning) == []
+
+
 @given(st.sampled_from(SOKOBAN), st.integers(0, 100))
 def test_a_board_is_read_from_every_form_as_the_environment_knows_it(settings: SokobanSettings, seed: int) -> None:
     environment = make(settings)
@@ -92,7 +112,6 @@ def test_what_is_no_room_is_not_judged(observation: str) -> None:
     assert read_board(observation) is None
 
 
-ROOM = "#####\n#P__#\n#_X_#\n#__O#\n#####"
 EDGE = "#####\n#PX_#\n#___#\n#__O#\n#####"
 
 
