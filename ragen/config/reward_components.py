@@ -89,7 +89,7 @@ class JudgeOptions(OpenAIServer):
         f"You judge one turn of an agent.\n\n{_TURN}\nIs all that the agent thought about the state before and after "
         f"the turn true? {_ONE_WORD}"
     )
-    """What is asked. Filled in are {observation}, {think} and {answer} (as JSON strings), {actions} and
+    """What is asked. Filled in are {observation}, {think}, {answer} and {actions} (as JSON strings), and
     {next_observation}."""
     max_answer_tokens: int = Field(16, ge=1, le=4096)
     """Longest answer; its last line must be YES or NO."""

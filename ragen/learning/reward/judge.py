@@ -2,8 +2,8 @@
 
     turns, template -> a prompt a turn -> Judge -> YES, NO -> rewards
 
-Asked is only about well-formed responses. What the agent said goes in as a JSON string, which it cannot end: nothing in
-it stands where the judge's own instructions do.
+Asked is only about well-formed responses. What the agent said goes in as JSON strings, its actions too, since these may
+be any text: it cannot end them, and nothing in them stands where the judge's own instructions do.
 """
 
 import json
@@ -92,7 +92,7 @@ def _facts_of(row: Mapping[str, Any], after: str) -> Facts | None:
         "observation": row["observation"],
         "think": json.dumps(row["think"] or "", ensure_ascii=False),
         "answer": json.dumps(row["answer"], ensure_ascii=False),
-        "actions": ", ".join(row["executed_actions"]) or "none",
+        "actions": ", ".join(json.dumps(action, ensure_ascii=False) for action in row["executed_actions"]) or "none",
         "next_observation": after,
     }
 
