@@ -10,11 +10,12 @@ from starpo.ragen.agents.policy.tokenizer import demonstrator
 from starpo.ragen.agents.prompting.prompt import prompt_of
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
+from starpo.ragen.config.reward_components import StatementOptions
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError
 from starpo.ragen.core.faults import describe_fault
 from starpo.ragen.core.lookup import resolve
-from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SUITES
+from starpo.ragen.core.registry import ADVANTAGES, ENVIRONMENTS, FILTERS, PROMPTS, REWARDS, SCENES, SUITES
 from starpo.ragen.core.seeding import python_random
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -43,13 +44,14 @@ def check_ready(config: StarPOConfig, name: str, *, should_download: bool = Fals
 def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
     """What stands in the way of a run: sentences, each about one thing.
 
-    Looked for are names that stand for two things, the package that asks a judge, the policy's folder with its
+    Looked for are names that stand for two things, the package that asks a judge, things that weights of statements
+    name and no environment has, the policy's folder with its
     tokenizer and a template to which turns can be appended (a model that is the hub's is passed over, unless it is to
     be downloaded), the embedded policy's demonstrator, and enough initial states for every panel and for training
     beside them.
     """
     policy = config.policy
-    found = _of_names(config) + _of_judges(config)
+    found = _of_names(config) + _of_judges(config) + _of_weights(config)
     found += (
         _of_demonstrator(config) if isinstance(policy, TinyPolicy) else _of_model(policy, config.agent, should_download)
     )
@@ -78,6 +80,31 @@ def _of_judges(config: StarPOConfig) -> list[str]:
     if not asking or find_spec("openai") is not None:
         return []
     return [f"reward component '{asking[0]}' asks a server and needs the package openai: pip install 'starpo[openai]'"]
+
+
+def _of_weights(config: StarPOConfig) -> list[str]:
+    """Weights of statements that name what is nowhere, or leave a part without any."""
+    weights = {
+        f"reward.options.{name}.weights": [thing for thing, weight in options.weights.items() if weight]
+        for phase in config.phases
+        for name in ("grounding", "world_model")
+        if (options := StatementOptions.model_validate(phase.reward.options.get(name, {}))).weights
+    }
+    if not weights:
+        return []
+    things = {}
+    for part in config.environment.tagged().values():
+        try:
+            observation, _ = make(part).reset(seed=0)
+        except Exception:
+            return []  # told of the environment
+        things[part.type] = list(resolve(SCENES[part.type])(observation, (), {}).things)
+    return [
+        f"{place} weighs {', '.join(weighed)}; expected things of {kind}, which are {', '.join(known)}"
+        for place, weighed in weights.items()
+        for kind, known in things.items()
+        if not set(weighed) & set(known) or not set(weighed) <= set().union(*things.values())
+    ]
 
 
 def _of_prompt(config: StarPOConfig) -> list[str]:

@@ -75,6 +75,29 @@ def test_a_judge_needs_the_package_that_asks_it(monkeypatch: pytest.MonkeyPatch)
     ]
 
 
+LAKE: dict[str, Any] = {"type": "frozen_lake", "observation": "compact", "slip": 0.0}
+ROOMS: dict[str, Any] = {"type": "sokoban", "observation": "compact"}
+MIXTURE: dict[str, Any] = {"type": "mixture", "parts": {"a": {"environment": ROOMS}, "b": {"environment": LAKE}}}
+
+
+@pytest.mark.parametrize(
+    ("environment", "weights", "found"),
+    [
+        (ROOMS, {"box": 0.5, "target": 0.5}, []),
+        (ROOMS, {"boxes": 0.5, "target": 0.5}, ["boxes, target; expected things of sokoban, which are box, target"]),
+        (MIXTURE, {"box": 1.0, "goal": 1.0, "hole": 0.0}, []),
+        (MIXTURE, {"box": 1.0}, ["box; expected things of frozen_lake, which are goal, hole"]),
+    ],
+    ids=["all", "typo", "each part", "one part"],
+)
+def test_weights_of_statements_name_what_there_is(
+    environment: dict[str, Any], weights: dict[str, float], found: list[str]
+) -> None:
+    formed = {"agent.form": "grounding", "reward.components": ["grounding"], "environment": environment}
+    formed |= {"reward.options.grounding": {"weights": weights}, "evaluation.variants": {}}
+    assert obstacles(preset("smoke", formed)) == [f"reward.options.grounding.weights weighs {each}" for each in found]
+
+
 def test_too_few_initial_states_for_a_panel() -> None:
     # 5x5 rooms at distance 1: fewer than 300 of them
     small = {"environment.height": 5, "environment.width": 5, "environment.max_solution": 1}
