@@ -117,10 +117,11 @@ def _of_prompt(config: StarPOConfig) -> list[str]:
     try:
         prompt = prompt_of(agent)
         prompt.introduction(world.rules(), world.grammar, agent)
-        prompt.turn_message(
-            observation, turn=0, actions_left=1, reward=None, had_invalid_action=False, agent=agent,
-            grammar=world.grammar, max_response_tokens=1,
-        )  # fmt: skip
+        for turn, reward in enumerate((None, 1.0)):  # a later one may tell what the first does not
+            prompt.turn_message(
+                observation, turn=turn, actions_left=1, reward=reward, had_invalid_action=turn > 0, agent=agent,
+                grammar=world.grammar, max_response_tokens=1,
+            )  # fmt: skip
     except StarPOError as error:
         return [str(error)]
     return []

@@ -98,6 +98,14 @@ def test_weights_of_statements_name_what_there_is(
     assert obstacles(preset("smoke", formed)) == [f"reward.options.grounding.weights weighs {each}" for each in found]
 
 
+@pytest.mark.parametrize("later", ["had_invalid_action", "reward"])
+def test_a_prompt_that_only_a_later_turn_could_not_render(later: str) -> None:
+    told = f"{{{{ observation }}}}{{% if {later} %}}{{{{ agent.max_turn }}}}{{% endif %}}"
+    text = f"{{% block introduction %}}{{% endblock %}}{{% block turn %}}{told}{{% endblock %}}"
+    (found,) = obstacles(preset("smoke", {"agent.prompt": "template", "agent.prompt_template": text}))
+    assert "block turn: 'dict object' has no attribute 'max_turn'" in found
+
+
 def test_too_few_initial_states_for_a_panel() -> None:
     # 5x5 rooms at distance 1: fewer than 300 of them
     small = {"environment.height": 5, "environment.width": 5, "environment.max_solution": 1}

@@ -3,10 +3,11 @@
 template, what a turn knows -> text of a user message
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from starpo.ragen.config.agent import AgentConfig
@@ -72,18 +73,20 @@ class TemplatePrompt:
         )
 
     def _render(self, block: str, agent: AgentConfig, **known: Any) -> str:
-        template = _compile(self.template(agent))
+        template, names = _compile(self.template(agent))
+        told = f"it knows {', '.join(known)}, agent"
+        if strange := sorted(names[block] - known.keys() - {"agent"}):
+            raise ConfigError(f"agent.prompt_template, block {block}: '{strange[0]}' is undefined; {told}")
         try:
             context = template.new_context({**known, "agent": agent.model_dump()})
             return "".join(template.blocks[block](context)).strip("\n")
         except (TemplateError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"agent.prompt_template, block {block}: {error}; it knows {', '.join(known)}, agent"
-            ) from error
+            raise ConfigError(f"agent.prompt_template, block {block}: {error}; {told}") from error
 
 
 @lru_cache(maxsize=8)
-def _compile(text: str) -> Template:
+def _compile(text: str) -> tuple[Template, Mapping[str, set[str]]]:
+    """A template, and by block the names that it asks for, also where it is seldom rendered."""
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     try:
         template = environment.from_string(text)
@@ -95,4 +98,6 @@ def _compile(text: str) -> Template:
         raise ConfigError(
             f"agent.prompt_template has no block '{missing[0]}': write {{% block {missing[0]} %}}...{{% endblock %}}"
         )
-    return template
+    blocks = environment.parse(text).find_all(nodes.Block)
+    alone = {block.name: nodes.Template([block], lineno=1, environment=environment) for block in blocks}
+    return template, {name: meta.find_undeclared_variables(block) for name, block in alone.items()}

@@ -40,6 +40,10 @@ def test_blocks_are_rendered_and_observations_are_not():
     [
         ("{% block turn %}{% endblock %}", "no block 'introduction'"),
         (TEXT.replace("{{ turn }}", "{{ trun }}"), "'trun' is undefined; it knows observation, turn"),
+        (
+            TEXT.replace("earned {{ reward }}", "earned {{ rewrad }}"),
+            "'rewrad' is undefined; it knows observation, turn",
+        ),
         (TEXT + "\n{% if %}", "line 11"),
         (TEXT.replace("{{ turn }}", "{{ turn.__class__.__mro__ }}"), "unsafe"),
     ],
@@ -47,6 +51,14 @@ def test_blocks_are_rendered_and_observations_are_not():
 def test_a_template_that_cannot_be_rendered_says_where(text, said):
     with pytest.raises(ConfigError, match=said):
         turn_message(text)
+
+
+def test_names_of_a_templates_own_are_known():
+    text = TEXT.replace(
+        "{% endif %}\n{% endblock %}", "{% endif %}{% for n in range(2) %}{{ loop.index + n }}{% endfor %}"
+    )
+    text += "{% set left = actions_left %}{% macro say(x) %}<{{ x }}>{% endmacro %}{{ say(left) }}{% endblock %}"
+    assert turn_message(text) == "Turn 1 of 5: P {{ rules }}\n13<3>"
 
 
 def test_prompt_and_template_go_together():
