@@ -75,7 +75,8 @@ def letter(text: str, scale: int) -> np.ndarray:
     Returns:
         bool [7 * scale, (6 * len(text) - 1) * scale], True where there is ink.
     """
-    bits = [np.unpackbits(np.frombuffer(bytes.fromhex(_GLYPHS.get(c, _GLYPHS[" "])), np.uint8)) for c in text.upper()]
+    rows = [_GLYPHS.get(character.upper(), _GLYPHS[" "]) for character in text]  # one each: a sharp s has two capitals
+    bits = [np.unpackbits(np.frombuffer(bytes.fromhex(glyph), np.uint8)) for glyph in rows]
     glyphs = [glyph.reshape(_ROWS, 8)[:, 8 - _COLUMNS - 1 :] for glyph in bits]
     dots = np.hstack(glyphs)[:, 1:].astype(bool)  # every glyph has an empty column before it: not before the first
     return dots.repeat(scale, axis=0).repeat(scale, axis=1)

@@ -36,6 +36,12 @@ def test_every_mark_has_a_form_of_its_own(mark):
     assert sum(np.array_equal(drawn, letter(other, 1)) for other in ".,:;?!'\"+-*/=%$()[]") == 1
 
 
+@pytest.mark.parametrize("text", ["\u00df" * 60, "\ufb03" * 60], ids=["two capitals", "three"])
+def test_a_character_is_one_glyph(text):
+    assert letter(text, 1).shape == (7, 6 * 60 - 1)
+    assert page(text, text).shape[1:] == (744, 3)
+
+
 @settings(max_examples=30)
 @given(st.text(max_size=80), st.text(max_size=200))
 def test_any_text_is_drawn(title, text):
