@@ -178,7 +178,7 @@ class ToolCalls(Grammar):
 
     Attributes:
         tools: What may be called.
-        max_chars: A longer call is none.
+        max_chars: A longer call is none, as it is said and as it is spelled.
     """
 
     tag: ClassVar[str] = "tool_call"
@@ -205,7 +205,8 @@ class ToolCalls(Grammar):
             validator = self._validators.get(call["name"])
             if validator is None or not validator.is_valid(call["arguments"]):
                 return None
-            return write_call(call["name"], call["arguments"])
+            spelled = write_call(call["name"], call["arguments"])
+            return spelled if len(spelled) <= self.max_chars else None
         except (ValueError, OverflowError, RecursionError):  # no JSON; or a number, such as 1e999, that JSON cannot say
             return None
 

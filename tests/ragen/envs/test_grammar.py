@@ -83,6 +83,14 @@ def test_what_is_read_is_read_again_as_it_is(grammar, said):
     assert action is None or grammar.read(action) == action
 
 
+@pytest.mark.parametrize("number", [20, 30])
+def test_a_call_whose_spelling_is_too_long_is_none(number) -> None:
+    said = json.dumps({"name": "search", "arguments": {"query": "<" * number}})
+    spelled = CALLS.read(said)  # 46 characters, and six for every sign: 166, and 226
+    assert (spelled is not None) == (number == 20)
+    assert spelled is None or CALLS.read(spelled) == spelled
+
+
 def test_a_number_that_json_cannot_say_is_no_call() -> None:
     free = ToolCalls((Tool("set", "Sets.", {"type": "object"}),))
     assert free.read('{"name": "set", "arguments": {"x": 1e9}}') is not None
