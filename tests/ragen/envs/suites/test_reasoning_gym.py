@@ -122,6 +122,14 @@ def test_demonstrations_are_right_as_often_as_the_skill_says():
     assert right / 400 == pytest.approx(0.25, abs=0.087)
 
 
+@pytest.mark.parametrize("task", ["graph_color", "rush_hour"])
+def test_nobody_demonstrates_a_task_without_stored_answers(task):
+    environment = make(ReasoningGymSettings(task=task))
+    environment.reset(seed=0)
+    with pytest.raises(ConfigError, match=f"reasoning_gym/{task} has no stored answers"):
+        demonstrate(environment, 0.25, random.Random(0))
+
+
 def test_the_version_of_the_package_is_in_the_key(monkeypatch):
     from starpo.ragen.core import identity
 
