@@ -1,7 +1,7 @@
 """Activation checkpointing: a layer's activations are computed again in the backward pass instead of being kept."""
 
-from collections.abc import Callable
 from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
@@ -32,15 +32,14 @@ def checkpoint_activations(model: nn.Module, *, is_cut_up: bool = False) -> None
             "again; set it to false"
         )
     for layer in layers:
-        layer.forward = _recomputed(layer.forward, is_cut_up)
+        # a method of the layer, not a closure over it: a copy of the layer computes with weights of its own
+        layer.forward = MethodType(partial(_forward_again, is_cut_up), layer)
 
 
-def _recomputed(forward: Callable[..., Any], is_cut_up: bool) -> Callable[..., Any]:
-    def forward_again(hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(hidden, *args, **kwargs)
-        if is_cut_up and not hidden.requires_grad:  # frozen embeddings: without it the layer would get no gradient
-            hidden = hidden.detach().requires_grad_(True)
-        return checkpoint(partial(forward, **kwargs), hidden, *args, use_reentrant=is_cut_up, preserve_rng_state=False)
-
-    return forward_again
+def _forward_again(is_cut_up: bool, layer: nn.Module, hidden: Tensor, *args: Any, **kwargs: Any) -> Any:
+    forward = MethodType(type(layer).forward, layer)
+    if not torch.is_grad_enabled():
+        return forward(hidden, *args, **kwargs)
+    if is_cut_up and not hidden.requires_grad:  # frozen embeddings: without it the layer would get no gradient
+        hidden = hidden.detach().requires_grad_(True)
+    return checkpoint(partial(forward, **kwargs), hidden, *args, use_reentrant=is_cut_up, preserve_rng_state=False)

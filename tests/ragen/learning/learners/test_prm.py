@@ -81,9 +81,14 @@ def test_a_stored_one_goes_on_as_if_it_had_never_stopped(policy_folder, make_tra
     assert files[0] == files[1] != (tmp_path / "once" / "prm.safetensors").read_bytes()
 
 
-def test_measuring_takes_the_same_step_and_changes_nothing(policy_folder, make_trajectories, context):
-    trajectories = make_trajectories(8)
-    one_step = ISTAR.model_copy(update={"num_minibatches": 1})
+@pytest.mark.parametrize("activation_checkpointing", [False, True])
+def test_measuring_takes_the_same_step_and_changes_nothing(
+    policy_folder, make_trajectories, context, activation_checkpointing
+):
+    """The copy in which the step is taken learns in all of its layers, and is what is scored after it."""
+    trajectories, eager = make_trajectories(8), PRMConfig(optimiser=OptimiserConfig(learning_rate=0.1))
+    settings = {"num_minibatches": 1, "activation_checkpointing": activation_checkpointing, "prm": eager}
+    one_step = ISTAR.model_copy(update=settings)
     measured, untouched = loaded(policy_folder, one_step), loaded(policy_folder, one_step)
     gradients = [measured.gradient(trajectories, context) for _ in range(2)]
     assert torch.equal(*gradients)
