@@ -177,7 +177,7 @@ def _learn(
     optimiser = ModelOptimiser(model, schedule)
     batches = _batches(len(demonstrations.prompts), batch_size, derive_seed(seed, "batches"))
     losses, accuracies = [], []
-    model.train()
+    model.eval()  # dropout would draw from torch's global generator, and the policy that comes out be another each time
     with _torch_threads(1), ThreadPoolExecutor(NUM_PARTS, initializer=torch.set_num_threads, initargs=(1,)) as workers:
         for step in range(steps):
             loss, accuracy = _accumulate_gradient(model, demonstrations, next(batches), workers, num_parts)
@@ -187,7 +187,6 @@ def _learn(
             accuracies.append(accuracy)
             if on_progress is not None:
                 on_progress(step + 1, steps)
-    model.eval()
     tail = max(1, steps // 10)
     return {"loss": float(np.mean(losses[-tail:])), "token_accuracy": float(np.mean(accuracies[-tail:]))}
 

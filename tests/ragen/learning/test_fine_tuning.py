@@ -1,5 +1,7 @@
 """Fine-tuning a pretrained policy on the solver's play: adapters or all weights, what it begins with and leaves."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,20 @@ def test_the_same_fine_tuning_gives_the_same_bytes(folder: str, tmp_path: Path) 
         tuned(folder, short, tmp_path / name)
     first, again = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again"))
     assert first == again
+
+
+def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> None:
+    """It would be drawn from torch's global generator: the bytes would differ, and the generator's state change."""
+    dropping, before = tmp_path / "dropping", torch.get_rng_state()
+    shutil.copytree(folder, dropping)
+    config = json.loads((dropping / "config.json").read_text())
+    (dropping / "config.json").write_text(json.dumps(config | {"attention_dropout": 0.5}))
+    short = FULL.model_copy(update={"steps": 5})
+    for name, source in (("first", dropping), ("again", dropping), ("without", folder)):
+        tuned(str(source), short, tmp_path / name)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "again", "without")]
+    assert weights[0] == weights[1] == weights[2]
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_panels_are_never_demonstrated_and_states_met_before_stay_known(folder: str, tmp_path: Path) -> None:
