@@ -32,9 +32,14 @@ def shape_of(lora: LoraConfig, backbone: nn.Module) -> AdapterShape:
         backbone: The model without its output layer and without an adapter.
 
     Raises:
-        LearnerError: If it has no linear layers of the names that were asked for.
+        LearnerError: If it has no linear layers, or none of the names that were asked for.
     """
     names = {name.rsplit(".", 1)[-1] for name, module in backbone.named_modules() if isinstance(module, nn.Linear)}
+    if not names:
+        raise LearnerError(
+            f"update.lora: {type(backbone).__name__} has no layers of torch.nn.Linear, and adapters sit on those alone "
+            "(GPT-2's are Conv1D): leave lora out, which trains all weights, or choose another policy"
+        )
     for target in lora.targets or ():
         if target not in names:
             near = difflib.get_close_matches(target, sorted(names), n=1)

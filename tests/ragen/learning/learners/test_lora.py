@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2Model
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.agents.rollout.weights import read_weights
 from starpo.ragen.config.update import CriticConfig, LoraConfig, OptimiserConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError, PolicyError
-from starpo.ragen.learning.learners.adapters import adapters_off
+from starpo.ragen.learning.learners.adapters import adapters_off, shape_of
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.checkpoint import load_checkpoint
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
@@ -198,6 +198,13 @@ def test_layers_that_do_not_exist_are_named_with_near_ones(policy_folder):
         LearnerError, match=r"no linear layers named 'q_pro'; did you mean 'q_proj'\? There are down_proj"
     ):
         learner.load(policy_folder, "base", None)
+
+
+def test_a_model_without_linear_layers_is_refused_with_the_reason():
+    backbone = GPT2Model(GPT2Config(vocab_size=8, n_embd=8, n_layer=1, n_head=1, n_positions=8))
+    for targets in (None, ["c_attn"]):
+        with pytest.raises(LearnerError, match=r"GPT2Model has no layers of torch.nn.Linear.*leave lora out"):
+            shape_of(LoraConfig(targets=targets), backbone)
 
 
 def test_other_settings_than_the_stored_adapters_are_refused(policy_folder, make_trajectories, context, tmp_path):
