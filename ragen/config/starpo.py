@@ -168,12 +168,14 @@ class StarPOConfig(Settings):
                 "rollout.staleness = 1 trains on what the policy before sampled: set update.importance_cap, which "
                 "truncates the weights that correct for it (2 is a common value), or update.ratio_to = 'behaviour'"
             )
-        is_measured = self.online_max_kl is not None or self.online_min_effective_sample_size is not None
+        thresholds = self.online_max_kl, self.online_min_effective_sample_size, self.update.effective_sample_reference
+        is_measured = any(threshold is not None for threshold in thresholds)
         if self.rollout.top_p < 1.0 and (is_corrected or is_measured):
             raise ValueError(
                 f"rollout.top_p = {self.rollout.top_p:g} samples from a cut distribution, so ratios to what was "
-                "sampled (update.importance_cap, update.ratio_to = 'behaviour', online_max_kl, "
-                "online_min_effective_sample_size) would be off by the cut: set rollout.top_p = 1, or leave those out"
+                "sampled (update.importance_cap, update.ratio_to = 'behaviour', update.effective_sample_reference, "
+                "online_max_kl, online_min_effective_sample_size) would be off by the cut: set rollout.top_p = 1, or "
+                "leave those out"
             )
         if self.rollout.max_attempts > 1 and self.filter.num_wanted is None:
             raise ValueError(

@@ -173,6 +173,7 @@ def test_what_makes_no_sense_is_refused_with_its_reason(settings, reason):
         ({"update": {"advantage": "gigpo"}, "rollout": {"group_size": 1}}, "compares members of a group"),
         ({"update": {"importance_cap": 2.0}, "rollout": {"top_p": 0.9}}, "top_p = 0.9 samples from a cut distribution"),
         ({"online_max_kl": 0.1, "rollout": {"top_p": 0.9}}, "set rollout.top_p = 1"),
+        ({"update": {"effective_sample_reference": 0.9}, "rollout": {"top_p": 0.9}}, "samples from a cut distribution"),
         (
             {"update": {"advantage": "grpo_batch", "shaping": ["by_group_std"]}, "rollout": {"group_size": 1}},
             "compares",
