@@ -45,10 +45,12 @@ def objectives(
     Raises:
         LearnerError: On doing it, if there is nothing to train on, or a loss is not finite.
     """
+    # the policy takes no step, and a process reward model takes the one of the update
+    is_scheduled = any(own.needs_prm and own.optimisers["prm"].decay != "constant" for own in configs.values())
     settings = {
         "objectives": {name: own.effective() for name, own in configs.items()},
         "iteration": iteration,
-        "num_iterations": None,
+        "num_iterations": config.iterations if is_scheduled else None,
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }

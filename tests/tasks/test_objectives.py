@@ -1,0 +1,30 @@
+"""The stage `objectives`: what is measured stands where the update stood."""
+
+import pytest
+
+from starpo.flows.presets import preset
+from starpo.ragen.learning.learners.optimisers import learning_rate_factor
+from starpo.ragen.learning.learners.stored_update import update_context
+from starpo.tasks.objectives import objectives
+from starpo.tasks.update import update
+
+DATA = {"turns": "t", "rewards": "r", "selection": "s"}
+
+
+@pytest.mark.parametrize("decay", ["constant", "linear"])
+def test_a_process_reward_model_takes_the_step_of_the_update(decay: str) -> None:
+    settings = {"iterations": 10, "update.advantage": "istar", "update.advantage_scale": "none"}
+    config = preset("smoke", settings | {"update.optimiser.decay": decay})
+    measured = objectives(config, {"run": config.update}, 4, "checkpoint", "first", **DATA)
+    updated = update(config, 4, "checkpoint", "first", **DATA)
+    contexts = [update_context(work.settings, 0) for work in (measured, updated)]
+    factors = [learning_rate_factor(config.update.optimisers["prm"], c.iteration, c.num_iterations) for c in contexts]
+    assert factors[0] == factors[1]
+
+
+def test_where_nothing_takes_a_step_the_length_of_the_run_is_no_matter() -> None:
+    works = [
+        objectives(config, {"run": config.update}, 4, "checkpoint", "first", **DATA)
+        for config in (preset("smoke", {"iterations": number}) for number in (10, 20))
+    ]
+    assert works[0].key == works[1].key
