@@ -151,8 +151,8 @@ class Update:
     def measured(self, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
         """Gradients of other objectives on the same trajectories (see `measured_objectives`).
 
-        Old, reference and critic score the tokens once for all of them, and so do the forward passes of the gradients.
-        Nothing of the models changes.
+        Old, reference and critic score the tokens once for all of them, and so do the forward passes of the gradients;
+        a process reward model takes its step once for every `prm.beta`. Nothing of the models changes.
 
         Args:
             configs: At least one; what they need of reference and critic is there.
@@ -163,10 +163,15 @@ class Update:
         with_collision = any("probabilities" in config.needs for config in configs)
         batches = self._batches(np.arange(len(self.tokens.segments)))
         scored = self._aside()._scored(batches, with_collision=with_collision)
-        objectives = [replace(self, config=config) for config in configs]
-        return measure(
-            [one._training(one._credited(scored), Ledger(self.tokens, self.runner.device)) for one in objectives]
-        )
+        prm_N = {self.config.prm.beta: scored.prm_logprobs_N}
+        trainings = []
+        for config in configs:
+            one, beta = replace(self, config=config), config.prm.beta
+            if config.needs_prm and beta not in prm_N:
+                prm_N[beta], _ = one._aside()._fitted_prm(scored.old, batches)
+            of_one = replace(scored, prm_logprobs_N=prm_N.get(beta))
+            trainings.append(one._training(one._credited(of_one), Ledger(self.tokens, self.runner.device)))
+        return measure(trainings)
 
     def logprobs(self) -> Tensor:
         """Log-probabilities of the response tokens under the policy (see `Learner.logprobs`); nothing of it changes.

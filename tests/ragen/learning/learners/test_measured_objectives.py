@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from starpo.ragen.config.objective import ObjectiveConfig
-from starpo.ragen.config.update import UpdateConfig
+from starpo.ragen.config.update import OptimiserConfig, PRMConfig, UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.gradient_spread import GradientSums, spread
 from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives, able_to_measure
@@ -119,6 +119,25 @@ def test_signs_are_counted_over_tokens_with_a_loss(found, trajectories) -> None:
         means[t.group_id].append(t.trajectory_return)
     better = [t for t in trajectories if t.trajectory_return > np.mean(means[t.group_id])]
     assert positive == pytest.approx(sum(t.num_response_tokens for t in better))
+
+
+def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
+    policy_folder, make_trajectories, context, tmp_path
+) -> None:
+    """It was trained with another one: the step that is to come depends on it, and so does the pay."""
+    eager, trajectories = OptimiserConfig(learning_rate=0.01), make_trajectories(8)
+    small, large = (
+        change(GRPO, advantage="istar", prm=PRMConfig(beta=beta, optimiser=eager)) for beta in (0.05, 2.0)
+    )
+    trained = learner_of(small, policy_folder)
+    trained.update(trajectories, context)
+    trained.save(str(tmp_path), "once")
+    folder = str(tmp_path)
+    beside = learner_of(able_to_measure([small, large]), folder).measured(trajectories, context, [small, large])
+    for found, config in zip(beside.objectives, (small, large), strict=True):
+        alone = float(learner_of(config, folder).gradient(trajectories, context).norm())
+        assert found.groups.norm == pytest.approx(alone, rel=1e-5)
+    assert beside.objectives[0].groups.norm != pytest.approx(beside.objectives[1].groups.norm, rel=1e-3)
 
 
 def test_an_objective_without_a_gradient_has_no_direction(policy_folder, make_trajectories, context) -> None:
