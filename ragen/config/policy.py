@@ -1,13 +1,42 @@
 """Where the first checkpoint of a run comes from."""
 
+import hashlib
+from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from starpo.ragen.config.update import LoraConfig
 from starpo.ragen.core.lookup import registered
 from starpo.ragen.core.registry import DEMONSTRATORS
 from starpo.ragen.core.settings import Settings
+
+
+_FILES = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "model*.safetensors", "adapter_model.safetensors")
+"""Of a policy's folder, what a policy or its tokenizer may be read from."""
+_DIGITS = 16
+
+
+def folder_digest(folder: Path) -> str:
+    """16 hexadecimal digits of the names and bytes of the files that a policy is read from.
+
+    Raises:
+        ValueError: If one cannot be read.
+    """
+    files = sorted({file for pattern in _FILES for file in folder.glob(pattern) if file.is_file()})
+    try:
+        told = [f"{file.name} {_file_digest(file, (at := file.stat()).st_size, at.st_mtime_ns)}" for file in files]
+    except OSError as error:
+        raise ValueError(f"{error.filename} cannot be read ({error.strerror})") from error
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:_DIGITS]
+
+
+@lru_cache(maxsize=64)
+def _file_digest(file: Path, size: int, changed_ns: int) -> str:
+    """Of its bytes; read once for as long as size and time of change are what they were."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 class TinyPolicy(Settings):
@@ -85,11 +114,21 @@ class PretrainedPolicy(Settings):
     """A folder with `config.json`, weights and a tokenizer, or a model name for the Hugging Face hub."""
     revision: str | None = None
     """Commit or tag on the hub. None is the newest."""
+    digest: str = Field("", pattern=f"^([0-9a-f]{{{_DIGITS}}})?$", exclude_if=lambda digest: not digest)
+    """Of the files in a local folder, filled in from them, so that other weights in its place are another policy. Where
+    it is given, other files are refused. "": a model of the hub."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the weights in memory."""
     fine_tuning: FineTuning | None = None
     """Fine-tune it on demonstrations before the first update; `iterations = 0` then ends the run. None: take it as it
     is."""
+
+    @field_validator("digest")
+    @classmethod
+    def _of_the_folder(cls, digest: str, info: ValidationInfo) -> str:
+        name = info.data.get("name_or_path")
+        folder = Path(name).expanduser() if name else None
+        return folder_digest(folder) if folder and not digest and folder.is_dir() else digest
 
 
 PolicyConfig = Annotated[TinyPolicy | PretrainedPolicy, Field(discriminator="type")]

@@ -36,7 +36,7 @@ from transformers.utils import logging
 
 from starpo.ragen.agents.policy.adapter import ADAPTER_CONFIG, ADAPTER_WEIGHTS, merge, read_shape
 from starpo.ragen.agents.policy.place import named_folder
-from starpo.ragen.config.policy import PretrainedPolicy
+from starpo.ragen.config.policy import PretrainedPolicy, folder_digest
 from starpo.ragen.core.errors import PolicyError
 
 _CONFIG = "config.json"
@@ -55,10 +55,18 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
         A local folder with a config, weights in safetensors and a tokenizer.
 
     Raises:
-        PolicyError: If there is no such folder and no such model, the hub does not answer, or the folder lacks a part.
+        PolicyError: If there is no such folder and no such model, the hub does not answer, the folder lacks a part, or
+            its files are not those that the settings are of.
     """
     folder = named_folder(policy) or Path(_download(policy.name_or_path, policy.revision))
     check_folder(folder)
+    found = folder_digest(folder) if policy.digest else ""
+    if found != policy.digest:
+        raise PolicyError(
+            f"the files in '{folder}' have changed: they have the digest {found}, and policy.digest is "
+            f"{policy.digest}. Put the files of then back, or leave policy.digest out of the settings, which makes them "
+            "settings of the files as they are now"
+        )
     return str(folder)
 
 

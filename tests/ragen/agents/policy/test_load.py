@@ -8,11 +8,13 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from starpo.flows.presets import preset
 from starpo.ragen.agents.policy import load
 from starpo.ragen.agents.policy.tiny import make_model
 from starpo.ragen.agents.policy.tokenizer import make_tokenizer
 from starpo.ragen.config.policy import PretrainedPolicy, TinyPolicy
 from starpo.ragen.core.errors import PolicyError
+from starpo.tasks.warm_start import warm_start
 
 SMALL = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
 
@@ -180,6 +182,28 @@ def test_a_tokenizer_of_another_model(folder: Path) -> None:
 
 def test_a_local_folder_resolves_to_itself(complete: Path) -> None:
     assert load.resolve_policy(PretrainedPolicy(name_or_path=str(complete))) == str(complete)
+
+
+def test_other_files_in_a_folder_are_another_policy(folder: Path) -> None:
+    settings = {"type": "pretrained", "name_or_path": str(folder)}
+    before = preset("smoke", {"policy": settings})
+    (folder / "optimiser.safetensors").write_bytes(b"not of the policy")
+    (folder / "notes").write_text("nor this")
+    assert preset("smoke", {"policy": settings}) == before
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    after = preset("smoke", {"policy": settings})
+    assert warm_start(after).key != warm_start(before).key
+    assert load.resolve_policy(after.policy) == str(folder)
+    with pytest.raises(PolicyError, match=r"the files in '.*' have changed: .*leave policy.digest out"):
+        load.resolve_policy(before.policy)
+    shutil.rmtree(folder)  # what is recorded stays what it is
+    assert type(before).model_validate_json(before.model_dump_json()) == before
+
+
+def test_a_model_of_the_hub_has_no_digest() -> None:
+    assert "digest" not in PretrainedPolicy(name_or_path="org/model").model_dump()
 
 
 @pytest.mark.parametrize("name", ["./models/absent", "/models/absent", "~/absent-models/x", "a/b/c", "models/"])
