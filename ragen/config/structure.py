@@ -2,8 +2,9 @@
 
 Merging is deep: tables are merged key by key, everything else is replaced. Two exceptions: a table that becomes another
 alternative (the environment's or the policy's `type` changes) is replaced, as are the options of a part of the
-objective that gives way to another (`advantage_options` where `advantage` changes), because the settings of one mean
-nothing to the other; and an empty table empties the inherited one.
+objective that gives way to another (`advantage_options` where `advantage` changes) and the digest of a file or folder
+(`digest` where `path` changes), because the settings of one mean nothing to the other; and an empty table empties the
+inherited one.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
 
 Table = dict[str, Any]
+
+_HAVE_DIGESTS = {"path", "folder", "task", "name_or_path"}
+"""Settings that name files, of whose content the setting `digest` beside them is; those of others are `NAME_digest`."""
 
 
 def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
@@ -83,7 +87,10 @@ def nested(values: Mapping[str, Any]) -> Table:
 
 def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:
     """A table without the options of what another table replaces: of `advantage_options` where `advantage` changes."""
-    replaced = {f"{name}_options" for name, value in extra.items() if name in base and base[name] != value}
+    changed = {name for name, value in extra.items() if name in base and base[name] != value}
+    replaced = {f"{name}_{of}" for name in changed for of in ("options", "digest")}
+    if changed & _HAVE_DIGESTS:
+        replaced.add("digest")
     return {name: value for name, value in base.items() if name not in replaced}
 
 

@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -359,3 +360,22 @@ def test_options_go_with_what_they_are_of(presets, where):
     assert other.advantage_options == {}
     unnamed = _load(folder, "run", {"update.advantage_options.alpha": 3.0}).update
     assert (unnamed.advantage_options["depth"], unnamed.advantage_options["alpha"]) == (2, 3.0)
+
+
+def test_a_digest_goes_with_the_file_that_it_is_of(presets, tmp_path):
+    """Of settings that have one already: those of a cell of an ablation, or of what a deployment was given."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(name)
+        (tmp_path / f"{name}.json").write_text(json.dumps([{"query": name, "response": "The answer is: 1"}]))
+    given = {
+        "environment": {"type": "metamath_qa", "path": str(tmp_path / "one.json")},
+        "policy": {"type": "pretrained", "name_or_path": str(tmp_path / "one")},
+    }
+    config = _load(presets({}), "base", given)
+    other = {"environment.path": str(tmp_path / "two.json"), "policy.name_or_path": str(tmp_path / "two")}
+    changed = apply_overrides(config, other)
+    assert changed == _load(presets({}), "base", given | other)
+    assert changed.environment.digest != config.environment.digest
+    assert changed.policy.digest != config.policy.digest
+    assert apply_overrides(config, {"environment.max_tries": 2}).environment.digest == config.environment.digest
