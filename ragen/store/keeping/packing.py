@@ -31,7 +31,8 @@ HEAD_NAME = "ragen-pack.json"
 FORMAT = 1
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199}){1,12}")
-_LEFT_OUT = ("tmp", "leases", "quarantine")
+_LEFT_OUT = re.compile(r"tmp/|quarantine/|runs/[^/]+/leases/")
+"""What the names of files begin with that are of no run, or of whoever copied this one."""
 _MAX_HEAD_BYTES = 10_000
 
 Progress = Callable[[int, int], None]
@@ -118,7 +119,7 @@ def _new_file(file: Path) -> Iterator[None]:
 
 def _members(folder: Path) -> Iterator[Path]:
     for member in sorted(folder.rglob("*")):
-        if member.is_file() and not set(member.relative_to(folder).parts[:-1]) & set(_LEFT_OUT):
+        if member.is_file() and not _LEFT_OUT.match(member.relative_to(folder).as_posix()):
             yield member
 
 

@@ -63,6 +63,16 @@ def test_the_same_run_gives_the_same_bytes(local: Store, packed: Path, tmp_path:
         pack_run(Location(local.url), "a", packed)
 
 
+@pytest.mark.parametrize("name", ["tmp", "leases", "quarantine"])
+def test_a_run_may_be_called_as_what_is_left_out(local: Store, make_run: MakeRun, tmp_path: Path, name: str) -> None:
+    make_run(local, name)
+    pack_run(Location(local.url), name, tmp_path / "a.tar")
+    assert not any("/leases/0" in member for member in members(tmp_path / "a.tar"))
+    other = Store(str(tmp_path / "other"))
+    assert unpack_run(tmp_path / "a.tar", Location(other.url)).run == name
+    assert other.runs.iterations(name) == local.runs.iterations(name)
+
+
 def test_a_run_of_which_something_is_missing_is_not_packed(local: Store, make_run: MakeRun, tmp_path: Path) -> None:
     kind, key = make_run(local, "a")[1]
     (Path(local.url) / kind / key / "manifest.json").unlink()
