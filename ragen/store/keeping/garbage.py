@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from starpo.ragen.core.errors import StoreError
+from starpo.ragen.store.artifacts.artifacts import DROPPED_NAME
 from starpo.ragen.store.keeping.inventory import ArtifactId, StoredFolder
 from starpo.ragen.store.keeping.reachability import (
     Fault,
@@ -187,8 +188,10 @@ class _Hidden:
     doomed: Doomed
     place: str
     """Where the files are now."""
-    manifest: bytes
-    """What an artifact's manifest was; empty for what is no artifact."""
+    name: str = ""
+    """Of the file with its manifest, which an artifact that was dropped has too; empty for what is no artifact."""
+    manifest: bytes = b""
+    """What was in that file."""
 
 
 def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_faults: bool) -> None:
@@ -228,28 +231,38 @@ def _hide(location: Location, doomed: Doomed, hidden: list[_Hidden]) -> None:
     A local folder is moved away whole: whoever makes the artifact again meanwhile finds the place free, and what they
     write there is not touched. On object storage their files have names of their own.
     """
-    path = doomed.folder.path
+    path = place = doomed.folder.path
     if doomed.category in ("temporary", "quarantine"):
-        hidden.append(_Hidden(doomed, path, b""))
+        hidden.append(_Hidden(doomed, path))
         return
-    try:
-        manifest = location.read(f"{path}/{MANIFEST_NAME}")
-    except FileNotFoundError:
-        manifest = b""
-    if bool(manifest) != (doomed.category == "artifact"):
+    expected = MANIFEST_NAME if doomed.category == "artifact" else DROPPED_NAME if doomed.kind == "dropped" else ""
+    if location.local is not None:
+        place = f"tmp/{uuid.uuid4().hex}"
+        if _manifest_in(location, path)[0] != expected or not location.move(path, place):
+            return
+    name, manifest = _manifest_in(location, place)
+    found = _Hidden(doomed, place, name, manifest)
+    if name != expected:  # it was made again in this moment
+        _show_again(location, found)
         return
     if location.local is None:
-        location.delete([f"{path}/{MANIFEST_NAME}"] if manifest else [])
-        hidden.append(_Hidden(doomed, path, manifest))
-    elif location.move(path, place := f"tmp/{uuid.uuid4().hex}"):
-        hidden.append(_Hidden(doomed, place, manifest))
+        location.delete([f"{path}/{name}"] if name else [])
+    hidden.append(found)
+
+
+def _manifest_in(location: Location, place: str) -> tuple[str, bytes]:
+    """The name of the file with an artifact's manifest, and what is in it; both empty where there is none."""
+    for name in (MANIFEST_NAME, DROPPED_NAME):
+        with contextlib.suppress(FileNotFoundError):
+            return name, location.read(f"{place}/{name}")
+    return "", b""
 
 
 def _show_again(location: Location, hidden: _Hidden) -> None:
     path = hidden.doomed.folder.path
     if hidden.place == path:
         if hidden.manifest:
-            location.create(f"{path}/{MANIFEST_NAME}", hidden.manifest)
+            location.create(f"{path}/{hidden.name}", hidden.manifest)
     elif not location.move(hidden.place, path):  # it was made again meanwhile
         _delete_files(location, hidden)
 
@@ -259,7 +272,7 @@ def _delete_files(location: Location, hidden: _Hidden) -> None:
     # The manifest of an artifact in its place is deleted already: one that is there now is that of another.
     is_in_place = hidden.place == path and hidden.doomed.category in ("artifact", "unfinished")
     names = (file.path.removeprefix(path) for file in hidden.doomed.folder.files)
-    location.delete(hidden.place + name for name in names if not (is_in_place and name == f"/{MANIFEST_NAME}"))
+    location.delete(hidden.place + name for name in names if not (is_in_place and name == f"/{hidden.name}"))
     location.remove_empty(hidden.place)
 
 

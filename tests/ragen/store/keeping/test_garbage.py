@@ -137,6 +137,51 @@ def test_what_a_run_names_meanwhile_is_put_back(
     store.local_folder(*other[-1])
 
 
+def test_what_was_dropped_and_is_named_meanwhile_is_put_back(
+    store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a checkpoint that was not kept the manifest alone proves what is derived in its place."""
+    mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
+    store.drop(*other[-1])
+    forget(store, "b")
+    garbage = find_garbage(Location(store.url), now=LATER)
+    read = keeping.garbage.read_roots
+
+    def read_late(location: Location) -> object:
+        store.runs.create("c", flow="starpo", preset=None, config={})
+        store.runs.record_stage("c", 0, "update", {"checkpoint": other[-1][1]})
+        return read(location)
+
+    monkeypatch.setattr(keeping.garbage, "read_roots", read_late)
+    restored = delete_garbage(Location(store.url), garbage)
+    assert {tuple(doomed.folder.path.split("/")) for doomed in restored} == set(other) - set(mine)
+    assert store.dropped(*other[-1]) is not None
+    assert artifacts(store) == (set(mine) | set(other)) - {other[-1]}
+
+
+def test_what_is_made_in_the_moment_it_is_moved_away_is_put_back(
+    local: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_run(local, "b", 1, keep=0.25)
+    kind, key = other[-1]
+    local.drop(kind, key)
+    local.runs.forget("b")
+    make_run(local, "a", 1)
+    garbage = find_garbage(Location(local.url), now=LATER)
+    move = Location.move
+
+    def move_late(location: Location, folder: str, target: str) -> bool:
+        if folder == f"{kind}/{key}" and local.runs.find("b") is None:
+            make_run(local, "b", 1, keep=0.25)
+        return move(location, folder, target)
+
+    monkeypatch.setattr(Location, "move", move_late)
+    monkeypatch.setattr(keeping.garbage, "NUM_REQUESTS", 1)
+    delete_garbage(Location(local.url), garbage)
+    assert local.has(kind, key)
+    assert find_garbage(Location(local.url), now=LATER).faults == []
+
+
 def test_what_is_made_again_meanwhile_is_not_touched(
     store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
