@@ -252,7 +252,7 @@ class Artifacts:
             try:
                 size_bytes = file.stat().st_size
             except FileNotFoundError as error:
-                raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
+                raise self._missing(manifest, entry.name) from error
             if size_bytes != entry.size_bytes:
                 what = f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"
                 raise self.damaged(manifest.kind, manifest.key, what)
@@ -274,7 +274,7 @@ class Artifacts:
         try:
             data = self._location.read(f"{kind}/{key}/{entry.path}")
         except FileNotFoundError as error:
-            raise self.damaged(kind, key, f"the file {name} is missing") from error
+            raise self._missing(manifest, name) from error
         for what in differences(entry, hashlib.sha256(data).hexdigest(), len(data)):
             raise self.damaged(kind, key, what)
         return data
@@ -335,13 +335,14 @@ class Artifacts:
         try:
             verified = (manifest.manifest_digest, states_of(folder, manifest.files))
         except FileNotFoundError as error:
-            missing = Path(error.filename).relative_to(folder)
-            raise self.damaged(manifest.kind, manifest.key, f"the file {missing} is missing") from error
+            raise self._missing(manifest, Path(error.filename).relative_to(folder).as_posix()) from error
         if verified in _VERIFIED:
             return
         for entry in manifest.files:
             try:
                 found = entry_of(folder / entry.name, folder)
+            except FileNotFoundError as error:
+                raise self._missing(manifest, entry.name) from error
             except OSError as error:
                 raise self._location.failure("read", f"{manifest.kind}/{manifest.key}/{entry.name}", error) from error
             for what in differences(entry, found.sha256, found.size_bytes):
@@ -370,27 +371,27 @@ class Artifacts:
             try:
                 self._location.download(f"{manifest.kind}/{manifest.key}/{entry.path}", target, entry.size_bytes)
             except FileNotFoundError as error:
-                self._check_current(manifest)
-                raise self.damaged(manifest.kind, manifest.key, f"the file {entry.name} is missing") from error
+                raise self._missing(manifest, entry.name) from error
 
         with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
             for done in [pool.submit(download, entry) for entry in manifest.files]:
                 done.result()
         self._verify(folder, manifest)
 
-    def _check_current(self, manifest: Manifest) -> None:
-        """Is this still the artifact's manifest? It may have been remembered while another process deleted it.
-
-        Raises:
-            ArtifactMissingError: If there is none any more.
-            StoreError: If there is another.
-        """
+    def _missing(self, manifest: Manifest, name: str) -> StoreError:
+        """The error to raise where a file is not there: another process may have deleted or dropped the artifact since
+        its manifest was read, or made it anew; only one whose manifest is still there is damaged."""
         self._location.forget(_manifest_path(manifest.kind, manifest.key))
-        if self.manifest(manifest.kind, manifest.key).manifest_digest != manifest.manifest_digest:
-            raise StoreError(
-                f"the artifact {manifest.kind}/{manifest.key} in {self._location.name} was made anew by another "
-                "process while this one used it; run the same command again"
-            )
+        try:
+            current = self.manifest(manifest.kind, manifest.key)
+        except ArtifactMissingError as error:
+            return error
+        if current.manifest_digest == manifest.manifest_digest:
+            return self.damaged(manifest.kind, manifest.key, f"the file {name} is missing")
+        return StoreError(
+            f"the artifact {manifest.kind}/{manifest.key} in {self._location.name} was made anew by another "
+            "process while this one used it; run the same command again"
+        )
 
 
 def _manifest_path(kind: str, key: str) -> str:

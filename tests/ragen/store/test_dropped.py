@@ -106,6 +106,17 @@ def test_reading_it_says_that_it_was_dropped_and_how_to_have_it_back(
         store.local_folder("checkpoint", KEY)
 
 
+def test_dropped_by_another_process_while_it_is_read_it_is_missing_and_not_damaged(
+    store: Store, files: str, work: dict[str, Any], nothing_verified_yet: None
+) -> None:
+    """Whoever needs it derives it then, as of one that was dropped before."""
+    manifest, artifacts = store.put_folder("checkpoint", files, **work), store._artifacts
+    Store(store.url).drop("checkpoint", KEY)
+    for read in (artifacts.local_folder, lambda manifest: artifacts.read_file(manifest, "config.json")):
+        with pytest.raises(ArtifactMissingError, match="was dropped"):
+            read(manifest)
+
+
 def test_what_never_was_cannot_be_dropped(store: Store) -> None:
     assert store.dropped("checkpoint", KEY) is None
     assert not store.was_made("checkpoint", KEY)
