@@ -11,11 +11,11 @@ from typing import Any
 from starpo.flows.presets import METHODS, method
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.objectives import NAME, Compared, compared
 from starpo.ragen.evidence.diagnostics.series import metric_values
-from starpo.ragen.recompute.replay.plan import changed_settings
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
 from starpo.ragen.store.keeping.checkpoints import policies

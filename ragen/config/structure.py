@@ -1,4 +1,4 @@
-"""The tree of settings, read off the models: which tables there are, which of them have alternatives, how they merge.
+"""The tree of settings, read off the models: which tables there are, their alternatives, how they merge and differ.
 
 Merging is deep: tables are merged key by key, everything else is replaced. Two exceptions: a table that becomes another
 alternative (the environment's or the policy's `type` changes) is replaced, as are the options of a part of the
@@ -7,7 +7,8 @@ objective that gives way to another (`advantage_options` where `advantage` chang
 inherited one.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -83,6 +84,27 @@ def nested(values: Mapping[str, Any]) -> Table:
                 )
         inner[key] = value
     return table
+
+
+def flattened(table: Mapping[str, Any], stop: Collection[str] = (), prefix: str = "") -> Table:
+    """Nested tables as dotted paths; a table at a path of `stop` is a value, and so is an empty one."""
+    flat: Table = {}
+    for key, value in table.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and value and path not in stop:
+            flat |= flattened(value, stop, f"{path}.")
+        else:
+            flat[path] = value
+    return flat
+
+
+def changed_settings(old: Any, new: Any, place: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Where nested tables differ, as they are written in JSON: dotted path, (was, is)."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            yield from changed_settings(old.get(name), new.get(name), f"{place}.{name}" if place else name)
+    elif json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
+        yield place, (old, new)
 
 
 def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:

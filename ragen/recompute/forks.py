@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starpo.ragen.config.load import recorded_config
+from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
-from starpo.ragen.recompute.replay.plan import changed_settings
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run

@@ -12,7 +12,7 @@ from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.report.data import read_series
 from starpo.ragen.evidence.report.reading import Missing, Place, Reader, places, side_by_side
 from starpo.ragen.evidence.report.times import stage_seconds
-from starpo.ragen.evidence.report.words import flattened
+from starpo.ragen.evidence.report.words import settings_as_text
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, RunState
 from starpo.schemas.manifest import Manifest
@@ -114,7 +114,7 @@ def gather_runs(store: Store, runs: Sequence[str]) -> list[ComparedRun]:
 
 def differences(runs: Sequence[ComparedRun]) -> tuple[list[Difference], int]:
     """The settings that differ, by path, and how many are the same in all runs."""
-    settings = [dict(flattened(run.run.config)) for run in runs]
+    settings = [settings_as_text(run.run.config) for run in runs]
     paths = list(dict.fromkeys(path for of_run in settings for path in of_run))
     found = [Difference(path, [of_run.get(path, ABSENT) for of_run in settings]) for path in paths]
     differing = [difference for difference in found if len(set(difference.values)) > 1]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from starpo.ragen.config.structure import flattened
 from starpo.ragen.evidence.diagnostics.collapse import Verdict
 from starpo.ragen.evidence.diagnostics.series import Series
 from starpo.ragen.evidence.report.data import ReportData
@@ -143,16 +144,12 @@ def _evaluation_words(data: ReportData) -> str:
     return words + (f" {not_drawn:,} of these have no pictures." if not_drawn else "")
 
 
-def flattened(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Settings by dotted path, as text."""
-    rows: list[tuple[str, str]] = []
-    for name, value in settings.items():
-        path = f"{prefix}{name}"
-        if isinstance(value, dict) and value:
-            rows += flattened(value, f"{path}.")
-        else:
-            rows.append((path, "none" if value is None else value if isinstance(value, str) else json.dumps(value)))
-    return rows
+def settings_as_text(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings by dotted path."""
+    return {
+        path: "none" if value is None else value if isinstance(value, str) else json.dumps(value)
+        for path, value in flattened(settings).items()
+    }
 
 
 def policy(settings: Mapping[str, Any]) -> str:

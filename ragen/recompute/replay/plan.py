@@ -13,6 +13,7 @@ from typing import Any
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.schedule import without
 from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import canonical_json
@@ -194,12 +195,3 @@ def _needed(stages: StageKeys, should_update: bool) -> Iterable[tuple[str, str, 
     if should_update:
         kinds["update"] = ["samples", "metrics"]
     return [(name, kind, keys[kind]) for name, keys in stages.items() for kind in kinds.get(kind_of(name), ())]
-
-
-def changed_settings(old: Any, new: Any, place: str = "") -> Iterable[tuple[str, tuple[Any, Any]]]:
-    """Settings as nested tables that differ: dotted path, (was, is)."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted({*old, *new}):
-            yield from changed_settings(old.get(name), new.get(name), f"{place}.{name}" if place else name)
-    elif old != new:
-        yield place, (old, new)

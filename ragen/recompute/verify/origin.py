@@ -3,9 +3,9 @@
 stored manifest, manifest of what was computed here -> different_origin        stored manifest, work -> misfit
 """
 
-from collections.abc import Iterator
 from typing import Any
 
+from starpo.ragen.config.structure import flattened
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.recompute.verify.verdict import Verdict
 from starpo.ragen.store.artifacts.keys import as_json
@@ -61,7 +61,7 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
     if stored.stage.name != work.stage.name:
         return Verdict.DIFFERENT, f"{quoted(stored.stage.name)} made it, its place asks for {work.stage.name}"
     old, new = (
-        dict(_leaves(as_json({"settings": side.settings, "inputs": side.inputs, "seed": side.seed})))
+        flattened(as_json({"settings": side.settings, "inputs": side.inputs, "seed": side.seed}))
         for side in (stored, work)
     )
     compared = (old.keys() & new.keys()) - _OF_THE_MOMENT
@@ -85,14 +85,6 @@ def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
     if one_sided:
         return Verdict.NOT_SHOWN, f"this release describes the work otherwise: {', '.join(one_sided)}"
     return Verdict.NOT_SHOWN, "other code made it than this release would use"
-
-
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _leaves(item, f"{place}.{name}" if place else name)
-    else:
-        yield place, value
 
 
 def _at(manifest: Manifest, section: str, name: str) -> Any:

@@ -1,14 +1,14 @@
 """A run as it is recorded: how it was begun, how it stands, and whether two are the same run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.store.artifacts.keys import canonical_json
 
 RunStatus = Literal["running", "completed", "failed"]
 
@@ -69,13 +69,13 @@ class RunState(_Record):
 
 def other_settings(earlier: Run, later: Run) -> str:
     """Where two runs of one name differ in flow, parameters or settings, for people; "": nowhere."""
-    return _listed(_differences(_identity(earlier), _identity(later)))
+    return _listed(_identity(earlier), _identity(later))
 
 
 def other_code(earlier: Run, later: Run) -> str:
     """Where they differ in what they are made with; "": nowhere."""
     if earlier.code and earlier.code != later.code:
-        return _listed(_differences(dict(earlier.code), dict(later.code)))
+        return _listed(earlier.code, later.code)
     return "" if earlier.code == later.code else "  it does not say with which, as runs of version 0.1.0 do not"
 
 
@@ -84,16 +84,7 @@ def _identity(run: Run) -> dict[str, Any]:
     return {"flow": run.flow, "parameters": run.parameters, **run.config}
 
 
-def _listed(lines: Sequence[str]) -> str:
+def _listed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    lines = [f"{path}: was {quoted(was)}, is {quoted(now)}" for path, (was, now) in changed_settings(old, new)]
     more = [f"and {len(lines) - _MAX_SHOWN} more"] if len(lines) > _MAX_SHOWN else []
     return "\n".join(f"  {line}" for line in [*lines[:_MAX_SHOWN], *more])
-
-
-def _differences(old: Any, new: Any, place: str = "") -> list[str]:
-    """Settings that differ, by dotted path, with both values."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        lines: list[str] = []
-        for name in sorted({*old, *new}):
-            lines += _differences(old.get(name), new.get(name), f"{place}.{name}" if place else name)
-        return lines
-    return [] if canonical_json(old) == canonical_json(new) else [f"{place}: was {quoted(old)}, is {quoted(new)}"]

@@ -16,9 +16,9 @@ from starpo.ragen.config.explanation import near
 from starpo.ragen.config.load import apply_overrides
 from starpo.ragen.config.schedule import without
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.config.structure import alternatives, merged, nested, setting
+from starpo.ragen.config.structure import alternatives, flattened, merged, nested, setting
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.studies.ablation.grid import Grid, flattened, is_excluded
+from starpo.ragen.studies.ablation.grid import Grid, is_excluded
 
 _MAX_SLUG = 48
 

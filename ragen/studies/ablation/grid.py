@@ -24,13 +24,14 @@ A grid may be made of another (`ragen.studies.ablation.extending`).
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
 from starpo.ragen.config.explanation import near
+from starpo.ragen.config.structure import flattened
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.studies.ablation.extending import extended
@@ -160,18 +161,6 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
 def is_excluded(grid: Grid, values: Mapping[str, JsonValue]) -> bool:
     """Does the grid leave out the cell with these values?"""
     return any(all(_same(values[axis], value) for axis, value in cell.items()) for cell in grid.exclude)
-
-
-def flattened(table: Mapping[str, Any], stop: Iterable[str] = (), prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted paths; a table at a path of `stop` is a value, and so is an empty one."""
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, dict) and value and path not in stop:
-            flat |= flattened(value, stop, f"{path}.")
-        else:
-            flat[path] = value
-    return flat
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:
