@@ -7,7 +7,7 @@ import numpy as np
 
 from starpo.flows.console.listing import success_of
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, print_json
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.markdown import table, text
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys
@@ -74,7 +74,7 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
     named = [dict(zip(header, row, strict=True)) for row in rows]
     print_table(console, named, title=run, names=header, numbers=header)
     for line in (f"{', '.join(_PAIRS)}: the base's, below it the branch's", *_lines(facts)):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(console, line)
 
 
 def _rows(facts: dict[str, Any], between: str) -> list[list[str]]:

@@ -16,7 +16,7 @@ from starpo.flows.cli.options import JsonOption, PublicOption, PushOption, RunAr
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.pushing import NOT_OF_THE_POLICY, named_repository, push_folder, pushed_words
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, print_json
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.agents.evaluation.training_states import FILE, training_states, write_states
 from starpo.ragen.agents.policy.complete import complete, complete_folder
 from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
@@ -121,7 +121,7 @@ def print_checkpoint(
         return
     console = Console()
     for line in _lines(facts):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(console, line)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import MethodOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
-from starpo.flows.console.terminal import Console, print_json
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.training import follow_training
 from starpo.flows.fork import plan_fork
 from starpo.flows.reuse import reused
@@ -40,7 +40,7 @@ def fork(
     if name is not None:  # a name of the user's own must not belong to another run
         opened.runs.create(name, flow="starpo", preset=preset, config=settings, code=code_of(planned.config))
     console = Console()
-    console.print(str(reused(opened, fork_name, planned.config)), highlight=False, markup=False, soft_wrap=True)
+    say(console, str(reused(opened, fork_name, planned.config)))
     parameters = {"config": settings, "preset": preset, "run": fork_name}
     if store is not None:
         parameters["store"] = store

@@ -75,7 +75,7 @@ def print_online(store: Store, runs: list[str], as_json: bool) -> None:
         _print_run(console, summary, by_reuse(updates))
     if len(summaries) > 1:
         _print_comparison(console, summaries)
-    console.print(_LEGEND, highlight=False, markup=False)
+    console.print(_LEGEND)
 
 
 def _named(store: Store, runs: list[str]) -> list[str]:
@@ -120,7 +120,6 @@ def _print_run(console: Console, summary: dict[str, Any], rows: list[dict[str, f
     console.print(
         f"{summary['num_updates']} updates on {summary['num_rollouts']} rollouts; {summary['num_early_rollouts']} of "
         f"these were collected early ({', '.join(limits) if limits else 'no threshold is set'})",
-        highlight=False,
     )
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from starpo.flows.cli.options import JsonOption, MethodOption, SetOption, parse_overrides
 from starpo.flows.console.table import print_table
-from starpo.flows.console.terminal import Console, print_json
+from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.presets import preset as load_preset
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.config.starpo import StarPOConfig
@@ -69,7 +69,7 @@ def plan(
         return
     console.print(Text(f"It does not fit: {'; '.join(reasons)}.", style="red"), soft_wrap=True)
     for overrides in helpful:
-        console.print(f"would fit with {flags(overrides)}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"would fit with {flags(overrides)}")
 
 
 def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:
@@ -161,7 +161,7 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         f"{_gib(checkpoint_bytes(config, found.architecture))} each; datasets {_gib(storage['datasets'])}",
     }
     for label, text in lines.items():
-        console.print(Text(f"{label:<8} {text}"), soft_wrap=True)
+        say(console, f"{label:<8} {text}")
 
 
 def _where(found: Estimate) -> str:

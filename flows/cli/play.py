@@ -44,13 +44,13 @@ def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, c
     console = console or Console()
     environment = make(find_variant(variant).settings)
     environment.reset(seed=seed, dynamics_seed=dynamics_seed(seed, 0))
-    console.print(environment.rules(), highlight=False, markup=False)
+    console.print(environment.rules())
     grammar = environment.grammar
     keys = _keys(environment.actions) if isinstance(grammar, Names) else {}
     if not keys:
-        console.print(grammar.told(), markup=False, highlight=False)
+        console.print(grammar.told())
     told = [*(f"{key} = {action}" for key, action in keys.items()), "q = quit"]
-    console.print("keys: " + ", ".join(told), markup=False, highlight=False)
+    console.print("keys: " + ", ".join(told))
     left, total = max_actions, 0.0
     while left:
         console.print(Panel(Text(environment.render()), title=f"{left} actions left, reward {total:.1f}", expand=False))
@@ -59,7 +59,7 @@ def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, c
             return False
         action = keys.get(typed.lower()) or grammar.read(typed)
         if action is None:
-            console.print(f"'{typed}' is no action here", markup=False)
+            console.print(f"'{typed}' is no action here")
             continue
         _, reward, terminated, _, _ = environment.step(action)
         total, left = total + reward, left - 1

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import MethodOption, SetOption, StoreOption, open_store, parse_overrides
-from starpo.flows.console.terminal import Console
+from starpo.flows.console.terminal import Console, say
 from starpo.flows.console.training import follow_training
 from starpo.flows.memory_check import check_memory
 from starpo.flows.presets import PRESETS
@@ -47,7 +47,7 @@ def train(
         opened.runs.create(
             run, flow="starpo", preset=settings, config=config.model_dump(mode="json"), code=code_of(config)
         )
-    console.print(str(reused(opened, run_name, config)), highlight=False, markup=False, soft_wrap=True)
+    say(console, str(reused(opened, run_name, config)))
     given = {"config": load_preset(preset).model_dump(mode="json"), "preset": settings} if is_file else {}
     optional = {"overrides": overrides or None, "store": store, "run": run}
     parameters = {**given, **short, **{key: value for key, value in optional.items() if value is not None}}

@@ -57,11 +57,8 @@ def verify(
     print_table(console, _rows(verification.findings), names=["stage", "check", *Verdict])
     for line in _notes(verification.findings):
         say(console, line)
-    console.print(
-        f"{run}: {verification.num_iterations} iterations in {verification.seconds:.0f} s: {_outcome(verification)}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    seconds = f"{verification.seconds:.0f} s"
+    say(console, f"{run}: {verification.num_iterations} iterations in {seconds}: {_outcome(verification)}")
     raise typer.Exit(verification.exit_code)
 
 

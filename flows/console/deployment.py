@@ -99,9 +99,9 @@ def start_deployment(
     if parameters.get("store") is None and is_elsewhere:
         parameters = {**parameters, "store": Runtime.current().store}
     begun = FlowRun.start(deployment, parameters, name)
-    console.print(f"Prefect: {begun.page}", highlight=False, soft_wrap=True)
+    say(console, f"Prefect: {begun.page}")
     command = f"$ prefect deployment run {deployment}{_flags(parameters, written)}"
-    console.print(command, highlight=False, markup=False, soft_wrap=True)
+    say(console, command)
     return begun.ended
 
 

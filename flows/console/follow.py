@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
-from starpo.flows.console.terminal import Console, description_column
+from starpo.flows.console.terminal import Console, description_column, say
 from starpo.flows.rollback import is_rollback
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
@@ -83,7 +83,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
                 )
                 if not console.is_terminal and f"{place} {numbers}" != said:
                     said = f"{place} {numbers}"
-                    console.print(said.strip(), highlight=False, soft_wrap=True)
+                    say(console, said.strip())
             if outcome:
                 break
             time.sleep(POLL_S)

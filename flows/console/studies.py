@@ -100,11 +100,11 @@ def print_result(studies: Kind, name: str, as_json: bool) -> None:
         numbers = [column for column in table.rows[0] if column not in table.texts]
         print_table(console, table.rows, title=f"{name}: {table.title}", numbers=numbers)
     for what, error in result.failures.items():
-        console.print(f"failed: {what}: {error}", style="red", highlight=False, markup=False)
+        console.print(f"failed: {what}: {error}", style="red")
     if conclusion := type(studies).conclude(result):
-        console.print(conclusion, style="bold", highlight=False, markup=False)
+        console.print(conclusion, style="bold")
     for note in (type(studies).method(result), *(f"Note: {warning}." for warning in result.warnings)):
-        console.print(note, highlight=False, markup=False)
+        console.print(note)
     for file in studies.files(name):
         say(console, f"{studies.place(name)}/{file}")
 

@@ -26,10 +26,10 @@ MAX_CELL = 1_000
 
 
 class Console(RichConsole):
-    """Rich's console, to which text is never markup, and from which nothing raw leaves."""
+    """Rich's console, to which text is text and no more, and from which nothing raw leaves."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"markup": False, "emoji": False, **options})
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text as a line or a cell has it; see `plain`."""

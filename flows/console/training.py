@@ -7,7 +7,7 @@ from typing import Any
 from starpo.flows.console.deployment import follow_deployment
 from starpo.flows.console.listing import success_line
 from starpo.flows.console.pages import write_report
-from starpo.flows.console.terminal import Console
+from starpo.flows.console.terminal import Console, say
 from starpo.ragen.store import Store
 
 
@@ -32,4 +32,4 @@ def follow_training(
         "report": str(report),
         "more": f"ragen show {run}",
     }.items():
-        console.print(f"{label:<10} {value}", highlight=False, markup=False, soft_wrap=True)
+        say(console, f"{label:<10} {value}")

@@ -82,7 +82,7 @@ def _print_turn(console: Console, rows: Sequence[Row], turn: int, prompt: Messag
     start = max(place for place in range(turn + 1) if rows[place]["is_context_start"])
     before = sum(len(seen["prompt_ids"]) + len(seen["response_ids"]) for seen in rows[start:turn])
     left = f"{row['actions_left']} action{'' if row['actions_left'] == 1 else 's'} left"
-    console.print(f"turn {row['turn']}, {left}", style="bold", highlight=False)
+    console.print(f"turn {row['turn']}, {left}", style="bold")
     about = f"after {before} since turn {start}" if before else "all that the model saw"
     is_counted = row["prompt_ids"] or not imported_facts(row)
     facts: dict[str, Any] = {"context": f"{len(row['prompt_ids'])} tokens, {about}" if is_counted else "not recorded"}
