@@ -16,7 +16,7 @@ from rich.text import Text
 from starpo.flows.console.terminal import MAX_CELL, Console, as_json_value, json_text, say
 from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
 
-_WORD = re.compile(r"\[[^\[\]\s]{1,12} [^\[\]\s]{1,12}\]|\S+")
+_WORD = re.compile(r"\[[^\[\]\s]{1,12} [^\[\]\s]{1,12}\]\S*|\S+")
 """An interval stays together."""
 _READABLE = 16
 """Characters of a column in which text of any length can be read."""

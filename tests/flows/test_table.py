@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -29,6 +29,7 @@ def rendered(rows, width: int, **more) -> str:
 
 
 @given(_ROWS, st.sampled_from([40, 80, 200]))
+@example([dict.fromkeys("abcdefg", "") | {"what follows": "[1 2]more"}], 40)
 def test_every_word_of_every_cell_is_shown_whole(rows, width):
     shown = Counter(rendered(rows, width).split())
     words = Counter(word for row in rows for text in row.values() for word in text.split())
