@@ -9,6 +9,7 @@ so.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -69,14 +70,11 @@ class Planner(Runner):
         self.plan = RunPlan()
         self._store = store
         self._known = known
-        self._iteration = 0
         self._seen: set[str] = set()
-        self._measured: list[tuple[int, str | None]] = []
-        self.metrics: Mapping[str, float] = LookedUp(self._value)
+        self._measured: defaultdict[int, list[str | None]] = defaultdict(list)
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Note one stage."""
-        self._iteration = iteration
         if work.key not in self._seen:
             self._seen.add(work.key)
             self.plan.stages.append(work)
@@ -84,7 +82,7 @@ class Planner(Runner):
         if is_stored:
             self.plan.stored.add(work)
         if "metrics" in work.outputs:
-            self._measured.append((iteration, work.key if is_stored else None))
+            self._measured[iteration].append(work.key if is_stored else None)
         return work.keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
@@ -108,22 +106,17 @@ class Planner(Runner):
 
     def measured(self, iteration: int) -> Mapping[str, float]:
         """The stored metrics of an iteration."""
-        return LookedUp(partial(self._value, iteration=iteration))
+        return LookedUp(partial(self._value, iteration))
 
-    def _value(self, name: str, iteration: int | None = None) -> float:
-        """The newest stored value, of an iteration or of all.
-
-        NaN, of which no comparison holds, where it is yet to be measured or is damaged.
-        """
-        for at, key in reversed(self._measured):
-            if iteration not in (None, at):
-                continue
+    def _value(self, iteration: int, name: str) -> float:
+        """The newest; NaN, of which no comparison holds, where it is yet to be measured or is damaged."""
+        for key in reversed(self._measured[iteration]):
             try:
                 table = None if key is None else self._store.read_table("metrics", key, columns=["name", "value"])
             except (ArtifactDamagedError, DataError):  # the run itself will meet it, and say so
                 table = None
             if table is None:
-                self.plan.assumed.setdefault(name, self._iteration)
+                self.plan.assumed.setdefault(name, iteration)
                 return math.nan
             values = metric_values(table)
             if name in values:

@@ -55,7 +55,6 @@ class RunRecorder(Runner):
         self._stages: defaultdict[int, StageKeys] = defaultdict(dict)
         self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last)
         self._log = get_run_logger()
-        self.metrics: dict[str, float] = {}
         self._measured: defaultdict[int, dict[str, float]] = defaultdict(dict)
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)
         self._announcements = Announcements(name, self._address, self._log)
@@ -170,7 +169,7 @@ class RunRecorder(Runner):
 
     def note(self, iteration: int, values: Mapping[str, float]) -> None:
         """Show numbers that no stage measures; they follow from what is stored."""
-        self._take(iteration, values)
+        self._measured[iteration] |= values
         self._tracker.log(iteration, dict(values))
 
     def retain(self, checkpoints: Sequence[str]) -> None:
@@ -190,22 +189,21 @@ class RunRecorder(Runner):
             should_summarise: Publish its summary as a Prefect artifact too.
         """
         self._ends.append(time.monotonic())
-        done, total = iteration + 1, self._stop
+        done, total, metrics = iteration + 1, self._stop, self.measured(iteration)
         seconds_each = (self._ends[-1] - self._ends[0]) / (len(self._ends) - 1)
         facts = {
             "iteration": done,
             "seconds_left": round(seconds_each * (total - done), 1),
-            "success": self.metrics.get("rollout/success_rate"),
-            "reward_std": self.metrics.get("reward/in_group_std"),
+            "success": metrics.get("rollout/success_rate"),
+            "reward_std": metrics.get("reward/in_group_std"),
         }
         self.progress.say("update done", **facts)
-        self._log.info("%s", iteration_line(iteration, total, self.measured(iteration), seconds_each))
+        self._log.info("%s", iteration_line(iteration, total, metrics, seconds_each))
         summary = None
         if should_summarise:
             stages = self._stages[iteration]
-            metrics, place = self.measured(iteration), self._address
             summary = iteration_markdown(
-                self.name, iteration, total, metrics, seconds_each, stages, self._store.url, place
+                self.name, iteration, total, metrics, seconds_each, stages, self._store.url, self._address
             )
         self._announcements.iteration(done, total, summary)
         self._tell_of_collapse(iteration)
@@ -234,17 +232,13 @@ class RunRecorder(Runner):
         self._store.runs.record_stage(self.name, iteration, name, keys)
         self._stages[iteration][name] = dict(keys)  # as they are now: callers go on to add to theirs
 
-    def _take(self, iteration: int, values: Mapping[str, float]) -> None:
-        self.metrics |= values
-        self._measured[iteration] |= values
-
     def measured(self, iteration: int) -> Mapping[str, float]:
         """The metrics of an iteration."""
         return self._measured[iteration]
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
         values = metric_values(self._store.read_table("metrics", metrics_key))
-        self._take(iteration, values)
+        self._measured[iteration] |= values
         self._tracker.log(iteration, values)
         panel_success = values.get(f"evaluation/{self._config.environment.type}/success")
         if panel_success is not None:

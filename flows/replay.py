@@ -90,7 +90,7 @@ def _replay(runner: Runner, plan: ReplayPlan) -> str:
         now = config.at(iteration)
         data = reward_and_filter(runner, now, iteration, turns)
         made: Keys | None = None
-        if plan.should_update and runner.metrics["filter/num_kept"]:
+        if plan.should_update and runner.measured(iteration)["filter/num_kept"]:
             made = runner.stage(iteration, update(now, iteration, checkpoints[-1], plan.reference, **data))
         elif plan.should_update:
             runner.warn(f"iteration {iteration}: the filter kept no group, so there is no update")

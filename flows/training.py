@@ -43,14 +43,11 @@ class Runner:
     Attributes:
         name: The run's name.
         store_url: Where its artifacts are.
-        metrics: The newest value of every metric.
         progress: Where stages say how far they are.
     """
 
     name: str
     store_url: str
-    metrics: Mapping[str, float]
-    """The newest value of each."""
     progress: RunProgress | None = None
 
     def measured(self, iteration: int) -> Mapping[str, float]:
@@ -135,7 +132,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
         every = config.diagnostics.gradients_every
         if every and iteration % every == 0:
             runner.stage(iteration, gradient_probe(now, iteration, checkpoint, first, **data))
-        if runner.metrics["filter/num_kept"] == 0:
+        if runner.measured(iteration)["filter/num_kept"] == 0:
             num_empty += 1
             ahead = {}
             use.served_nothing()
@@ -153,7 +150,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
             with _next_rollout(runner, config, iteration + 1, checkpoint) as ahead:
                 checkpoint = runner.stage(iteration, update(now, iteration, checkpoint, first, **data))["checkpoint"]
             runner.note(iteration, {"update/staleness": lag + use.num_updates})
-            stale = use.served(runner.metrics)
+            stale = use.served(runner.measured(iteration))
             if stale:
                 used = f"after {use.num_updates} of {config.online_k} updates on this one"
                 runner.warn(f"iteration {iteration}: {stale}; the next iteration collects a rollout, {used}")

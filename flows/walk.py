@@ -9,6 +9,7 @@ it decides here by the stored ones.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -115,7 +116,6 @@ class RecordWalk(Runner):
         name: The run's name.
         store: Where it is.
         store_url: Its address.
-        metrics: The newest stored value of every metric.
         recorded: Iteration -> stage -> {kind: key}.
         visits: Recorded stages in the order of the work. Work that several iterations recorded (Online-k) is visited
             where it was done.
@@ -135,10 +135,8 @@ class RecordWalk(Runner):
         self.works: dict[str, Work] = {}
         self.left = {(n, stage): keys for n, stages in recorded.items() for stage, keys in stages.items()}
         self.ends_at = (0, "record")
-        self.metrics: Mapping[str, float] = LookedUp(self._value)
-        self._measured: list[tuple[int, str]] = []
+        self._measured: defaultdict[int, list[str]] = defaultdict(list)
         self._seen: set[tuple[tuple[str, str], ...]] = set()
-        self._iteration = 0
 
     def names(self) -> set[str]:
         """Of all recorded stages."""
@@ -146,7 +144,6 @@ class RecordWalk(Runner):
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Compare what is recorded in this place with what the loop asks for; returns the former."""
-        self._iteration = iteration
         recorded = self._taken(iteration, work.name)
         if recorded is None:
             self._missed(iteration, work.name)
@@ -155,7 +152,7 @@ class RecordWalk(Runner):
         keys = work.keys | (recorded or {})
         self.works |= dict.fromkeys(keys.values(), work)
         if "metrics" in keys:
-            self._measured.append((iteration, keys["metrics"]))
+            self._measured[iteration].append(keys["metrics"])
         return keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
@@ -262,13 +259,11 @@ class RecordWalk(Runner):
 
     def measured(self, iteration: int) -> Mapping[str, float]:
         """The stored metrics of an iteration."""
-        return LookedUp(partial(self._value, iteration=iteration))
+        return LookedUp(partial(self._value, iteration))
 
-    def _value(self, name: str, iteration: int | None = None) -> float:
-        """The newest stored value, of an iteration or of all; where it cannot be read, what the record says, or NaN."""
-        for at, key in reversed(self._measured):
-            if iteration not in (None, at):
-                continue
+    def _value(self, iteration: int, name: str) -> float:
+        """The newest; where it cannot be read, what the record says, or NaN."""
+        for key in reversed(self._measured[iteration]):
             try:
                 table = self.store.read_table("metrics", key, columns=["name", "value"])
             except StarPOError:
@@ -277,7 +272,7 @@ class RecordWalk(Runner):
             if name in values:
                 return values[name]
         if name == "filter/num_kept":
-            return float("update" in self.recorded.get(self._iteration, {}))
+            return float("update" in self.recorded.get(iteration, {}))
         return math.nan
 
 

@@ -84,7 +84,6 @@ class Importer(Runner):
 
     def __init__(self, store: Store, name: str) -> None:
         self.name, self.store_url, self._store = name, store.url, store
-        self.metrics = {}
         self._made: list[tuple[int, str, Keys]] = []
         self.rollouts: list[Keys] = []
         self.are_paid: list[bool] = []

@@ -72,11 +72,11 @@ def test_a_metric_that_nothing_measures_is_no_open_question(tmp_path: Path) -> N
     put_metrics(store, stages["diagnose"], num_kept=3.0)
     planner = Planner(store, "mine", {})
     planner.stage(0, stages["diagnose"])
-    assert planner.metrics["filter/num_kept"] == 3.0
-    assert math.isnan(planner.metrics["update/gradient_norm"])
+    assert planner.measured(0)["filter/num_kept"] == 3.0
+    assert math.isnan(planner.measured(0)["update/gradient_norm"])
     assert planner.plan.assumed == {}
     planner.stage(0, stages["update"])  # is yet to be made, and may measure it
-    assert math.isnan(planner.metrics["update/gradient_norm"])
+    assert math.isnan(planner.measured(0)["update/gradient_norm"])
     assert planner.plan.assumed == {"update/gradient_norm": 0}
 
 
