@@ -15,7 +15,7 @@ from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ConfigError, StarPOError, one_line
 from starpo.ragen.evidence.diagnostics.objectives import NAME, Compared, compared
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import recorded_data
 from starpo.ragen.store.keeping.checkpoints import policies
@@ -128,11 +128,10 @@ def _carried_out(
         on_stage(number, len(works))
         try:
             num_computed += not work.is_stored(store)
-            table = store.read_table("metrics", work.carry_out(store)["metrics"])
+            values = stored_metrics(store, work.carry_out(store)["metrics"])
         except StarPOError as error:
             lab.not_measured[iteration] = one_line(error)
             continue
-        values = metric_values(table)
         lab.found[iteration] = compared(values, names)
     if not lab.found:
         why = next(iter(lab.not_measured.values()))

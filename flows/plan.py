@@ -17,7 +17,7 @@ from functools import partial
 from starpo.flows.training import Runner, train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, DataError, RunStoppedError
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.work import Keys, Work
 
@@ -112,13 +112,12 @@ class Planner(Runner):
         """The newest; NaN, of which no comparison holds, where it is yet to be measured or is damaged."""
         for key in reversed(self._measured[iteration]):
             try:
-                table = None if key is None else self._store.read_table("metrics", key, columns=["name", "value"])
+                values = None if key is None else stored_metrics(self._store, key)
             except (ArtifactDamagedError, DataError):  # the run itself will meet it, and say so
-                table = None
-            if table is None:
+                values = None
+            if values is None:
                 self.plan.assumed.setdefault(name, iteration)
                 return math.nan
-            values = metric_values(table)
             if name in values:
                 return values[name]
         return math.nan  # all is stored, and nothing measures it

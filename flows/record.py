@@ -22,7 +22,7 @@ from starpo.flows.training import Runner
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.evidence.diagnostics.alarm import Alarm
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.evidence.report.tracking import Tracker
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.retention import Retention
@@ -237,7 +237,7 @@ class RunRecorder(Runner):
         return self._measured[iteration]
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:
-        values = metric_values(self._store.read_table("metrics", metrics_key))
+        values = stored_metrics(self._store, metrics_key)
         self._measured[iteration] |= values
         self._tracker.log(iteration, values)
         panel_success = values.get(f"evaluation/{self._config.environment.type}/success")

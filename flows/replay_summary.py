@@ -9,6 +9,7 @@ from starpo.flows.console.listing import success_of
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.markdown import table, text
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import Run, StageKeys
 from starpo.ragen.studies.bootstrap import paired_difference
@@ -42,9 +43,9 @@ def replay_facts(store: Store, run: str) -> dict[str, Any]:
     iterations = []
     for iteration, stages in recorded.items():
         if "compare" in stages:
-            table = store.read_table("metrics", stages["compare"]["metrics"])
-            names = (name.removeprefix("replay/") for name in table["name"].to_pylist())
-            iterations.append({"iteration": iteration, **dict(zip(names, table["value"].to_pylist(), strict=True))})
+            found = stored_metrics(store, stages["compare"]["metrics"])
+            values = {name.removeprefix("replay/"): value for name, value in found.items()}
+            iterations.append({"iteration": iteration, **values})
     ends = _ends(record, recorded)
     return {
         "run": run,

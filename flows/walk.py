@@ -27,7 +27,7 @@ from starpo.ragen.core.errors import (
     first_line,
 )
 from starpo.ragen.core.visible import quoted
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.recompute.replay.plan import plan_replay
 from starpo.ragen.recompute.verify.chosen import Visit
 from starpo.ragen.recompute.verify.origin import misfit
@@ -265,10 +265,9 @@ class RecordWalk(Runner):
         """The newest; where it cannot be read, what the record says, or NaN."""
         for key in reversed(self._measured[iteration]):
             try:
-                table = self.store.read_table("metrics", key, columns=["name", "value"])
+                values = stored_metrics(self.store, key)
             except StarPOError:
                 break
-            values = metric_values(table)
             if name in values:
                 return values[name]
         if name == "filter/num_kept":

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from starpo.ragen.config.update import UpdateConfig
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, read_attempts
@@ -77,7 +77,7 @@ def _compare(
         values |= compare_advantages(
             *(store.read_table("samples", side.update["samples"]) for side in (base, branch) if side.update)
         )
-        values |= beside(_metrics(store, base.update), _metrics(store, branch.update))
+        values |= beside(*(stored_metrics(store, update["metrics"]) for update in (base.update, branch.update)))
     if work.settings["has_weights"]:
         values |= _compare_gradients(store, context, base, branch, reference)
         values |= compare_directions("weight_change", _weight_changes(store, base, branch))
@@ -115,7 +115,3 @@ def _weight_changes(store: Store, base: Side, branch: Side) -> Iterator[tuple[np
         if side.update
     ]
     return weight_changes(*folders)
-
-
-def _metrics(store: Store, update: Keys) -> dict[str, float]:
-    return metric_values(store.read_table("metrics", update["metrics"]))

@@ -10,7 +10,7 @@ from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.tasks.evaluate import evaluate as evaluation_of
 
@@ -46,8 +46,7 @@ def evaluate(
         with console.status(f"checkpoint {number} on {cell}"):
             settings = environment, config.agent, config.rollout, config.evaluation
             keys = evaluation_of(number, cell, *settings, checkpoints[number], lineage=opened.url).carry_out(opened)
-        metrics = opened.read_table("metrics", keys["metrics"], columns=["name", "value"])
-        values |= metric_values(metrics)
+        values |= stored_metrics(opened, keys["metrics"])
     if as_json:
         print_json({"run": run, "checkpoint": number, "metrics": values})
     else:

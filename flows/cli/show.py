@@ -9,7 +9,7 @@ from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stage
 from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.evidence.report.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
 from starpo.ragen.store import Store
@@ -117,5 +117,5 @@ def _metrics(store: Store, stages: StageKeys) -> dict[str, float]:
     found: dict[str, float] = {}
     for keys in stages.values():
         if "metrics" in keys:
-            found |= metric_values(store.read_table("metrics", keys["metrics"]))
+            found |= stored_metrics(store, keys["metrics"])
     return found

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError
-from starpo.ragen.evidence.diagnostics.series import metric_values
+from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.store import Store
 
 KL = "update/validity_after/kl"
@@ -114,7 +114,7 @@ def reuses(store: Store, run: str) -> list[Reuse]:
         is_early = is_fresh and is_stale and num_updates < online_k
         turns, num_updates, is_stale = stages["rollout"]["turns"], 0 if is_fresh else num_updates, False
         if "update" in stages:
-            metrics = metric_values(store.read_table("metrics", stages["update"]["metrics"], columns=["name", "value"]))
+            metrics = stored_metrics(store, stages["update"]["metrics"])
             found.append(Reuse(iteration, num_updates, is_early, _values(run, metrics)))
             is_stale = _passed(*limits, metrics) is not None
             num_updates += 1

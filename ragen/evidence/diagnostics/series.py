@@ -2,6 +2,8 @@
 
 import pyarrow as pa
 
+from starpo.ragen.store import Store
+
 Series = dict[int, float]
 """Iteration -> value, in ascending order of iteration; an iteration without the number is absent."""
 
@@ -9,6 +11,11 @@ Series = dict[int, float]
 def metric_values(metrics: pa.Table) -> dict[str, float]:
     """The metrics that one stage measured at one iteration, by name."""
     return dict(zip(metrics["name"].to_pylist(), metrics["value"].to_pylist(), strict=True))
+
+
+def stored_metrics(store: Store, key: str) -> dict[str, float]:
+    """The same from the store; raises what `Store.read_table` does."""
+    return metric_values(store.read_table("metrics", key, columns=["name", "value"]))
 
 
 def metric_series(metrics: pa.Table) -> dict[str, Series]:
