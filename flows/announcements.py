@@ -20,6 +20,8 @@ from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
 
+from starpo.flows.markdown import artifact_key
+
 _PROGRESS_EVERY_S = 5.0
 """How often a percentage is sent that somebody may be looking at."""
 
@@ -41,7 +43,7 @@ class Announcements:
         self._run = run
         self._address = address
         self._log = log
-        self._key = _artifact_key(run)
+        self._key = artifact_key(f"run-{run}")
         self._progress: UUID | None = None
         self._progress_at = -math.inf
         self._silent_until = -math.inf
@@ -99,8 +101,3 @@ class Announcements:
         except Exception as error:
             self._silent_until = time.monotonic() + _SILENT_S
             self._log.warning("an artifact of run %s could not be sent to Prefect: %s", self._run, error)
-
-
-def _artifact_key(name: str) -> str:
-    """Prefect allows lower-case letters, digits and dashes."""
-    return "run-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in name.lower())

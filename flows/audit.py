@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.logging import get_run_logger
 from prefect.states import Completed, Failed
 
-from starpo.flows.markdown import Verbatim, code, seen, table, text
+from starpo.flows.markdown import Verbatim, artifact_key, code, seen, table, text
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.core.visible import visible
@@ -81,7 +81,7 @@ def findings_markdown(run: str, findings: dict[str, Finding], store_url: str) ->
 
 
 def _publish(run: str, findings: dict[str, Finding], store: Store) -> None:
-    key = "audit-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in run.lower())
+    key = artifact_key(f"audit-{run}")
     create_markdown_artifact(findings_markdown(run, findings, store.url), key=key, description=f"audit of {run}")
     rows = [{"audit": name, "severity": f.severity, "found": f.summary} for name, f in findings.items()]
     create_table_artifact(seen(rows), key=f"{key}-table", description=f"audit of {run}")

@@ -65,6 +65,11 @@ def seen(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     return [{_seen(name): _seen(value) for name, value in row.items()} for row in rows]
 
 
+def artifact_key(name: str) -> str:
+    """A name as the key of an artifact, in which Prefect allows small letters, digits and dashes."""
+    return "".join(c if c.isalnum() and c.isascii() else "-" for c in name.lower())
+
+
 def _seen(value: str) -> str:
     return visible(shortened(value, MAX_CELL))
 

@@ -12,6 +12,7 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
+from starpo.flows.markdown import artifact_key
 from starpo.flows.record import RunRecorder
 from starpo.flows.replay_summary import comparison_markdown
 from starpo.flows.run_code import replay_code
@@ -125,5 +126,5 @@ def _evaluate_ends(runner: Runner, plan: ReplayPlan, checkpoint: str) -> None:
 
 def _publish(store: Store, base: str, run: str) -> None:
     """The comparison in Prefect."""
-    key = "replay-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in run.lower())
+    key = artifact_key(f"replay-{run}")
     create_markdown_artifact(comparison_markdown(store, run), key=key, description=f"{base} beside {run}")

@@ -15,7 +15,7 @@ from prefect.artifacts import (
 from prefect.logging import get_run_logger
 from prefect.states import State
 
-from starpo.flows.markdown import code, dict_table, seen, text
+from starpo.flows.markdown import artifact_key, code, dict_table, seen, text
 from starpo.ragen.core.errors import StarPOError
 from starpo.ragen.store import Store
 from starpo.ragen.studies.result import StudyResult
@@ -117,7 +117,7 @@ def markdown(studies: Studies[Any, Any], result: StudyResult) -> str:
 def _publish(studies: Studies[Any, Any], result: StudyResult) -> None:
     """The result in Prefect: its first table, and the whole as markdown."""
     what = f"{studies.word} {result.name}"
-    key = "".join(c if c.isalnum() and c.isascii() else "-" for c in what.lower())
+    key = artifact_key(what)
     create_markdown_artifact(markdown(studies, result), key=key, description=what)
     create_table_artifact(seen(type(studies).tables(result)[0].rows), key=f"{key}-table", description=what)
 
