@@ -48,13 +48,7 @@ class PairedDifference:
 
 
 def paired_difference(
-    cell: np.ndarray,
-    base: np.ndarray,
-    *,
-    least: float = -1.0,
-    seed: int = SEED,
-    confidence: float = CONFIDENCE,
-    num_resamples: int = NUM_RESAMPLES,
+    cell: np.ndarray, base: np.ndarray, *, least: float = -1.0, seed: int = SEED, num_resamples: int = NUM_RESAMPLES
 ) -> PairedDifference:
     """Difference of two cells' success rates with its paired bootstrap interval.
 
@@ -71,7 +65,6 @@ def paired_difference(
         base: The same of the base, aligned by seed and prompt. [seeds, prompts]
         least: What a difference can be at the least; 0 where the base is nothing, and it is a success rate.
         seed: Of the resampling.
-        confidence: Between 0 and 1.
         num_resamples: How many.
 
     Raises:
@@ -88,14 +81,19 @@ def paired_difference(
     mean = float(pairs.sum() / is_pair.sum())
     num_prompts = int(is_pair.any(axis=0).sum())
     if np.ptp(difference[is_pair]) < _ROUNDING:
-        unseen = wilson_interval(0, num_prompts, confidence)[1]
+        unseen = wilson_interval(0, num_prompts, CONFIDENCE)[1]
         low, high = mean * (1 - unseen) + least * unseen, mean * (1 - unseen) + unseen
     else:
-        resampled = _resample(pairs, is_pair.astype(np.float64), seed, num_resamples)
-        tail = (1 - confidence) / 2
-        low, high = (float(bound) for bound in np.quantile(resampled, [tail, 1 - tail]))
+        low, high = percentiles(_resample(pairs, is_pair.astype(np.float64), seed, num_resamples))
     per_seed = tuple(float(value) for value in pairs.sum(axis=1) / is_pair.sum(axis=1))
     return PairedDifference(mean, low, high, per_seed, num_prompts)
+
+
+def percentiles(resampled: np.ndarray) -> tuple[float, float]:
+    """The interval that holds `CONFIDENCE` of the resamples, with as many below it as above."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(resampled, [tail, 1 - tail])
+    return float(low), float(high)
 
 
 def _resample(pairs: np.ndarray, weights: np.ndarray, seed: int, num_resamples: int) -> np.ndarray:

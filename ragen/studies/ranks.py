@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from starpo.ragen.studies.bootstrap import CONFIDENCE, NUM_RESAMPLES, SEED
+from starpo.ragen.studies.bootstrap import NUM_RESAMPLES, SEED, percentiles
 from starpo.ragen.studies.result import Part
 
 _NUMBERS_AT_ONCE = 1 << 20
@@ -48,14 +48,13 @@ def spearman(xs: np.ndarray, ys: np.ndarray) -> float | None:
     return float(ranks[0] @ ranks[1]) / (norms[0] * norms[1]) if min(norms) > 0 else None
 
 
-def order_of_cells(rates: np.ndarray, confidence: float = CONFIDENCE) -> RankCorrelation | None:
+def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
     """Do cells succeed more, the later they stand?
 
     Seeds and prompts are drawn once for all cells, so that what makes a seed lucky moves them together.
 
     Args:
         rates: Success rates in the expected order, lowest first; NaN where not measured. [cells, seeds, prompts]
-        confidence: Of the interval.
 
     Returns:
         None: a cell was not measured, or all succeed alike.
@@ -82,17 +81,14 @@ def order_of_cells(rates: np.ndarray, confidence: float = CONFIDENCE) -> RankCor
         above = (means[:, :, None] > means[:, None, :]).sum(axis=2)
         level = (means[:, :, None] == means[:, None, :]).sum(axis=2)
         found.append(_rhos(above + (level - 1) / 2, np.broadcast_to(places, means.shape), np.ones_like(means)))
-    return _with_interval(rho, np.concatenate(found), confidence, num_cells)
+    return _with_interval(rho, np.concatenate(found), num_cells)
 
 
-def correlation_over_runs(
-    runs: Sequence[tuple[np.ndarray, np.ndarray]], confidence: float = CONFIDENCE
-) -> RankCorrelation | None:
-    """Does y rise with x over the points of several runs?
+def correlation_over_runs(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> RankCorrelation | None:
+    """Does y rise with x over the points of several runs? The interval is from drawing whole runs.
 
     Args:
         runs: (x, y) of each, aligned, finite.
-        confidence: Of the interval, from drawing whole runs.
 
     Returns:
         None: there is no order. One run says nothing about others: its interval is [-1, 1].
@@ -114,12 +110,11 @@ def correlation_over_runs(
         drawn = random.integers(len(runs), size=(min(at_once, NUM_RESAMPLES - start), len(runs)))
         times = (drawn[:, :, None] == np.arange(len(runs))).sum(axis=1)[:, run_of_point].astype(float)
         found.append(_rhos(_weighted_ranks(xs, times), _weighted_ranks(ys, times), times))
-    return _with_interval(rho, np.concatenate(found), confidence, len(xs))
+    return _with_interval(rho, np.concatenate(found), len(xs))
 
 
-def _with_interval(rho: float, resampled: np.ndarray, confidence: float, num: int) -> RankCorrelation:
-    tail = (1 - confidence) / 2
-    low, high = (float(bound) for bound in np.quantile(resampled, [tail, 1 - tail]))
+def _with_interval(rho: float, resampled: np.ndarray, num: int) -> RankCorrelation:
+    low, high = percentiles(resampled)
     return RankCorrelation(rho=rho, low=low, high=high, num=num)
 
 
