@@ -12,7 +12,6 @@ from starpo.ragen.core.lookup import registered
 from starpo.ragen.core.registry import DEMONSTRATORS
 from starpo.ragen.core.settings import Settings
 
-
 _FILES = ("*.json", "*.jinja", "*.txt", "tokenizer.model", "model*.safetensors", "adapter_model.safetensors")
 """Of a policy's folder, what a policy or its tokenizer may be read from."""
 _DIGITS = 16

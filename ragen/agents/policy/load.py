@@ -64,8 +64,8 @@ def resolve_policy(policy: PretrainedPolicy) -> str:
     if found != policy.digest:
         raise PolicyError(
             f"the files in '{folder}' have changed: they have the digest {found}, and policy.digest is "
-            f"{policy.digest}. Put the files of then back, or leave policy.digest out of the settings, which makes them "
-            "settings of the files as they are now"
+            f"{policy.digest}. Put back the files of then, or leave policy.digest out of the settings: they then take "
+            "the files as they are now"
         )
     return str(folder)
 

@@ -126,9 +126,7 @@ def test_a_process_reward_model_learns_by_the_beta_of_each_objective(
 ) -> None:
     """It was trained with another one: the step that is to come depends on it, and so does the pay."""
     eager, trajectories = OptimiserConfig(learning_rate=0.01), make_trajectories(8)
-    small, large = (
-        change(GRPO, advantage="istar", prm=PRMConfig(beta=beta, optimiser=eager)) for beta in (0.05, 2.0)
-    )
+    small, large = (change(GRPO, advantage="istar", prm=PRMConfig(beta=beta, optimiser=eager)) for beta in (0.05, 2.0))
     trained = learner_of(small, policy_folder)
     trained.update(trajectories, context)
     trained.save(str(tmp_path), "once")
