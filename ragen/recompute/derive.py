@@ -2,7 +2,8 @@
 
     Recipe -> load the kept checkpoint -> update, save, compare; update, save, compare; ... -> folder
 
-The learner goes from update to update without reading back what it wrote, as in the run itself.
+The learner goes from update to update without reading back what it wrote, as in the run itself; where settings change
+on the way, another one goes on from that.
 """
 
 import tempfile
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from starpo.ragen.agents.policy.complete import complete_folder
+from starpo.ragen.agents.policy.complete import complete, complete_folder
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
 from starpo.ragen.core.identity import code_identity
@@ -103,15 +104,18 @@ def derive(
             f"checkpoint {recipe.key} would be derived from checkpoint {recipe.start}, the nearest that is kept, but "
             f"that is damaged. Once it is deleted, derivation begins at the one before it.\n{error}"
         ) from error
-    steps = []
+    steps: list[Step] = []
+    before: Learner | None = None
     with tempfile.TemporaryDirectory(prefix="derive-") as root:
         for made in recipe.updates:
             learner = learner_for(update_config(made.settings))
             reference = made.inputs.get("reference")
+            if before not in (None, learner):  # it reads what the one before it wrote, of adapters without the base
+                folder = complete(folder, lambda base: complete_folder(store, base))
             learner.load(folder, key, complete_folder(store, reference) if reference else None)
             assert made.seed is not None
             result = run_update(store, learner, made.settings, made.inputs, made.seed)
-            key, folder = made.key, str(Path(root, made.key))
+            before, key, folder = learner, made.key, str(Path(root, made.key))
             learner.save(folder, key)
             step = _compared(store, made, folder, result, learner.is_deterministic)
             steps.append(step)
