@@ -3,9 +3,10 @@
     Recipe -> load the kept checkpoint -> update, save, compare; update, save, compare; ... -> folder
 
 The learner goes from update to update without reading back what it wrote, as in the run itself; where settings change
-on the way, another one goes on from that.
+on the way, another one goes on from that. Of the checkpoints in between one is on this machine's disk at a time.
 """
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -118,6 +119,8 @@ def derive(
             before, key, folder = learner, made.key, str(Path(root, made.key))
             learner.save(folder, key)
             step = _compared(store, made, folder, result, learner.is_deterministic)
+            if steps:
+                shutil.rmtree(Path(root, steps[-1].made.key))
             steps.append(step)
             on_step(step)
         yield Derivation(folder, recipe, tuple(steps))

@@ -87,3 +87,21 @@ def derived(store: Store, **options: Any) -> Iterator[deriving.Derivation]:
 def test_another_learner_finds_the_weights_under_the_adapters_of_the_one_before(store: Store) -> None:
     with derived(store) as found:
         assert [step.proof for step in found.steps] == ["checkpoint"] * 3
+
+
+def test_what_lies_between_is_not_kept_on_the_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+    seen: list[list[str]] = []
+
+    def write(folder: Path, key: str) -> None:
+        folders.append(folder)
+        write_as_before(folder, key)
+
+    def look(_: deriving.Step) -> None:
+        seen.append([path.name for path in folders[-1].parent.iterdir()])
+
+    write_as_before = write_adapted
+    monkeypatch.setitem(globals(), "write_adapted", write)
+    with derived(store, on_step=look) as found:
+        assert Path(found.folder).is_dir()
+    assert seen == [[key_of(number)] for number in NUMBERS]
