@@ -4,7 +4,7 @@ No global random state is read anywhere. A seed is derived by hashing a path of 
 it is the same in every process, on every machine, in whatever order it is asked for, and resuming a run cannot
 repeat or skip one.
 
-    run seed --(iteration, group)--> env_seed --(member)--> dynamics_seed, sampling_seed
+    run seed --(iteration, group)--> `ragen.envs.initial_states` --(member)--> dynamics_seed, sampling_seed
 """
 
 import hashlib
@@ -30,11 +30,6 @@ def derive_seed(*path: str | int) -> int:
     text = "/".join(f"{type(part).__name__[0]}{len(str(part))}:{part}" for part in path)
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> (64 - _SEED_BITS)
-
-
-def env_seed(run_seed: int, iteration: int, group: int) -> int:
-    """Seed of the initial state that all members of a group share."""
-    return derive_seed(run_seed, "environment", iteration, group)
 
 
 def dynamics_seed(environment_seed: int, member: int) -> int:

@@ -22,7 +22,7 @@ from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.seeding import env_seed
+from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from starpo.ragen.evidence.report.data import gather
@@ -71,7 +71,7 @@ class RandomPlayer:
 
 
 def play_random(seed: int, num_groups: int, members: int) -> pa.Table:
-    groups = [(f"g{group:04d}", env_seed(seed, 0, group)) for group in range(num_groups)]
+    groups = [(f"g{group:04d}", derive_seed(seed, "environment", 0, group)) for group in range(num_groups)]
     episodes = [episode for shard in make_episodes(groups, members, num_groups) for episode in shard]
     contexts, sampling = ContextBuilder(TOKENIZER, AGENT, 64), SamplingConfig(max_response_tokens=64)
     return play(RandomPlayer(seed), contexts, TOKENIZER, SETTINGS, AGENT, sampling, 512, episodes)

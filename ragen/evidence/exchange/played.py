@@ -7,7 +7,7 @@ decoded from the stored tokens; where there are none, or no tokenizer, they are 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -228,7 +228,3 @@ def _pieces(turn: list[int]) -> Iterator[tuple[int, int]]:
 def _trajectories(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
     starts = [number for number, row in enumerate(rows) if row["turn"] == 0]
     return zip(starts, [*starts[1:], len(rows)], strict=True)
-
-
-Choice = Callable[[Played], bool]
-"""Is a trajectory wanted?"""

@@ -21,7 +21,7 @@ from starpo.ragen.config.filter import FilterConfig
 from starpo.ragen.config.reward import RewardConfig
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.seeding import dynamics_seed, env_seed, sampling_seed
+from starpo.ragen.core.seeding import derive_seed, dynamics_seed, sampling_seed
 from starpo.ragen.envs.sokoban.environment import SokobanSettings
 from starpo.ragen.evidence.diagnostics.metrics import filter_metrics, metrics_table, reward_metrics, rollout_metrics
 from starpo.ragen.evidence.report.data import gather
@@ -137,7 +137,7 @@ def store_run(store: Store, name: str, folder: Path, keep: float = 0.5) -> None:
     checkpoint = made["key"]
     store.runs.record_stage(name, 0, "warm_start", {"checkpoint": checkpoint})
     for iteration in range(ITERATIONS):
-        groups = tuple((f"i{iteration}-g{group}", env_seed(0, iteration, group)) for group in range(3))
+        groups = tuple((f"i{iteration}-g{n}", derive_seed(0, "environment", iteration, n)) for n in range(3))
         turns = play_turns(groups, 2)
         rewards = compute_rewards(turns, RewardConfig())
         selection = select_groups(turns, rewards, config.filter)
@@ -162,7 +162,7 @@ def store_success(store: Store, name: str, iteration: int, put: Any) -> None:
     table = metrics_table(iteration, "evaluate:sokoban", values)
     put("metrics", table, iteration, "evaluate:sokoban", {}, 1.0)
     if iteration in EVALUATED:
-        panel = tuple((f"p{prompt:04d}", env_seed(99, 0, prompt)) for prompt in range(3))
+        panel = tuple((f"p{prompt:04d}", derive_seed(99, "environment", 0, prompt)) for prompt in range(3))
         episodes = fold_episodes(play_turns(panel, 1), "sokoban", 0.5)
         played = {"environment": SETTINGS.model_dump(mode="json"), "cell": "sokoban", "panel": "0" * 32}
         put("episodes", episodes, iteration, "evaluate:sokoban", {}, 1.0, **played)
