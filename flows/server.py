@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -123,11 +124,9 @@ class Process:
         return True
 
 
-def _signal(send: object) -> None:
-    try:
-        send()  # type: ignore[operator]
-    except psutil.NoSuchProcess:
-        return
+def _signal(send: Callable[[], None]) -> None:
+    with suppress(psutil.NoSuchProcess):
+        send()
 
 
 def api_url() -> str:
@@ -257,17 +256,12 @@ def stop(state_dir: str) -> list[str]:
     return [process.name for process in (serve, server) if process.stop()]
 
 
-def _wait(is_ready: object, process: Process, complaint: str) -> None:
+def _wait(is_ready: Callable[[], bool], process: Process, complaint: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not is_ready():  # type: ignore[operator]
+    while not is_ready():
         if process.running() is None:
-            raise ServerError(
-                f"{complaint}: it ended at once. Its log, {process.log}, ends with:\n{_tail(process.log)}"
-            )
+            end = "\n".join(process.log.read_text(errors="replace").splitlines()[-8:])
+            raise ServerError(f"{complaint}: it ended at once. Its log, {process.log}, ends with:\n{end}")
         if time.monotonic() > deadline:
             raise ServerError(f"{complaint} within {START_TIMEOUT_S:.0f} s. Its log: {process.log}")
         time.sleep(0.3)
-
-
-def _tail(path: Path, lines: int = 8) -> str:
-    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
