@@ -58,15 +58,14 @@ class _Serving(Runner):
         self._serving.get_loop().call_soon_threadsafe(self._serving.cancel)
 
 
-def serve_deployments(ready_file: Path | None = None, limit: int = 2) -> None:
-    """Register the deployments and run what is asked of them until interrupted.
+def serve_deployments(ready_file: Path | None = None) -> None:
+    """Register the deployments and run what is asked of them, two flow runs at a time, until interrupted.
 
     Args:
         ready_file: Touched when the deployments can be run.
-        limit: Flow runs at a time.
     """
     load_credentials()  # runs inherit them
-    runner = _Serving(name="starpo", limit=limit, pause_on_shutdown=False)
+    runner = _Serving(name="starpo", limit=2, pause_on_shutdown=False)
     for deployed in deployments():
         runner.add_deployment(deployed.to_runner())
     if ready_file:

@@ -19,14 +19,13 @@ _MAX_PANELS = 6
 _NAME = re.compile(r"gradients/bucket_(\d+)/(\w+)")
 
 
-def buckets(selection: pa.Table, num: int = NUM_BUCKETS) -> list[list[str]]:
+def buckets(selection: pa.Table) -> list[list[str]]:
     """Quantile buckets of the groups with a valid trajectory, by the standard deviation of their returns.
 
     Groups of equal deviation are in one bucket, the first that any of them belongs to; so buckets may be empty.
 
     Args:
         selection: Dataset `selection`.
-        num: Of buckets.
 
     Returns:
         Ids of groups, from the smallest deviation to the largest.
@@ -34,9 +33,9 @@ def buckets(selection: pa.Table, num: int = NUM_BUCKETS) -> list[list[str]]:
     valid = selection.filter(pc.greater(selection["num_valid"], 0))
     stds, ids = valid["return_std"].to_numpy(), valid["group_id"].to_pylist()
     num_smaller = np.searchsorted(np.sort(stds), stds, side="left")
-    found: list[list[str]] = [[] for _ in range(num)]
+    found: list[list[str]] = [[] for _ in range(NUM_BUCKETS)]
     for group_id, smaller in zip(ids, num_smaller.tolist(), strict=True):
-        found[smaller * num // len(ids)].append(group_id)
+        found[smaller * NUM_BUCKETS // len(ids)].append(group_id)
     return found
 
 

@@ -34,14 +34,13 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise
 
 
-def file_name(number: int, name: str, suffix: str) -> str:
-    """A file's name for an untrusted one: a number, what of it is plain, and its digest, so that no two are the same.
+def file_name(number: int, name: str) -> str:
+    """A JSON file's name for an untrusted one: a number, what of it is plain, and its digest; no two are the same.
 
     Args:
         number: Of the file, for the order of a listing.
         name: Such as a trajectory's id.
-        suffix: With its dot.
     """
     plain = _UNSAFE.sub("-", name)[:_MAX_CHARACTERS].strip("-")
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{number:06d}-{plain or 'trajectory'}-{digest}{suffix}"
+    return f"{number:06d}-{plain or 'trajectory'}-{digest}.json"

@@ -121,7 +121,7 @@ def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path,
     for played in chosen:
         place = folder / f"iteration-{played.iteration:05d}"
         place.mkdir(exist_ok=True)
-        name = file_name(done.num_written, played.rows[0]["trajectory_id"], ".json")
+        name = file_name(done.num_written, played.rows[0]["trajectory_id"])
         document = atif_document(played, recorded.run, model)
         (place / name).write_text(json.dumps(document, ensure_ascii=False, allow_nan=False), encoding="utf-8")
         done.num_written += 1

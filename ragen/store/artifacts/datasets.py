@@ -75,11 +75,11 @@ def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
 
 
-def stored_batches(files: Sequence[Path], columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+def stored_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
     """The rows as they are in the files, whatever their columns."""
     for file in files:
         with pq.ParquetFile(file) as parquet:
-            yield from parquet.iter_batches(MAX_BATCH_ROWS, columns=None if columns is None else list(columns))
+            yield from parquet.iter_batches(MAX_BATCH_ROWS)
 
 
 def columns_schema(kind: str, columns: Sequence[str] | None = None) -> pa.Schema:

@@ -124,7 +124,7 @@ def test_ids_lead_no_file_astray(store, put_run, tmp_path):
     files = [file for file in tmp_path.rglob("*.json") if "store" not in file.parts and "policy-mine" not in file.parts]
     assert {file.parent for file in files} == {tmp_path / "deep" / "out" / "iteration-00000"}
     assert len(files) == 2
-    assert file_name(3, "/", ".json") == "000003-trajectory-8a5edab2.json"
+    assert file_name(3, "/") == "000003-trajectory-8a5edab2.json"
 
 
 def test_a_datasets_folder_has_conversations_and_the_rows_themselves(store, put_run, tmp_path):
