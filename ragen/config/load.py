@@ -154,7 +154,7 @@ def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list
     if resolved in chain:
         names = " -> ".join(file.name for file in (*chain[chain.index(resolved) :], resolved))
         raise ConfigError(f"{path}: extends itself: {names}; remove one of these from an `extends`")
-    values = _read(path)
+    values = read_toml(path)
     extends = values.pop("extends", [])
     if not isinstance(extends, list) or not all(isinstance(name, str) for name in extends):
         raise ConfigError(
@@ -179,11 +179,16 @@ def _extended(name: str, path: Path, search_path: Path) -> Path:
     )
 
 
-def _read(path: Path) -> Table:
+def read_toml(path: Path, expected: str = "a TOML file") -> Table:
+    """What a TOML file says; `expected` is what it should be, for messages.
+
+    Raises:
+        ConfigError: If it is missing or is no TOML.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected a TOML file") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected {expected}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 

@@ -1,7 +1,6 @@
 """`StudySpec`: what a study asks for, read from a TOML file or put together from a command line."""
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -9,6 +8,7 @@ from typing import Any, ClassVar, Self
 from pydantic import ValidationError
 
 from starpo.ragen.config.explanation import explain
+from starpo.ragen.config.load import read_toml
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.settings import Settings
 
@@ -44,14 +44,7 @@ class StudySpec(Settings):
         Raises:
             ConfigError: If the file is missing or is no TOML.
         """
-        try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(
-                f"{path}: cannot be read ({error.strerror}); expected a TOML file with {cls.word}"
-            ) from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: is not TOML: {error}") from error
+        return read_toml(path, f"a TOML file with {cls.word}")
 
     @classmethod
     def make(cls, values: Mapping[str, Any], source: str) -> Self:
