@@ -62,9 +62,17 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
 
         fault = make(config.environment).replay_fault if player is not None else ""
         with store.new_folder() as folder:
-            yield Made("checkpoint", folder, _make(policy, config, folder, progress), replay_fault=fault)
+            headline = _make(policy, config, folder, progress)
+            yield Made("checkpoint", folder, headline, is_deterministic=_is_repeatable(policy), replay_fault=fault)
 
     return Work(STAGE, ("checkpoint",), do, settings, seed=seed, code=code)
+
+
+def _is_repeatable(policy: TinyPolicy | PretrainedPolicy) -> bool:
+    """Does it come out the same again? A pretrained policy is fine-tuned on the GPU, where there is one."""
+    import torch
+
+    return isinstance(policy, TinyPolicy) or policy.fine_tuning is None or not torch.cuda.is_available()
 
 
 def _make(
