@@ -65,11 +65,12 @@ def eval_sweep(
     if not runs and grid is None:
         raise typer.BadParameter("name a run (`ragen runs` lists them), or a sweep with --grid")
     given = {
-        "runs": runs, "iterations": iterations or ("ends" if matrix else None), "is_matrix": matrix,
-        "environments": environments, "temperatures": temperatures, "seeds": seeds, "num_prompts": prompts,
-        "samples_per_prompt": samples,
+        "runs": runs or None, "iterations": "ends" if matrix and iterations is None else iterations,
+        "is_matrix": matrix or None,
+        "environments": environments, "temperatures": temperatures, "seeds": seeds,
+        "num_prompts": prompts, "samples_per_prompt": samples,
     }  # fmt: skip
-    asked = asked_sweep(grid, name, {key: value for key, value in given.items() if value})
+    asked = asked_sweep(grid, name, {key: value for key, value in given.items() if value is not None})
     plan = plan_sweep(opened, asked)
     if dry_run:
         _print_plan(plan, opened, as_json)

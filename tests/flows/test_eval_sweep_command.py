@@ -186,6 +186,8 @@ def test_errors_stay_in_their_cells_of_a_page(store: Store, result: SweepResult)
         (("mime", "--dry-run"), 1, "error: there is no run 'mime'"),
         ((), 2, "name a run (`ragen runs` lists them), or a sweep with --grid"),
         (("mine", "--dry-run", "--json"), 0, '"missing": 1'),
+        (("mine", "--dry-run", "--prompts", "0"), 1, "num_prompts = 0: should be greater than or equal to 1"),
+        (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected numbers with commas between them"),
     ],
 )
 def test_the_command(store: Store, arguments: tuple[str, ...], code: int, said: str) -> None:
