@@ -58,6 +58,8 @@ def checkpoint(
         raise ConfigError("--push needs --iteration N: which checkpoint?")
     elif output is not None:
         raise ConfigError("--output needs --iteration N: of which checkpoint?")
+    elif public:
+        raise ConfigError("--public needs --iteration N and --push OWNER/NAME: which checkpoint, and where to?")
     else:
         print_checkpoints(opened, run, as_json)
 

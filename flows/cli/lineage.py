@@ -8,6 +8,7 @@ from rich.tree import Tree
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.terminal import Console, print_json, write
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.audit.lineage import SHOWN_DIGITS, Lineage, Work, dot_text, mermaid_text, near
 from starpo.ragen.evidence.audit.lineage import lineage as trace
 
@@ -23,6 +24,8 @@ def lineage(
     as_json: JsonOption = False,
 ) -> None:
     """Show where an artifact comes from and what came of it. Exit code 1 if a part of its chain is gone."""
+    if dot + mermaid + as_json > 1:
+        raise ConfigError("the answer has one form: give only one of --dot, --mermaid and --json")
     opened, errors = open_store(store), Console(stderr=True)
     with errors.status("reading manifests") as status:
         found = trace(opened, artifact, lambda done, total: status.update(f"reading manifests: {done} of {total}"))

@@ -9,6 +9,7 @@ from starpo.flows.console.listing import at_a_glance, print_rows, recorded_stage
 from starpo.flows.console.reasons import merged_reasons
 from starpo.flows.console.terminal import Console, print_json, say
 from starpo.flows.console.trajectory import print_trajectory
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.diagnostics.series import stored_metrics
 from starpo.ragen.evidence.report.times import times_of
 from starpo.ragen.evidence.unreplayable import unreplayable_of
@@ -24,14 +25,20 @@ def show(
     prompts: Annotated[
         bool, typer.Option("--prompts", help="With --trajectory: what the model was told, by role.")
     ] = False,
-    timings: Annotated[bool, typer.Option("--timings", help="Where an iteration's time goes, by stage.")] = False,
+    timings: Annotated[bool, typer.Option("--timings", help="Where the run's time went, by stage.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a run, where its time went, one of its iterations, or one of its trajectories."""
+    if trajectory is not None and iteration is None:
+        raise ConfigError("--trajectory needs --iteration N: every iteration has trajectories of these names")
+    if prompts and trajectory is None:
+        raise ConfigError("--prompts needs --trajectory ID: of which trajectory?")
+    if timings and iteration is not None:
+        raise ConfigError("--timings shows the whole run; leave out --iteration")
     opened = open_store(store)
-    if trajectory is not None:
-        print_trajectory(opened, run, iteration or 0, trajectory, should_show_prompts=prompts, as_json=as_json)
+    if iteration is not None and trajectory is not None:
+        print_trajectory(opened, run, iteration, trajectory, should_show_prompts=prompts, as_json=as_json)
     elif iteration is not None:
         print_iteration(opened, run, iteration, as_json)
     elif timings:

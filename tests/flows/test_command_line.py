@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import starpo.flows.cli
+from tests.flows.command import ragen
 
 
 @pytest.mark.parametrize(("said", "holds"), [(None, "1"), ("0", "0")])
@@ -21,3 +22,20 @@ def test_no_usage_data_leave_the_machine_unless_the_user_says_so(monkeypatch, sa
 def test_the_version_is_that_of_the_package() -> None:
     result = CliRunner().invoke(starpo.flows.cli.app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"starpo {version('starpo')}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("show mine --trajectory g0000-0", "--trajectory needs --iteration N"),
+        ("show mine --iteration 0 --prompts", "--prompts needs --trajectory ID"),
+        ("show mine --iteration 0 --timings", "leave out --iteration"),
+        ("checkpoint mine --public", "--public needs --iteration N and --push OWNER/NAME"),
+        ("lineage mine:0:update --dot --json", "give only one of --dot, --mermaid and --json"),
+    ],
+)
+def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, arguments, said):
+    result = ragen(*arguments.split(), cwd=tmp_path, RAGEN_STORE=str(tmp_path))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert said in result.stderr
+    assert list(tmp_path.iterdir()) == []
