@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
-from starpo.flows.console.pages import write_page
+from starpo.flows.console.pages import check_suffix, write_page
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
@@ -44,6 +44,7 @@ def objectives(
     Each is put over the run's own settings. Stored rewards, selections and rollouts stay what they are. What is
     computed is stored.
     """
+    check_suffix(output, ".html")
     opened = open_store(store)
     methods, wanted = [name.strip() for name in with_.split(",") if name.strip()], _numbers(iterations)
     with progress_bar("measuring", COUNTED) as show:

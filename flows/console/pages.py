@@ -11,6 +11,8 @@ from starpo.ragen.evidence.report.data import gather
 from starpo.ragen.evidence.report.page import render_report
 from starpo.ragen.store import Store
 
+_FORMATS = {".svg": "a picture in SVG", ".html": "a page in HTML"}
+
 
 def write_report(
     store: Store, run: str, output: Path | None, wanted: Sequence[int] = (), *, should_audit: bool = True
@@ -40,6 +42,16 @@ def _audited(store: Store, run: str) -> Audited | None:
         return audited(store, run)
     except StoreError:  # a damaged record: the report says which
         return None
+
+
+def check_suffix(path: Path | None, suffix: str) -> None:
+    """Refuse a file whose name says that it holds something else, before any work is done for it.
+
+    Raises:
+        ConfigError: If its name does not end so.
+    """
+    if path is not None and path.suffix.lower() != suffix:
+        raise ConfigError(f"'{path}' would hold {_FORMATS[suffix]}: give a name that ends in {suffix}")
 
 
 def write_page(path: Path, text: str) -> Path:

@@ -32,6 +32,10 @@ def test_the_version_is_that_of_the_package() -> None:
         ("show mine --iteration 0 --timings", "leave out --iteration"),
         ("checkpoint mine --public", "--public needs --iteration N and --push OWNER/NAME"),
         ("lineage mine:0:update --dot --json", "give only one of --dot, --mermaid and --json"),
+        ("diagnose mine -o plane.png", "give a name that ends in .svg"),
+        ("diagnose mine --gradients-output gradients.png", "give a name that ends in .svg"),
+        ("backtest -o leads.png", "give a name that ends in .svg"),
+        ("objectives mine -o cosines.svg", "give a name that ends in .html"),
     ],
 )
 def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, arguments, said):
