@@ -27,8 +27,10 @@ def _print_views(context: typer.Context, wanted: bool) -> None:
 
 
 def sql(
-    runs: Annotated[list[str], typer.Argument(help="Names of runs; 'sokoban-*' stands for all that match.")],
-    query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL.")],
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Names of runs; 'sokoban-*' stands for all that match.")
+    ] = None,
+    query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL.", show_default=False)] = "",
     store: StoreOption = None,
     as_json: JsonOption = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write all rows to this CSV file.")] = None,
@@ -39,6 +41,8 @@ def sql(
     ] = False,
 ) -> None:
     """Query runs in SQL: views turns, trajectories, rewards, selection, samples, metrics, episodes."""
+    if not runs:
+        raise typer.BadParameter("name a run, then ask: ragen sql RUN 'select count(*) from turns'")
     opened = open_store(store)
     if sum((as_json, csv is not None, parquet is not None)) > 1:
         raise ConfigError("the answer has one form: give only one of --json, --csv FILE and --parquet FILE")
@@ -82,7 +86,7 @@ def _print_answer(answer: pa.RecordBatchReader, console: Console) -> None:
         rows += batch.slice(0, _MAX_ROWS + 1 - len(rows)).to_pylist()
         if len(rows) > _MAX_ROWS:
             break
-    print_table(console, rows[:_MAX_ROWS], names=answer.schema.names)
+    print_table(console, rows[:_MAX_ROWS], names=answer.schema.names, are_names_exact=True)
     if len(rows) > _MAX_ROWS:
         console.print(f"the first {_MAX_ROWS} rows; --json, --csv FILE and --parquet FILE give all of them")
 

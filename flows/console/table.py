@@ -37,6 +37,7 @@ def print_table(
     title: str = "",
     names: Sequence[str] = (),
     numbers: Collection[str] = (),
+    are_names_exact: bool = False,
 ) -> None:
     """Print rows so that all of them can be read at the console's width.
 
@@ -46,9 +47,10 @@ def print_table(
         title: Above them.
         names: The columns. Empty: those of the first row.
         numbers: Columns of numbers that are text already; those whose values are numbers are known by that.
+        are_names_exact: Show the columns' names as they are, to be typed again; else with spaces for underscores.
     """
     names = list(names or rows[0])
-    headers = [visible(name).replace("_", " ") for name in names]
+    headers = [visible(name) if are_names_exact else visible(name).replace("_", " ") for name in names]
     if title:
         console.print(Text(wrapped(visible(title), console.width), style="italic"), soft_wrap=True)
     if not rows:

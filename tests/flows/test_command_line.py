@@ -43,3 +43,9 @@ def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, a
     assert (result.returncode, result.stdout) == (1, "")
     assert said in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_without_a_run_is_told_so(tmp_path):
+    result = ragen("sql", "select 1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
+    assert result.returncode == 2
+    assert "name a run, then ask" in result.stderr

@@ -119,6 +119,11 @@ def test_values_are_shown_as_people_read_them():
     ]
 
 
+def test_names_that_are_typed_again_are_shown_as_they_are():
+    assert "trajectory_id" in rendered([{"trajectory_id": "g0000-0"}], 80, are_names_exact=True)
+    assert "trajectory_id" in rendered([], 80, names=["trajectory_id"], are_names_exact=True)
+
+
 def test_no_rows_still_name_the_columns():
     assert rendered([], 80, names=["run", "group_id"]) == "no rows; the columns are run, group id\n"
 
