@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from starpo.flows.cli.commands import STYLE
 from starpo.flows.console.terminal import write
 from starpo.ragen.agents.prompting.full_prompt import FULL_TEMPLATE
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.registry import ENVIRONMENTS
 from starpo.ragen.core.visible import quoted
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _NAME, _CLASS = "environment_name", "EnvironmentName"
 """What the templates call it."""
 _TEMPLATES = {"environment.py.txt": "{}.py", "test.py.txt": "test_{}.py", "settings.toml.txt": "{}.toml"}

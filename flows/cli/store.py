@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
+from starpo.flows.cli.commands import STYLE
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.progress import SHARE, progress_bar
 from starpo.flows.console.table import print_table
@@ -21,7 +22,7 @@ from starpo.ragen.store.keeping.reachability import describe
 from starpo.ragen.store.keeping.usage import Usage, measure
 from starpo.ragen.store.remote.location import Location
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _OF_KINDS = ("kind", "number", "bytes", "of no run", "their bytes")
 _OF_RUNS = ("run", "artifacts", "bytes", "its own", "shared")

@@ -49,3 +49,8 @@ def test_a_query_without_a_run_is_told_so(tmp_path):
     result = ragen("sql", "select 1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
     assert "name a run, then ask" in result.stderr
+
+
+@pytest.mark.parametrize("group", ["store", "new"])
+def test_a_group_of_commands_has_no_completion_of_its_own(group):
+    assert "completion" not in ragen(group, "--help").stdout
