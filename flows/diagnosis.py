@@ -120,9 +120,11 @@ def backtest_runs(
 
     Raises:
         StoreError: If one of those named is not there.
-        ConfigError: If none can be judged.
+        ConfigError: If there is none, or none can be judged.
     """
     names = [store.runs.get(name).name for name in runs] if runs else store.runs.names()
+    if not names:
+        raise ConfigError(f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     judged: dict[str, dict[str, Series]] = {}
     not_judged: dict[str, str] = {}
     for number, name in enumerate(names):
