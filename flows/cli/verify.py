@@ -77,11 +77,13 @@ def _outcome(verification: "Verification") -> str:
 
 def _share(text: str) -> float:
     try:
-        share = float(text.removesuffix("%")) / 100
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else 0.0
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise ConfigError(f"--sample {text} is no share of the iterations; expected more than 0% and at most 100%")
+        raise ConfigError(
+            f"--sample {text} is no share of the iterations; expected more than 0% and at most 100%, such as 10%"
+        )
     return share
 
 

@@ -344,6 +344,7 @@ def test_the_command_names_what_it_left_out(
         ([RUN, "--from", "9"], "leaves no iteration of run 'mine', which has 0 to 2"),
         ([RUN, "--sample", "lots"], "--sample lots is no share"),
         ([RUN, "--sample", "0%"], "--sample 0% is no share"),
+        ([RUN, "--sample", "0.5"], "--sample 0.5 is no share"),
     ],
 )
 def test_bad_arguments_are_one_message(
