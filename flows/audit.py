@@ -59,8 +59,8 @@ def audit(run: str | None = None, names: list[str] | None = None, store: str | N
 
 def due_runs(store: Store) -> list[str]:
     """Names of the runs that are going on, or else of the newest one; none in an empty store."""
-    runs = [run.name for run in store.runs.list()]
-    return [name for name in runs if store.runs.is_running(name)] or runs[:1]
+    running = [name for name in store.runs.names() if store.runs.is_running(name)]
+    return running or [run.name for run in store.runs.list()[:1]]
 
 
 def findings_markdown(run: str, findings: dict[str, Finding], store_url: str) -> str:

@@ -1,6 +1,5 @@
 """`ragen online-k`: how far the policy was from the one that sampled, by how often the rollout was used."""
 
-import fnmatch
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +8,7 @@ from starpo.flows.cli.options import JsonOption, StoreOption, open_store
 from starpo.flows.console.listing import evaluation_curve
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json
-from starpo.ragen.core.errors import StoreError
+from starpo.ragen.evidence.audit.named import matching_runs
 from starpo.ragen.evidence.diagnostics.online import Reuse, by_reuse, reuses
 from starpo.ragen.store import Store
 
@@ -61,7 +60,7 @@ def print_online(store: Store, runs: list[str], as_json: bool) -> None:
         StoreError: If there is no such run, or none that fits a pattern.
         ConfigError: If a run has no update, or one by a release that did not measure this.
     """
-    found = {run: reuses(store, run) for run in _named(store, runs)}
+    found = {run: reuses(store, run) for run in matching_runs(store, runs)}
     summaries = [_summary(store, run, updates) for run, updates in found.items()]
     if as_json:
         facts = [
@@ -76,17 +75,6 @@ def print_online(store: Store, runs: list[str], as_json: bool) -> None:
     if len(summaries) > 1:
         _print_comparison(console, summaries)
     console.print(_LEGEND)
-
-
-def _named(store: Store, runs: list[str]) -> list[str]:
-    """Names for names and patterns, each once, in the order given."""
-    names: list[str] = []
-    for run in runs:
-        fitting = fnmatch.filter(store.runs.names(), run) if set(run) & set("*?[") else [run]
-        if not fitting:
-            raise StoreError(f"no run in {store.url} fits '{run}'; `ragen runs` lists them")
-        names += fitting
-    return list(dict.fromkeys(names))
 
 
 def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:

@@ -24,6 +24,8 @@ def test_running_runs_are_due_or_else_the_newest(tmp_path: Path) -> None:
     run(store, "going", "running")
     run(store, "also-going", "running")
     assert set(due_runs(store)) == {"going", "also-going"}
+    (tmp_path / "runs" / "old" / "run.json").write_text("{")
+    assert set(due_runs(store)) == {"going", "also-going"}  # a damaged run hides none of them
 
 
 def test_serious_findings_come_first_and_text_is_escaped() -> None:

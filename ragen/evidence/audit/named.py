@@ -67,7 +67,8 @@ def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:
         if not any(sign in pattern for sign in "*?["):
             names[store.runs.get(pattern).name] = None
             continue
-        matching = fnmatch.filter(sorted(run.name for run in store.runs.list()), pattern)
+        fitting = fnmatch.filter(store.runs.names(), pattern)
+        matching = [name for name in fitting if store.runs.find(name) is not None]
         if not matching:
             raise StoreError(f"no run matches '{pattern}' in {store.url}; `ragen runs` lists those there are")
         names |= dict.fromkeys(matching)

@@ -122,6 +122,8 @@ def test_several_runs_are_told_apart(tmp_path: Path) -> None:
         matching_runs(store, ["a-2"])
     with pytest.raises(StoreError, match=r"no run matches 'c\*'"):
         matching_runs(store, ["c*"])
+    (tmp_path / "runs" / "b" / "run.json").write_text("{")
+    assert matching_runs(store, ["a-*"]) == ["a-0", "a-1"]  # a damaged run hides none of the others
 
 
 def test_an_unknown_run_suggests_near_ones(filled: Store) -> None:
