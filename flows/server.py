@@ -227,7 +227,7 @@ def _stop_failing(url: str, state_dir: str) -> None:
         raise ServerError(f"{fault}. It was not started from here: restart it, or set PREFECT_API_URL to another")
     if serve.num_children():
         raise ServerError(
-            f"{fault}. Runs are at work, which `ragen runs` lists: wait for their end, or `ragen down` stops them and "
+            f"{fault}. Runs are going on (`ragen runs` lists them): wait for their end, or `ragen down` stops them and "
             "the server. The same command again then starts it anew, and goes on with what is stored"
         )
     stop(state_dir)
@@ -242,7 +242,7 @@ def serve_again(state_dir: str) -> None:
     serve = processes(state_dir)[1]
     if serve.num_children():
         raise ServerError(
-            "the serving process was started before there was such a deployment, and is at work on other runs. Wait "
+            "the serving process was started before there was such a deployment, and is busy with other runs. Wait "
             "for their end, then run the same command again (a preset can be run as a file meanwhile: "
             "`ragen train FILE.toml`); or stop everything with `ragen down`"
         )

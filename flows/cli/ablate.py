@@ -85,7 +85,7 @@ def _looking_at(store: Store, plan: AblationPlan) -> Look:
             for name, state in states.items()
             if state.status == "running" and state.heartbeat >= started
         ]
-        return done, " · ".join(at_work) or "no run at work"
+        return done, " · ".join(at_work) or "no run is running"
 
     return look
 

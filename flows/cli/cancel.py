@@ -54,11 +54,11 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
         _refuse_unknown(store, run, silence)
     elif store.runs.is_running(run):
         why = "as part of another flow run, such as an ablation: cancel that" if found else f"not by Prefect{silence}"
-        raise CancelError(f"run {run} is at work, {why}. Its process is {store.runs.process(run)}")
+        raise CancelError(f"run {run} is running, {why}. Its process is {store.runs.process(run)}")
     else:
         state = store.runs.state(run)
         status = "interrupted" if state is None or state.status == "running" else state.status
-        say(console, f"run {run} is not at work ({status}): there is nothing to cancel")
+        say(console, f"run {run} is not running ({status}): there is nothing to cancel")
 
 
 def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, *, is_known: bool) -> None:

@@ -154,7 +154,7 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
     if garbage.dropped:
         say(console, f"not kept, can be made again: {len(garbage.dropped)} that runs name")
     if garbage.running:
-        say(console, f"at work: {', '.join(garbage.running)}")
+        say(console, f"running: {', '.join(garbage.running)}")
     if garbage.faults:
         refused = "this would be refused" if is_dry_run else "deleted all the same"
         say(console, f"runs need what is missing or damaged ({refused}):\n{describe(garbage.faults)}")
@@ -222,7 +222,7 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
     for place, why in copy.left.items():
         say(console, f"not copied: {place}: {why}")
     if copy.is_running:
-        say(console, "the run is still at work: copy it again for what it makes from now on")
+        say(console, "the run is still running: copy it again for what it makes from now on")
 
 
 def _amount(folders: Sequence[StoredFolder]) -> dict[str, int]:

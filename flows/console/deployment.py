@@ -59,9 +59,9 @@ def follow_deployment(
 
 def _without_server(store: Store, run: str) -> str:
     if store.runs.is_running(run):
-        return f"Run {run} is at work and goes on without it: `ragen follow {run}` shows how far it is"
+        return f"Run {run} is still running without it: `ragen follow {run}` shows how far it is"
     return (
-        f"Run {run} has ended with it, as `ragen down` ends the runs that are at work. What it stored is kept: the "
+        f"Run {run} has ended with it, as `ragen down` ends the runs that are going on. What it stored is kept: the "
         "same command again starts the server, and goes on where it was"
     )
 

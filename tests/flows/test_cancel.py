@@ -101,7 +101,7 @@ def test_one_that_is_over_needs_no_server(said, store, monkeypatch):
     prefect = Prefect()
     prefect.unfinished = lambda _: (_ for _ in ()).throw(ServerGoneError("no answer"))
     store.runs.set_state("mine", "completed", "completed")
-    assert said(prefect) == "run mine is not at work (completed): there is nothing to cancel\n"
+    assert said(prefect) == "run mine is not running (completed): there is nothing to cancel\n"
 
 
 def test_an_unknown_one_suggests_near_ones(said):

@@ -71,7 +71,7 @@ def test_a_run_that_ended_with_the_server_is_not_said_to_go_on(without_server):
 def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
     with (
         without_server.runs.hold("mine"),
-        pytest.raises(ServerError, match=r"mine is at work and goes on without it: `ragen follow mine`") as raised,
+        pytest.raises(ServerError, match=r"mine is still running without it: `ragen follow mine`") as raised,
     ):
         follow_deployment("starpo/smoke", {}, without_server, "mine", Console())
     assert "\n" not in str(raised.value)

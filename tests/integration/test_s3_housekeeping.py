@@ -79,7 +79,7 @@ def test_one_process_at_a_time(bucket: Any) -> None:
     runs = Store(f"s3://{bucket.name}/store").runs
     with (
         runs.hold("mine"),
-        pytest.raises(StoreError, match="on this machine is at work on run 'mine'"),
+        pytest.raises(StoreError, match="on this machine is working on run 'mine'"),
         Store(f"s3://{bucket.name}/store").runs.hold("mine"),
     ):
         pytest.fail("held twice")

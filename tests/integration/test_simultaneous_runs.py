@@ -57,7 +57,7 @@ def test_one_runs_and_the_others_are_told(tmp_path: Path, begun: Callable[..., s
             assert time.monotonic() < deadline
             time.sleep(0.02)
         first.send_signal(signal.SIGSTOP)  # it is in the middle of its run for as long as the other one takes to ask
-        with pytest.raises(StoreError, match=rf"process {first.pid} on this machine is at work on run 'mine'"):
+        with pytest.raises(StoreError, match=rf"process {first.pid} on this machine is working on run 'mine'"):
             starpo(preset="smoke", store=store.url, run="mine", iterations=1)
         state = store.runs.state("mine")
         assert state is not None

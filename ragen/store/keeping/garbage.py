@@ -204,7 +204,7 @@ def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_f
         )
     if garbage.running and garbage.min_age < LEAST_AGE_BESIDE_RUNS:
         raise StoreError(
-            f"nothing was deleted from {location.name}: {', '.join(garbage.running)} is at work there, and may be "
+            f"nothing was deleted from {location.name}: {', '.join(garbage.running)} is running there, and may be "
             "about to name what it stored less than an hour ago; wait for its end, or give --min-age 1h or more"
         )
 

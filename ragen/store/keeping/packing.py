@@ -70,7 +70,7 @@ def pack_run(source: Location, run: str, file: Path, on_progress: Progress = lam
         ArtifactDamagedError: If an artifact or a record is not what was written.
     """
     if Runs(source).is_running(run):
-        raise StoreError(f"run {run} is at work: pack it when it has ended")
+        raise StoreError(f"run {run} is still running: pack it when it has ended")
     with _new_file(file), tempfile.TemporaryDirectory(prefix=".ragen-pack-", dir=file.parent) as folder:
         copied = copy_run(source, run, Location(folder), on_progress)
         members = list(_members(Path(folder)))

@@ -154,7 +154,7 @@ class Lease:
             return
         who = f"process {holder.process} on this machine" if holder.is_local else "a process on another machine"
         raise StoreError(
-            f"{who} is at work on run '{self._run}' in {self._location.name}, and two at once would do everything "
+            f"{who} is working on run '{self._run}' in {self._location.name}, and two at once would do everything "
             f"twice. Wait for its end (`ragen follow {self._run}` shows it), stop it, or give this run another name"
         )
 

@@ -1,6 +1,6 @@
 """`Sweep`: what an evaluation sweep asks for, as a TOML file.
 
-runs = ["sokoban-s0-1a2b3c4d"]     # none: the runs at work, or the newest
+runs = ["sokoban-s0-1a2b3c4d"]     # none: the running ones, or the newest
 iterations = "every:10"            # or "last", "all", "ends", [10, 20]
 environments = ["sokoban"]         # none: the runs' own panels
 temperatures = [0.0, 0.5, 1.0]     # none: the runs' own

@@ -226,7 +226,7 @@ class TestRefusals:
     def test_someone_at_work_on_it_there(self, local: Store, other: Store, make_run: MakeRun) -> None:
         make_run(local, "a", 1)
         with other.runs.hold("a"):
-            self.refuse(local, "a", other, StoreError, f"process {os.getpid()} on this machine is at work on run 'a'")
+            self.refuse(local, "a", other, StoreError, f"process {os.getpid()} on this machine is working on run 'a'")
 
     def test_a_target_that_does_not_keep_what_it_is_sent(
         self, local: Store, other: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch

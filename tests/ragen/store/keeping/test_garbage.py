@@ -329,7 +329,7 @@ def test_beside_a_run_at_work_no_short_age_is_taken(store: Store, make_run: Make
     location = Location(store.url)
     with store.runs.hold("a"):
         garbage = find_garbage(location, min_age=timedelta(minutes=59))
-        with pytest.raises(StoreError, match=r"nothing was deleted .*: a is at work there.* --min-age 1h"):
+        with pytest.raises(StoreError, match=r"nothing was deleted .*: a is running there.* --min-age 1h"):
             delete_garbage(location, garbage)
         delete_garbage(location, find_garbage(location, min_age=timedelta(hours=1), now=LATER))
     assert len(artifacts(store)) == 7

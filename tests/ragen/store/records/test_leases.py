@@ -81,7 +81,7 @@ def test_a_second_one_is_told_who_works_on_it(store: Store) -> None:
     with store.runs.hold("mine"):
         time.sleep(0.3)  # long enough for the holder to be heard of again
         with (
-            pytest.raises(StoreError, match=rf"process {os.getpid()} on this machine is at work on run 'mine'.*follow"),
+            pytest.raises(StoreError, match=rf"process {os.getpid()} on this machine is working on run 'mine'.*follow"),
             store.runs.hold("mine"),
         ):
             pytest.fail("held twice")
@@ -152,7 +152,7 @@ def test_one_on_another_machine_is_respected_while_it_is_heard_of(
             location.replace(path, leases._json(elsewhere.model_copy(update={"heard": datetime.now(UTC)})))
 
         monkeypatch.setattr(leases.time, "sleep", sleep)
-        with pytest.raises(StoreError, match="a process on another machine is at work"), store.runs.hold("mine"):
+        with pytest.raises(StoreError, match="a process on another machine is working"), store.runs.hold("mine"):
             pytest.fail("held twice")
         assert len(pauses) == 1
 

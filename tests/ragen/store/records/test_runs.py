@@ -67,7 +67,7 @@ def test_forgetting_a_run_leaves_no_trace_of_it_and_all_of_the_others(store: Sto
     assert store.runs.iterations("b") == {3: {"rollout": {"turns": "t"}}}
     with pytest.raises(StoreError, match="no run 'a'"):
         store.runs.forget("a")
-    with store.runs.hold("b"), pytest.raises(StoreError, match="at work on run 'b'"):
+    with store.runs.hold("b"), pytest.raises(StoreError, match="working on run 'b'"):
         store.runs.forget("b")
     assert store.runs.iterations("b")
 
