@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
 from starpo.ragen.agents.prompting.transcript import Transcriber
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import attempts
@@ -140,9 +141,15 @@ class Recorded:
 
         Raises:
             StoreError: If there is no such run, or an artifact cannot be read.
+            ConfigError: If it has no rollout at any of the iterations.
         """
         record = self.store.runs.get(self.run)
         stored = self.store.runs.iterations(self.run)
+        played = [iteration for iteration, stages in stored.items() if "rollout" in stages]
+        if self.iterations is not None and played and self.iterations.isdisjoint(played):
+            raise ConfigError(
+                f"run {self.run} has no rollout at the iterations asked for; it has {played[0]} to {played[-1]}"
+            )
         tokenizer = find_tokenizer(self.store, checkpoints_of(self.store, stored))
         agent = record.config.get("agent", {})
         transcriber = Transcriber(tokenizer, agent) if tokenizer is not None else None

@@ -111,6 +111,9 @@ def test_nothing_is_overwritten_and_a_failure_leaves_nothing(store, put_run, tmp
     with pytest.raises(ConfigError, match="nothing to export: of 8 trajectories 0 were chosen"):
         exported(store, tmp_path / "none", "messages", ("return>=9",))
     assert not (tmp_path / "none").exists()
+    with pytest.raises(ConfigError, match="run mine has no rollout at the iterations asked for; it has 0 to 0"):
+        export_run(Recorded(store, "mine", {7}), "messages", tmp_path / "none", parse_choice([]))
+    assert not (tmp_path / "none").exists()
     with pytest.raises(ConfigError, match="no format to export"):
         exported(store, tmp_path / "none", "csv")
 
