@@ -45,7 +45,8 @@ def environment(
         text = (files(__package__) / "templates" / template).read_text(encoding="utf-8")
         path.write_text(text.replace(_NAME, name).replace(_CLASS, _class_name(name)), encoding="utf-8")
         write(f"wrote {path}")
-    write(f"next: export PYTHONPATH={folder.resolve()}; pytest {paths['test.py.txt']}; ragen train {name}.toml")
+    test, settings = paths["test.py.txt"], paths["settings.toml.txt"]
+    write(f"next: export PYTHONPATH={folder.resolve()}; pytest {test}; ragen train {settings}")
 
 
 @app.command()

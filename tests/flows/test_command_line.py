@@ -54,3 +54,9 @@ def test_a_query_without_a_run_is_told_so(tmp_path):
 @pytest.mark.parametrize("group", ["store", "new"])
 def test_a_group_of_commands_has_no_completion_of_its_own(group):
     assert "completion" not in ragen(group, "--help").stdout
+
+
+def test_what_is_said_to_come_next_works_from_the_same_folder(tmp_path):
+    said = ragen("new", "environment", "ladder", "--folder", "made", cwd=tmp_path).stdout
+    assert "ragen train made/ladder.toml" in said
+    assert (tmp_path / "made" / "ladder.toml").is_file()
