@@ -89,4 +89,4 @@ def _refuse_unknown(store: Store, run: str, silence: str) -> None:
     try:
         store.runs.get(run)
     except StoreError as error:
-        raise StoreError(f"{error}\nNor has Prefect a run of that name that has not ended{silence}") from error
+        raise StoreError(f"{error}\nNor does Prefect know of an unfinished run of that name{silence}") from error

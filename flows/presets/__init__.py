@@ -59,8 +59,8 @@ class Shipped:
 PRESETS = Shipped(
     "a preset",
     FOLDER,
-    ". `ragen presets` describes them. A model is a setting of theirs: --set policy.type=pretrained "
-    "--set policy.name_or_path=FOLDER_OR_NAME",
+    ". `ragen presets` describes them. A method is put over one: --method NAME. A model is a setting of theirs: "
+    "--set policy.type=pretrained --set policy.name_or_path=FOLDER_OR_NAME",
 )
 METHODS = Shipped("a method", FOLDER / "methods", ". `ragen presets --methods` describes them")
 GRIDS = Shipped("a grid", FOLDER / "grids")

@@ -1,5 +1,6 @@
 """Named settings of the environments, for listing and playing; any other settings are as good in a configuration."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,11 +58,16 @@ def variant(name: str) -> Variant:
         return Variant("named by module:attribute", name)
     if name not in VARIANTS:
         raise ConfigError(
-            f"{quoted(name)} is no environment; `ragen envs` lists them: {', '.join(VARIANTS)}; one of your own is "
-            "named as module:attribute, such as stairs:Stairs; a suite's task as suite/task, such as "
+            f"{quoted(name)} is no environment{_near(name)}; `ragen envs` lists them: {', '.join(VARIANTS)}; one of "
+            "your own is named as module:attribute, such as stairs:Stairs; a suite's task as suite/task, such as "
             "gymnasium/FrozenLake-v1"
         )
     return VARIANTS[name]
+
+
+def _near(name: str) -> str:
+    matches = difflib.get_close_matches(name, VARIANTS, n=2)
+    return f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
 
 
 VARIANTS: dict[str, Variant] = {

@@ -105,7 +105,7 @@ def test_one_that_is_over_needs_no_server(said, store, monkeypatch):
 
 
 def test_an_unknown_one_suggests_near_ones(said):
-    with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nNor has Prefect a run of that name"):
+    with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nNor does Prefect know of"):
         said(Prefect(), "mina")
 
 

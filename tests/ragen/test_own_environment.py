@@ -97,8 +97,8 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
     assert make(variant(TARGET).settings).actions == ("Left", "Right")
     envs([TARGET], check=True, as_json=True)
     assert json.loads(capsys.readouterr().out)[0]["type"] == TARGET
-    with pytest.raises(ConfigError, match=r"'Sokobann' is no environment; .*stairs:Stairs"):
-        variant("Sokobann")
+    with pytest.raises(ConfigError, match=r"'sokoban' is no environment \(did you mean 'Sokoban'.*stairs:Stairs"):
+        variant("sokoban")
 
 
 @pytest.mark.parametrize(
