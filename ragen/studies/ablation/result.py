@@ -185,38 +185,31 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
         outcomes: (label of the cell, seed) -> what became of its run.
     """
     panel = cells[0].config.environment.type
-    base = _by_panel(cells[0], grid.seeds, outcomes)
-    seconds = {cell.label: {seed: outcomes[cell.label, seed].seconds for seed in grid.seeds} for cell in cells}
-    results = []
-    for cell in cells:
-        panels = _by_panel(cell, grid.seeds, outcomes)
-        errors = {seed: outcomes[cell.label, seed].error for seed in grid.seeds}
-        results.append(
-            CellResult(
-                label=cell.label,
-                values=cell.values,
-                is_base=cell.is_base,
-                runs={seed: outcomes[cell.label, seed].run for seed in grid.seeds},
-                errors={seed: error for seed, error in errors.items() if error is not None},
-                fell=_falls({seed: outcomes[cell.label, seed] for seed in grid.seeds}),
-                at_equal_time=None
-                if cell.is_base
-                else _at_equal_time(
-                    panels.get(panel, {}), base.get(panel, {}), seconds[cell.label], seconds[cells[0].label]
-                ),
-                series={
-                    seed: dict(outcomes[cell.label, seed].series)
-                    for seed in grid.seeds
-                    if outcomes[cell.label, seed].series
-                },
-                transcripts=list(outcomes[cell.label, grid.seeds[0]].transcripts),
-                panels={
-                    name: _panel_result(runs, {} if cell.is_base else base.get(name, {}))
-                    for name, runs in panels.items()
-                },
-            )
+    of_cell = {cell.label: {seed: outcomes[cell.label, seed] for seed in grid.seeds} for cell in cells}
+    panels = {label: _by_panel(runs) for label, runs in of_cell.items()}
+    seconds = {label: {seed: run.seconds for seed, run in runs.items()} for label, runs in of_cell.items()}
+    ends = {label: by_panel.get(panel, {}) for label, by_panel in panels.items()}
+    base = cells[0].label
+    results = [
+        CellResult(
+            label=cell.label,
+            values=cell.values,
+            is_base=cell.is_base,
+            runs={seed: run.run for seed, run in runs.items()},
+            errors={seed: run.error for seed, run in runs.items() if run.error is not None},
+            fell=_falls(runs),
+            at_equal_time=None
+            if cell.is_base
+            else _at_equal_time(ends[cell.label], ends[base], seconds[cell.label], seconds[base]),
+            series={seed: dict(run.series) for seed, run in runs.items() if run.series},
+            transcripts=list(runs[grid.seeds[0]].transcripts),
+            panels={
+                name: _panel_result(measured, {} if cell.is_base else panels[base].get(name, {}))
+                for name, measured in panels[cell.label].items()
+            },
         )
-    ends = {cell.label: _by_panel(cell, grid.seeds, outcomes).get(panel, {}) for cell in cells}
+        for cell, runs in zip(cells, of_cell.values(), strict=True)
+    ]
     order = _order([ends[label] for label in grid.finding.order]) if grid.finding and grid.finding.order else None
     return AblationResult(name=grid.name, grid=grid, panel=panel, cells=results, order=order)
 
@@ -225,14 +218,11 @@ Runs = Mapping[int, Mapping[int, Rates]]
 """Seed -> iteration -> success by prompt, on one panel; no iteration without a measured prompt."""
 
 
-def _by_panel(
-    cell: Cell, seeds: Sequence[int], outcomes: Mapping[tuple[str, int], RunOutcome]
-) -> dict[str, dict[int, dict[int, Rates]]]:
+def _by_panel(runs: Mapping[int, RunOutcome]) -> dict[str, dict[int, dict[int, Rates]]]:
     """Panel -> `Runs` of the seeds that came to their end."""
     panels: dict[str, dict[int, dict[int, Rates]]] = {}
-    for seed in seeds:
-        evaluations = outcomes[cell.label, seed].evaluations
-        for name, iterations in (evaluations or {}).items():
+    for seed, run in runs.items():
+        for name, iterations in (run.evaluations or {}).items():
             measured = {at: rates for at, rates in iterations.items() if rates}
             if measured:
                 panels.setdefault(name, {})[seed] = measured
