@@ -6,25 +6,21 @@ What came before the change has the keys that it had, so it is found in the stor
 comparing know nothing of forks.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from starpo.flows.plan import Planner
-from starpo.flows.run_code import code_of
+from starpo.flows.run_code import code_of, settings_digits
 from starpo.flows.training import train
 from starpo.ragen.config.load import apply_overrides, recorded_config
 from starpo.ragen.config.schedule import changed_at
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.errors import ConfigError, RunStoppedError
 from starpo.ragen.store import Store
-from starpo.ragen.store.artifacts.keys import canonical_json
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run, other_code
-
-_NAME_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -70,9 +66,7 @@ def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, An
     schedule = changed_at(config.schedule, iteration, overrides)
     config = apply_overrides(config, {"schedule": schedule}, f"a fork of '{run}'")
     _check_is_found(store, run, iteration, config, checkpoints[iteration])
-    content = canonical_json({"config": config.model_dump(mode="json"), "code": code_of(config)})
-    digits = hashlib.sha256(content.encode()).hexdigest()[:_NAME_DIGITS]
-    return Fork(base, config, f"{run[:80]}-fork-{iteration}-{digits}")
+    return Fork(base, config, f"{run[:80]}-fork-{iteration}-{settings_digits(config)}")
 
 
 def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig, checkpoint: str) -> None:

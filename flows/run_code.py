@@ -3,7 +3,6 @@
 configuration --the loop's first iteration, planned--> stage -> version, stage.role -> identity of what settings name
 """
 
-import hashlib
 from contextlib import suppress
 
 from starpo.flows.plan import Planner
@@ -11,11 +10,9 @@ from starpo.flows.training import train
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.core.identity import UNREADABLE, is_reusable
 from starpo.ragen.store import Store
-from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.artifacts.keys import name_digits
 from starpo.ragen.work import Work
 from starpo.tasks import reward, update, variance_filter
-
-_DIGITS = 8
 
 
 def code_of(config: StarPOConfig) -> dict[str, str]:
@@ -47,8 +44,12 @@ def replay_code(config: StarPOConfig) -> dict[str, str]:
 
 def default_run_name(preset: str, config: StarPOConfig) -> str:
     """Preset, seed, and eight digits of settings and code: the same of both continue the same run."""
-    content = canonical_json({"config": config.model_dump(mode="json"), "code": code_of(config)})
-    return f"{preset}-s{config.seed}-{hashlib.sha256(content.encode()).hexdigest()[:_DIGITS]}"
+    return f"{preset}-s{config.seed}-{settings_digits(config)}"
+
+
+def settings_digits(config: StarPOConfig) -> str:
+    """Eight digits of settings, and of the code that a run of them is made with."""
+    return name_digits({"config": config.model_dump(mode="json"), "code": code_of(config)})
 
 
 class _IterationDoneError(Exception):

@@ -5,7 +5,6 @@
 Checkpoint n is the one after n iterations: those from `start` to `stop` - 1 lead from checkpoint `start` to `stop`.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.config.structure import changed_settings
 from starpo.ragen.core.errors import ArtifactMissingError, ConfigError
 from starpo.ragen.store import Store
-from starpo.ragen.store.artifacts.keys import canonical_json
+from starpo.ragen.store.artifacts.keys import name_digits
 from starpo.ragen.store.attempts import kind_of
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.ragen.store.records.runs import Run, StageKeys
@@ -35,7 +34,6 @@ _REASONS = {
     "schedule": "the changes of the recorded run are replayed as they were; give a setting itself another value",
     "evaluation": "both ends are measured on the recorded panel",
 }
-_NAME_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,7 @@ class ReplayPlan:
 
     def name(self, code: Mapping[str, str]) -> str:
         """Base run, range, and eight digits of what was changed and of the code: the same replay is the same run."""
-        content = canonical_json({"parameters": self.parameters, "code": dict(code)})
-        digits = hashlib.sha256(content.encode()).hexdigest()[:_NAME_DIGITS]
+        digits = name_digits({"parameters": self.parameters, "code": dict(code)})
         return f"{self.base.name[:80]}-replay-{self.start}-{self.stop}-{digits}"
 
 

@@ -16,6 +16,7 @@ from starpo.schemas.manifest import Stage
 
 KEY_DIGITS = 32
 """Hexadecimal digits of a key: 128 bits."""
+_NAME_DIGITS = 8
 
 
 def stage_key(
@@ -44,6 +45,11 @@ def stage_key(
     if code:
         work["code"] = dict(code)
     return hashlib.sha256(canonical_json(work).encode()).hexdigest()[:KEY_DIGITS]
+
+
+def name_digits(value: Any) -> str:
+    """Eight hexadecimal digits of a value, which tell names of runs apart."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:_NAME_DIGITS]
 
 
 def canonical_json(value: Any) -> str:
