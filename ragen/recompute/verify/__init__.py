@@ -8,6 +8,7 @@ actions     stored actions executed again in the environment
 texts       token ids against recorded texts: responses decoded, prompts built again
 siblings    what search chose against what it chose among
 tokens      token ids of the turns, concatenated, against what the learner was given
+footers     what Parquet files say of their values against these
 numbers     metrics and headlines against the rows that they follow from
 scratch     a store aside that sees the inputs of a stage and takes its outputs, so that no verified store is written
 origin      what could excuse a difference: another machine, thread count, library version or release; is it other work?

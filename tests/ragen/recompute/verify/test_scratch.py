@@ -4,14 +4,17 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError
 from starpo.ragen.recompute.verify.scratch import Scratch
 from starpo.ragen.store import Store
+from starpo.ragen.store.artifacts.files import entries_of
 from starpo.ragen.store.artifacts.keys import stage_key
+from starpo.schemas.datasets import DATASETS
 from starpo.schemas.examples import example
-from starpo.schemas.manifest import Manifest, Stage
+from starpo.schemas.manifest import FileEntry, Manifest, Stage
 
 STAGE = Stage(name="rollout", version=1)
 
@@ -51,6 +54,35 @@ def test_a_content_digest_that_is_not_that_of_the_rows_is_a_fault_beside_an_outp
         assert "content digest" in scratch.read("turns", key).fault
         put(scratch.store, {"a": 1})
         assert "content digest" in scratch.read("turns", key).fault
+
+
+@pytest.mark.parametrize("kind", DATASETS)
+def test_footers_say_what_their_rows_have(store, kind):
+    key = stage_key(STAGE, {}, {}, 0)
+    store.put_table(kind, example(kind), key=key, stage=STAGE, settings={}, inputs={}, seed=0)
+    with Scratch(store) as scratch:
+        assert scratch.read(kind, key).fault == ""
+
+
+def test_a_footer_by_which_readers_leave_out_rows_is_a_fault(store, tmp_path):
+    """Statistics of one column are others, and file and manifest fit: the rows and their digest are what they were."""
+    key = put(store, {"a": 1})
+    folder = tmp_path / "store" / "turns" / key
+    file = folder / "part-00000.parquet"
+    data, size = file.read_bytes(), int.from_bytes(file.read_bytes()[-8:-4], "little")
+    first = data[-8 - size :].index(b"sokoban") + len(data) - 8 - size  # before it are pages, with the values themselves
+    file.write_bytes(data[:first] + data[first:].replace(b"sokoban", b"aokoban"))
+    manifest = store.manifest("turns", key)
+    forged = manifest.model_copy(update={"files": tuple(entries_of_parquet(folder))}).sealed()
+    (folder / "manifest.json").write_text(forged.model_dump_json())
+    assert store.read_table("turns", key).equals(example("turns"))
+    assert ds.dataset(file).to_table(filter=ds.field("env") == "sokoban").num_rows == 0
+    with Scratch(store) as scratch:
+        assert "other statistics of the column env than its values have" in scratch.read("turns", key).fault
+
+
+def entries_of_parquet(folder: Path) -> list[FileEntry]:
+    return [entry for entry in entries_of(folder) if entry.name.endswith(".parquet")]
 
 
 def test_damage_is_named_and_no_quarantine_is_written(store, tmp_path):
