@@ -6,7 +6,6 @@ Cells are tasks with the tag `gpu`, so `prefect concurrency-limit create gpu N` 
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 
 from prefect import flow
 from prefect.futures import as_completed
@@ -17,6 +16,7 @@ from starpo.flows.study import failure, finish
 from starpo.flows.sweep_plan import PlannedCell, SweepPlan, plan_sweep
 from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.store import Store
+from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.ragen.studies.studies import Sweeps
 from starpo.ragen.studies.sweep.sweep import Sweep
 from starpo.tasks.stage import stage_task
@@ -61,7 +61,8 @@ def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> 
     missing, dropped = plan.missing, plan.dropped(store)
     if not missing:
         return
-    with _left_as_found(store, dropped), cell_runner(concurrency) as runner:
+    # a sweep over a long run must not keep all of its weights
+    with left_as_found(store, dropped), cell_runner(concurrency) as runner:
         for wave in _waves(missing, dropped):
             futures = {}
             for planned in wave:
@@ -89,14 +90,3 @@ def _waves(missing: Sequence[PlannedCell], dropped: Collection[str]) -> Iterator
     yield first
     if later:
         yield later
-
-
-@contextmanager
-def _left_as_found(store: Store, dropped: Sequence[str]) -> Iterator[None]:
-    """Drop again the checkpoints that cells bring back: a sweep over a long run must not keep all of its weights."""
-    try:
-        yield
-    finally:
-        for key in dropped:
-            if store.has("checkpoint", key):
-                store.drop("checkpoint", key)

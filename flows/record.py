@@ -53,7 +53,7 @@ class RunRecorder(Runner):
         self._tracker: Tracker  # opened on entering, by the one process that works on the run
         self._opened: ExitStack
         self._stages: defaultdict[int, StageKeys] = defaultdict(dict)
-        self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last)
+        self._retention = Retention(self._store, name, config.checkpoint_every, config.checkpoint_keep_last, start)
         self._log = get_run_logger()
         self._measured: defaultdict[int, dict[str, float]] = defaultdict(dict)
         self._ends: deque[float] = deque(maxlen=_TIMED_ITERATIONS + 1)

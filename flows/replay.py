@@ -22,6 +22,7 @@ from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.recompute.replay.plan import ReplayPlan, plan_replay
 from starpo.ragen.store import Store
 from starpo.ragen.store.attempts import kind_of, recorded_data
+from starpo.ragen.store.keeping.retention import left_as_found
 from starpo.ragen.store.records.runs import StageKeys
 from starpo.ragen.work import Keys
 from starpo.tasks.compare import Side, compare
@@ -58,10 +59,11 @@ def replay(
     url = store or Runtime.current().store
     plan = plan_replay(Store(url), base, start, stop, overrides, should_update)
     code = replay_code(plan.config)
-    with RunRecorder.open(
+    record = RunRecorder.open(
         url, run or plan.name(code), flow="replay", preset=plan.base.preset or "", config=plan.config, code=code,
         parameters=plan.parameters, stop=plan.stop, start=plan.start,
-    ) as record:  # fmt: skip
+    )  # fmt: skip
+    with record, left_as_found(Store(url), [plan.checkpoints[plan.start], plan.checkpoints[plan.stop]]):
         carry_out(record, plan, should_evaluate)
         _publish(Store(url), base, record.name)
     return record.name

@@ -38,7 +38,7 @@ def compare(store: Store, context: UpdateContext, base: Side, branch: Side, refe
     """Set the branch's update beside the base's.
 
     Without both updates the metrics are those of the filters alone. Cosines are left out where a checkpoint that they
-    need was not kept.
+    need was not kept, unless they were measured while it was there.
 
     Args:
         store: Says which checkpoints there are.
@@ -55,9 +55,11 @@ def compare(store: Store, context: UpdateContext, base: Side, branch: Side, refe
         inputs |= {f"{name}_before": side.before} if made else {}
     if any(side.update and side.config.kl_coefficient > 0 for side in (base, branch)):
         inputs["reference"] = reference
-    has_weights = _has_weights(store, base) and _has_weights(store, branch)
-    settings = {"iteration": context.iteration, "has_weights": has_weights}
-    return Work(STAGE, ("metrics",), partial(_compare, context, base, branch, reference), settings, inputs)
+    settings = {"iteration": context.iteration, "has_weights": True}
+    work = Work(STAGE, ("metrics",), partial(_compare, context, base, branch, reference), settings, inputs)
+    if (_has_weights(store, base) and _has_weights(store, branch)) or work.is_stored(store):
+        return work
+    return replace(work, settings=settings | {"has_weights": False})
 
 
 def _has_weights(store: Store, side: Side) -> bool:

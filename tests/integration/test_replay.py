@@ -17,6 +17,7 @@ from starpo.flows.presets import preset
 from starpo.flows.replay import replay
 from starpo.flows.replay_summary import comparison_markdown, print_comparison, replay_facts
 from starpo.flows.starpo import starpo
+from starpo.flows.verify import verify_run
 from starpo.ragen.core.errors import ArtifactDamagedError
 from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import StageKeys
@@ -171,6 +172,10 @@ def test_a_start_that_was_dropped_is_derived_and_cosines_without_weights_are_lef
     )
     (row,) = replay_facts(store, later)["iterations"]
     assert -1 <= row["weight_change_cosine"] < 1
+    assert not store.has("checkpoint", dropped)
+    assert replay("base", 1, 2, {"update.advantage_scale": "none"}, store=store.url) == later
+    assert replay_facts(store, later)["iterations"] == [row]
+    assert verify_run(store, later).outcome == "verified"
 
 
 def test_a_replay_is_a_run_that_can_be_shown_and_reported(base: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,8 @@ Checkpoint n of a run is the one after n iterations; 0 is the first. An iteratio
 checkpoint on, so several numbers may stand for one checkpoint.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from starpo.ragen.store import Store
@@ -39,6 +40,18 @@ def superseded(checkpoints: Sequence[str], every: int, keep_last: int) -> dict[s
     return {key: checkpoints.index(key) for key in dict.fromkeys(checkpoints) if key not in kept}
 
 
+@contextmanager
+def left_as_found(store: Store, keys: Iterable[str]) -> Iterator[None]:
+    """Drop again, in the end, those of these checkpoints that were dropped: whoever only looks brings them back."""
+    dropped = [key for key in keys if store.dropped("checkpoint", key) is not None]
+    try:
+        yield
+    finally:
+        for key in dropped:
+            if store.has("checkpoint", key):
+                store.drop("checkpoint", key)
+
+
 @dataclass
 class Retention:
     """Drops a run's superseded checkpoints as it goes on; what it is told twice does no harm.
@@ -51,12 +64,15 @@ class Retention:
         run: The run's name.
         every: Keep every n-th.
         keep_last: Keep so many of the newest.
+        start: Number of the checkpoint that it begins with; of a replay this one and those before are the replayed
+            run's, and are left to that.
     """
 
     store: Store
     run: str
     every: int = 1
     keep_last: int = 1
+    start: int = 0
     _done: set[str] = field(default_factory=set)
     _strangers: set[str] = field(default_factory=set)
 
@@ -73,7 +89,7 @@ class Retention:
             return []
         dropped = []
         for key, number in superseded(checkpoints, self.every, self.keep_last).items():
-            if key in self._done or self._is_needed_elsewhere(key, number):
+            if number <= self.start or key in self._done or self._is_needed_elsewhere(key, number):
                 continue
             if self.store.was_made("checkpoint", key):
                 self.store.drop("checkpoint", key)

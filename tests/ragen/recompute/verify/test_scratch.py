@@ -70,7 +70,7 @@ def test_a_footer_by_which_readers_leave_out_rows_is_a_fault(store, tmp_path):
     folder = tmp_path / "store" / "turns" / key
     file = folder / "part-00000.parquet"
     data, size = file.read_bytes(), int.from_bytes(file.read_bytes()[-8:-4], "little")
-    first = data[-8 - size :].index(b"sokoban") + len(data) - 8 - size  # before it are pages, with the values themselves
+    first = data[-8 - size :].index(b"sokoban") + len(data) - 8 - size  # not in pages
     file.write_bytes(data[:first] + data[first:].replace(b"sokoban", b"aokoban"))
     manifest = store.manifest("turns", key)
     forged = manifest.model_copy(update={"files": tuple(entries_of_parquet(folder))}).sealed()

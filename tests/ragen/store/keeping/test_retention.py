@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import checkpoint_keys, policies
-from starpo.ragen.store.keeping.retention import Retention, kept_numbers, superseded
+from starpo.ragen.store.keeping.retention import Retention, kept_numbers, left_as_found, superseded
 from starpo.schemas.manifest import Stage
 
 
@@ -72,6 +72,20 @@ def test_what_is_superseded_is_dropped_once(store: Store) -> None:
     assert retention.apply(MINE) == ["c2", "c4", "c5"]
     assert retention.apply(MINE) == []
     assert kept(store) == [0, 3, 6]
+
+
+def test_a_replay_drops_its_own_alone(store: Store) -> None:
+    """It begins with checkpoint 2 of 'mine', of which somebody may have brought 1 and 2 back."""
+    assert Retention(store, "replay", every=3, start=2).apply([*MINE[:3], "c4", "c5"]) == []
+    assert Retention(store, "replay", every=5, start=2).apply([*MINE[:3], "c4", "c5"]) == ["c4"]
+
+
+def test_what_was_brought_back_to_be_looked_at_is_dropped_again(store: Store, tmp_path: Path) -> None:
+    store.drop("checkpoint", "c1")
+    with left_as_found(store, ["c1", "c2"]):
+        stage = Stage(name="update", version=1)
+        store.put_folder("checkpoint", str(tmp_path / "files"), key="c1", stage=stage, settings={}, inputs={}, seed=0)
+    assert kept(store) == [0, 2, 3, 4, 5, 6]
 
 
 def test_by_default_nothing_is_dropped(store: Store) -> None:
