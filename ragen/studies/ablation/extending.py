@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from starpo.ragen.config.explanation import near
+from starpo.ragen.config.starpo import StarPOConfig
+from starpo.ragen.config.structure import merged
 from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
 
@@ -70,18 +72,10 @@ def extended(
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` over `base`: overrides setting by setting, cells by name, all else as a whole."""
-    merged = {**base, **own}
+    """`own` over `base`: overrides as settings extend settings, cells by name, all else as a whole."""
+    together: dict[str, Any] = {}
     for part in ("cells", "overrides"):
         if isinstance(base.get(part), dict) and isinstance(own.get(part), dict):
-            merged[part] = (_over if part == "overrides" else dict.__or__)(base[part], own[part])
-    return merged
-
-
-def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables, setting by setting."""
-    merged = dict(base)
-    for name, value in own.items():
-        nested = merged.get(name)
-        merged[name] = _over(nested, value) if isinstance(nested, dict) and isinstance(value, dict) else value
-    return merged
+            is_settings = part == "overrides"
+            together[part] = merged(base[part], own[part], StarPOConfig) if is_settings else base[part] | own[part]
+    return {**base, **own, **together}

@@ -55,6 +55,15 @@ def test_what_is_said_anew_replaces_setting_by_setting(cut):
     assert grid.overrides == {"iterations": 8, "update": {"clip_high": 0.3, "entropy_coefficient": 0.0}}
 
 
+def test_what_means_nothing_to_another_type_is_not_taken(write):
+    sokoban = (
+        'preset = "bandit"\nseeds = [0]\n[cells.one]\n[overrides.environment]\ntype = "sokoban"\nmin_solution = 6\n'
+    )
+    write(sokoban, "base")
+    cut = Grid.load(write('extends = "base"\n[overrides.environment]\ntype = "frozen_lake"\nslip = 0.0\n', "cut"))
+    assert cut.overrides == {"environment": {"type": "frozen_lake", "slip": 0.0}}
+
+
 def test_cells_are_chosen_in_order_and_the_first_is_the_base(cut):
     grid = cut('only = ["KL", "mine"]\n[cells.mine]\nonline_k = 5\n')
     assert grid.cells == {"KL": {"update.kl_coefficient": 0.01}, "mine": {"online_k": 5}}

@@ -151,7 +151,7 @@ def test_the_table_sets_the_papers_numbers_beside_these(base) -> None:
     assert table.rows[0] == {
         "cell": "vanilla",
         "paper": "0.200",
-        "here": "0.250 [0.000, 0.845]",  # 0.25 (1 - h) + h, h = z^2 / (1 + z^2), the bound for one prompt
+        "here": "0.250 [0.052, 0.845]",  # 0.25 (1 - h) and that + h, h = z^2 / (1 + z^2), the bound for one prompt
         "training": "1 of 1 fell, at 10",
         "shows?": "",
     }
