@@ -32,7 +32,7 @@ DIGITS = 16
 UNREADABLE = "unreadable:"
 """How the identity of code begins that has neither source nor version; see `is_reusable`."""
 
-_PROJECT = ("ragen", "schemas")
+_PROJECT = "starpo"
 _OPAQUE = ("starpo.ragen.core.lookup", "starpo.ragen.core.registry")
 """Modules that only look names up: what is found there has an identity of its own."""
 _TOKEN = "RAGEN_CODE_TOKEN"
@@ -127,7 +127,7 @@ class _Closure:
         top = module.partition(".")[0]
         if top in sys.stdlib_module_names or module in _OPAQUE:
             return ""
-        spec, is_own = find_spec(module), top == self.package or top in _PROJECT
+        spec, is_own = find_spec(module), top in (self.package, _PROJECT)
         if is_own or not _is_installed(spec):
             source = read(module)
             if source is not None:

@@ -126,6 +126,16 @@ def test_base_classes_methods_and_imports_within_functions_are_followed(identify
     assert identify("mine.reward:Game", reward=text, base=base, tables=TABLES.replace("0.5", "1.5")) == first
 
 
+def test_this_project_is_followed_where_it_is_installed_too(
+    identify: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version is the same for many states of its code."""
+    text = "from starpo.ragen.envs.base import Environment\n\nclass Game(Environment):\n    pass\n"
+    in_a_checkout = identify("mine.reward:Game", reward=text)
+    monkeypatch.setattr("starpo.ragen.core.identity._is_installed", lambda _: True)
+    assert identify("mine.reward:Game", reward=text) == in_a_checkout
+
+
 def test_code_that_refers_to_itself_ends(identify: Callable[..., str]) -> None:
     even = "def bonus(n):\n    return n == 0 or odd(n - 1)\n\ndef odd(n):\n    return n != 0 and bonus(n - 1)\n"
     assert identify(reward=even) != identify(reward=even.replace("n != 0", "n > 0"))
