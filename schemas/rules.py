@@ -243,12 +243,14 @@ _SAMPLE_TABLE = (
     ),
 )
 
-_is_ours = ~col("name").str.contains("^(reward/component|replay)/")  # a component's own words, and differences
+# a component's own words; differences; a cosine, which ends with what somebody calls an objective
+_is_ours = ~col("name").str.contains("^(reward/component|replay|objectives/[^/]+/cosine)/")
+_own_name = col("name").str.replace("^((?:rollout|reward|filter)/[^/]+)/[^/]+$", "${1}")  # without a mixture's tag
 
 
 def _is_named(pattern: str) -> pl.Expr:
     """Is the last part of the metric's name such?"""
-    return _is_ours & col("name").str.contains(f"(^|/)({pattern})$")
+    return _is_ours & _own_name.str.contains(f"(^|/)({pattern})$")
 
 
 _METRIC_ROWS = (

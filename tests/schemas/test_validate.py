@@ -205,6 +205,8 @@ OTHER_FAULTS = [
     ("metrics", setting(1, value=-0.5), "value", "at least 0 where name says that it is a size"),
     ("metrics", setting(1, name="update/num_steps"), "value", "whole number"),
     ("metrics", setting(1, name="rollout/truncated_share"), "value", "between 0 and 1"),
+    ("metrics", setting(1, name="rollout/success_rate/easy", value=7.0), "value", "between 0 and 1"),
+    ("metrics", setting(1, name="filter/num_kept/easy", value=1.5), "value", "whole number"),
     ("metrics", setting(1, iteration=1), "iteration", "same in all rows"),
     ("metrics", setting(1, stage="evaluate"), "stage", "same in all rows"),
     ("episodes", setting(0, num_actions=1), "num_actions", "number of actions"),
@@ -255,6 +257,19 @@ def test_turns_rule_is_named_when_broken(change: Callable[[Rows], object], colum
 def test_rule_is_named_when_broken(kind: str, change: Callable[[Rows], object], column: str, text: str) -> None:
     broken = broken_rules(rebuilt(example(kind), change), kind)
     assert [rule for name, rule in broken if name == column and text in rule], broken
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reward/return_mean/sokoban_std", -0.3),
+        ("rollout/response_length_mean/easy_success", 21.0),
+        ("reward/in_group_std/num_easy", 0.5),
+        ("objectives/gspo/cosine/no_std", -0.1),
+    ],
+)
+def test_what_a_user_calls_a_part_or_an_objective_says_nothing_of_its_numbers(name: str, value: float) -> None:
+    validate(rebuilt(example("metrics"), setting(1, name=name, value=value)), "metrics")
 
 
 @pytest.mark.parametrize("kind", DATASETS)
