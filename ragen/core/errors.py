@@ -72,6 +72,10 @@ class ArtifactDamagedError(StoreError):
     """What is wrong with it, in a few words, for tables; empty where only the message says it."""
 
 
+class NotAskedError(StoreError):
+    """What somebody outside answered is not in the store, and nobody is asked for it here."""
+
+
 class HubError(StarPOError):
     """The Hugging Face Hub cannot be reached, refuses, or there are no credentials for it."""
 

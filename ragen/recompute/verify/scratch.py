@@ -57,7 +57,7 @@ class Scratch:
         self._originals = Store(str(self._folder / "originals"))  # links, only while an artifact is read
         self.url = str(self._folder / "work")
         self.store = Store(self.url)
-        self.store.answers.behind = original.answers  # what was asked once is not asked for a comparison
+        self.store.answers.behind = original.answers  # nobody is asked for a comparison
 
     def __enter__(self) -> "Scratch":
         return self

@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from starpo.ragen.config.starpo import StarPOConfig
-from starpo.ragen.core.errors import ArtifactDamagedError, ArtifactMissingError, StoreError, first_line, named_line
+from starpo.ragen.core.errors import (
+    ArtifactDamagedError,
+    ArtifactMissingError,
+    NotAskedError,
+    StoreError,
+    first_line,
+    named_line,
+)
 from starpo.ragen.core.visible import quoted
 from starpo.ragen.envs.base import EnvironmentSettings
 from starpo.ragen.evidence.exchange.trace import IMPORTED_MARK
@@ -103,6 +110,8 @@ class Verifier:
                 return self._compute(visit), Verdict.SAME, ""
         except _NotComputedError as error:
             return {}, error.verdict, str(error)
+        except NotAskedError as error:
+            return {}, Verdict.NOT_SHOWN, first_line(error)
         except Exception as error:  # whatever damaged or forged data make a stage raise is a finding
             verdict = Verdict.NOT_SHOWN if visit.excuse else Verdict.DIFFERENT
             return {}, verdict, f"computing it again fails: {named_line(error)}"

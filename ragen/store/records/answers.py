@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from starpo.ragen.core.errors import ArtifactDamagedError
+from starpo.ragen.core.errors import ArtifactDamagedError, NotAskedError
 from starpo.ragen.store.artifacts.keys import KEY_DIGITS, canonical_json
 from starpo.ragen.store.remote.location import Location
 
@@ -22,7 +22,8 @@ class Answers:
     """The answers in a store. May be used by many threads and processes at once.
 
     Attributes:
-        behind: Where else to look for an answer, such as the store that this one stands in front of.
+        behind: Where else to look for an answer: the store that this one stands in front of. What is done again here is
+            held against what is there, so nobody is asked for what that has not.
     """
 
     def __init__(self, location: Location) -> None:
@@ -30,12 +31,13 @@ class Answers:
         self.behind: Answers | None = None
 
     def get(self, question: Mapping[str, Any]) -> str | None:
-        """What was answered; None: nobody was asked yet.
+        """What was answered; None: nobody was asked yet, and somebody may be.
 
         Args:
             question: All that an answer depends on, as JSON: no secrets, since it is stored too.
 
         Raises:
+            NotAskedError: If there is no answer, and nobody is asked here.
             ArtifactDamagedError: If the file is not what was written.
             StoreError: If the store cannot be read.
         """
@@ -43,7 +45,15 @@ class Answers:
         try:
             data = self._location.read(path)
         except FileNotFoundError:
-            return self.behind.get(question) if self.behind is not None else None
+            if self.behind is None:
+                return None
+            answer = self.behind.get(question)
+            if answer is None:
+                raise NotAskedError(
+                    f"an answer that it takes is not in {self.behind._location.name} ({path}; answers are not copied "
+                    "with a run), and nobody is asked for a comparison"
+                ) from None
+            return answer
         try:
             stored = json.loads(data)
             answer = stored["answer"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
+from starpo.ragen.core.errors import ArtifactDamagedError, NotAskedError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.inventory import take_inventory
 from starpo.ragen.store.remote.location import Location
@@ -28,6 +28,9 @@ def test_another_store_may_stand_behind(store: Store, tmp_path: Path) -> None:
     assert front.answers.get(QUESTION) == "YES"
     front.answers.put({**QUESTION, "model": "n"}, "NO")
     assert store.answers.get({**QUESTION, "model": "n"}) is None
+    assert front.answers.get({**QUESTION, "model": "n"}) == "NO"
+    with pytest.raises(NotAskedError, match=r"is not in .*/store \(answers/.*nobody is asked"):
+        front.answers.get({**QUESTION, "model": "o"})
 
 
 @pytest.mark.parametrize("change", [("YES", "NO"), ("Is it?", "Was it?"), ("}", ""), ('"answer"', '"said"')])
