@@ -115,5 +115,8 @@ class Retention:
             return True
         config = record.config
         every, keep_last = config.get("checkpoint_every", 1), config.get("checkpoint_keep_last", 1)
-        has_come_past = "update" in self.store.runs.iteration(run, number - 1 + keep_last)
-        return number % every == 0 or not has_come_past
+        last = number  # of those that it stands for: iterations without an update pass it on
+        while (stages := self.store.runs.iteration(run, last)) and "update" not in stages:
+            last += 1
+        has_come_past = "update" in self.store.runs.iteration(run, last - 1 + keep_last)
+        return any(n % every == 0 for n in range(number, last + 1)) or not has_come_past

@@ -105,6 +105,15 @@ def test_what_another_run_keeps_by_its_own_settings_stays(store: Store) -> None:
     assert kept(store) == [0, 2, 3, 4, 6]
 
 
+def test_what_another_run_keeps_for_a_later_number_stays(store: Store) -> None:
+    """Its iteration 4 made no update: c4 is its checkpoints 4 and 5, and it keeps every fifth."""
+    record(store, "other", 4, checkpoint_every=5, checkpoint_keep_last=2)
+    store.runs.record_stage("other", 4, "rollout", {"turns": "t4"})
+    for iteration in (5, 6):
+        store.runs.record_stage("other", iteration, "update", {"checkpoint": f"d{iteration}"})
+    assert {"c4", "c5"} & set(Retention(store, "mine", every=6).apply(MINE)) == {"c5"}
+
+
 def test_a_run_that_keeps_all_keeps_all(store: Store) -> None:
     record(store, "old", 5)  # made before there was such a setting
     Retention(store, "mine", every=3).apply(MINE)
