@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from starpo.ragen.store.keeping.inventory import StoredFolder
 from starpo.ragen.store.keeping.reachability import Reachability
+from starpo.ragen.store.records import answers, studies
 from starpo.ragen.store.remote.location import Location
 
 
@@ -20,9 +21,9 @@ class KindUsage:
     """What one kind of thing takes up."""
 
     kind: str
-    """Kind of artifacts; or `dropped`, `unfinished`, `temporary`, `quarantine`, `records`."""
+    """Kind of artifacts; or `dropped`, `unfinished`, `temporary`, `quarantine`, `records`, `answers`."""
     number: int
-    """Of folders; of records: files."""
+    """Of folders; of records and answers: files."""
     size_bytes: int
     """All files of these folders, manifests included."""
     unreached_number: int
@@ -96,8 +97,10 @@ def measure(location: Location) -> Usage:
     }.items():
         if others:
             kinds.append(KindUsage(name, len(others), _size(others), 0, 0))
-    records = location.files("runs")
-    kinds.append(KindUsage("records", len(records), sum(file.size_bytes for file in records), 0, 0))
+    for name, folders in {"records": ("runs", *studies.FOLDERS), "answers": (answers.FOLDER,)}.items():
+        files = [file for folder in folders for file in location.files(folder)]
+        if files or name == "records":
+            kinds.append(KindUsage(name, len(files), sum(file.size_bytes for file in files), 0, 0))
     return Usage(
         kinds=sorted(kinds, key=lambda usage: (-usage.size_bytes, usage.kind)),
         runs=sorted(runs, key=lambda usage: (-usage.size_bytes, usage.run)),

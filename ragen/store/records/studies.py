@@ -20,6 +20,7 @@ SWEEPS = "sweeps"
 """Folder of sweeps."""
 _ASKED = {"ablations": "grid.json", SWEEPS: "sweep.json"}
 """Folder -> the file that says what was asked for."""
+FOLDERS = tuple(_ASKED)
 RESULT = "result.json"
 _CELLS_FILE = "cells.json"
 _CELLS = TypeAdapter(StageKeys)

@@ -21,12 +21,14 @@ def test_kinds_add_up_to_what_is_on_disk(local: Store, make_run: MakeRun, tmp_pa
     Location(local.url).replace(f"turns/{'f' * 32}/part-00000.parquet", b"half")
     Location(local.url).replace(f"tmp/{'e' * 32}/part-00000.parquet", b"staged")
     Location(local.url).replace("quarantine/turns-x-0/reason.txt", b"reason")
+    Location(local.url).replace("ablations/x/result.json", b"{}")
+    local.answers.put({"prompt": "Is it?"}, "YES")
     found = usage(local)
     assert found.size_bytes == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     numbers = {kind.kind: kind.number for kind in found.kinds}
     assert numbers == {
-        "checkpoint": 3, "turns": 2, "rewards": 2, "selection": 2, "samples": 2, "metrics": 2, "records": 4,
-        "unfinished": 1, "temporary": 1, "quarantine": 1,
+        "checkpoint": 3, "turns": 2, "rewards": 2, "selection": 2, "samples": 2, "metrics": 2, "records": 5,
+        "answers": 1, "unfinished": 1, "temporary": 1, "quarantine": 1,
     }  # fmt: skip
     assert [kind.size_bytes for kind in found.kinds] == sorted((k.size_bytes for k in found.kinds), reverse=True)
 
