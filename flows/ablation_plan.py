@@ -5,7 +5,6 @@ grid (+ preset or run) -> plan_ablation -> AblationPlan -> starpo.flows.ablation
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from starpo.flows.plan import RunPlan, plan_run
@@ -38,17 +37,15 @@ class CellRun:
         seed: The seed.
         label: What its settings are called: ablation and cell.
         config: The run's settings.
+        name: The run's name: label, seed, and eight digits of settings and code; or that of a run of the same settings
+            and code which was finished before, whoever asked for it.
     """
 
     cell: Cell
     seed: int
     label: str
     config: StarPOConfig
-
-    @cached_property
-    def name(self) -> str:
-        """The run's name: label, seed, and eight digits of settings and code."""
-        return default_run_name(self.label, self.config)
+    name: str
 
 
 @dataclass(frozen=True)
@@ -59,11 +56,13 @@ class AblationPlan:
         grid: What was asked for.
         base: The settings that its cells start from.
         cells: The base first.
+        runs: Seed by seed, so that cells can be compared as soon as one seed is through.
     """
 
     grid: Grid
     base: StarPOConfig
     cells: list[Cell]
+    runs: list[CellRun]
 
     @property
     def name(self) -> str:
@@ -74,15 +73,6 @@ class AblationPlan:
     def labels(self) -> list[str]:
         """Names of the runs."""
         return [run.name for run in self.runs]
-
-    @cached_property
-    def runs(self) -> list[CellRun]:
-        """Seed by seed, so that cells can be compared as soon as one seed is through."""
-        return [
-            CellRun(cell, seed, f"{self.grid.name}.{cell.slug}", cell.configuration(seed))
-            for seed in self.grid.seeds
-            for cell in self.cells
-        ]
 
     def plans(self, store: Store) -> dict[str, RunPlan]:
         """What each run has done and is yet to do, by its name; every stage is looked up in the store once."""
@@ -148,7 +138,31 @@ def plan_ablation(
     source = source or f"grid {grid.name}"
     check_grid(grid, source, allow_few_seeds=allow_few_seeds)
     base = config or _base_settings(grid, store, source, folder)
-    return AblationPlan(grid, base, expand(grid, base, source, {name: method(name) for name in grid.methods}))
+    cells = expand(grid, base, source, {name: method(name) for name in grid.methods})
+    return AblationPlan(grid, base, cells, _runs(grid, cells, store))
+
+
+def _runs(grid: Grid, cells: list[Cell], store: Store) -> list[CellRun]:
+    stored = store.runs.names()
+    runs = []
+    for seed in grid.seeds:
+        for cell in cells:
+            label, config = f"{grid.name}.{cell.slug}", cell.configuration(seed)
+            name = default_run_name(label, config)
+            twins = [] if name in stored else [other for other in stored if other.endswith(name.removeprefix(label))]
+            name = next((other for other in twins if _is_twin(store, other, config)), name)
+            runs.append(CellRun(cell, seed, label, config, name))
+    return runs
+
+
+def _is_twin(store: Store, run: str, config: StarPOConfig) -> bool:
+    """Has a run of this name been finished with just these settings?"""
+    try:
+        state, record = store.runs.state(run), store.runs.get(run)
+    except StoreError:  # a damaged record
+        return False
+    is_finished = state is not None and state.status == "completed"
+    return is_finished and record.flow == "starpo" and record.config == config.model_dump(mode="json")
 
 
 def is_finished(store: Store, run: CellRun, plan: RunPlan) -> bool:

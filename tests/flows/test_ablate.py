@@ -109,6 +109,28 @@ def test_runs_of_a_cell_differ_in_the_seed_alone(grid_file, store: Store) -> Non
     assert first.name.startswith("mine.keep-0.5-s0-")
 
 
+def test_a_run_that_was_finished_under_another_name_is_not_done_again(grid_file, store: Store) -> None:
+    grid = Grid.load(Path(grid_file()))
+    own, other, *_ = plan_ablation(grid, store).runs
+    name = own.name.replace("mine.", "another.")
+    store.runs.create(name, flow="starpo", preset="another", config=own.config.model_dump(mode="json"))
+    assert plan_ablation(grid, store).runs[0].name == own.name  # it is not finished
+    store.runs.set_state(name, "completed")
+    first, second, *_ = plan_ablation(grid, store).runs
+    assert (first.name, second.name) == (name, other.name)
+    store.runs.create(own.name, flow="starpo", preset="mine", config=own.config.model_dump(mode="json"))
+    assert plan_ablation(grid, store).runs[0].name == own.name
+
+
+def test_a_run_of_other_settings_is_no_run_of_a_cell_whatever_it_is_called(grid_file, store: Store) -> None:
+    grid = Grid.load(Path(grid_file()))
+    own, other, *_ = plan_ablation(grid, store).runs
+    name = own.name.replace("mine.", "another.")
+    store.runs.create(name, flow="starpo", preset="another", config=other.config.model_dump(mode="json"))
+    store.runs.set_state(name, "completed")
+    assert plan_ablation(grid, store).runs[0].name == own.name
+
+
 def test_a_dry_run_counts_stages_and_writes_nothing(grid_file, store: Store, capsys, tmp_path: Path) -> None:
     ablate(grid_file(), dry_run=True, store=store.url, as_json=True)
     plan = json.loads(capsys.readouterr().out)
