@@ -12,8 +12,10 @@ what it was and proves what is made in its place.
     Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.local_folder -> verified files
 """
 
+import errno
 import hashlib
 import logging
+import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -159,11 +161,18 @@ class Artifacts:
             yield folder
         except Exception as error:
             cause = os_error_of(error)
-            if cause is None:
+            if cause is None or (cause is error and not self._is_of_the_disk(cause, folder)):
                 raise
             raise self._location.failure("write", f"tmp/{folder.name}", cause) from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _is_of_the_disk(self, error: OSError, folder: Path) -> bool:
+        """Is it about where artifacts are written? Whoever makes one may meet others: files of its own, a network."""
+        if isinstance(error.filename, str | bytes | os.PathLike):
+            place = Path(os.fsdecode(error.filename)).absolute()
+            return place.is_relative_to(self._location.local or folder.parent)
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 
     def sealed(self, manifest: Manifest, entries: Iterable[FileEntry]) -> Manifest:
         """A manifest with its files, at the places where `commit` puts them, and with its own digest.

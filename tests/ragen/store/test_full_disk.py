@@ -72,6 +72,16 @@ def test_one_that_fits_is_written(small_disk: Path) -> None:
         assert (folder / "model.safetensors").stat().st_size < SIZE_BYTES
 
 
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(errno.ENOENT, "No such file", "/data/goods.json"), ConnectionRefusedError(111, "no")]
+)
+def test_what_its_maker_meets_elsewhere_is_no_fault_of_the_store(store: Store, error: OSError) -> None:
+    """Such as an environment that reads a file of its own while it is imitated."""
+    with pytest.raises(type(error)) as met, store.new_folder():
+        raise error
+    assert met.value is error
+
+
 def test_what_safetensors_says_is_understood(tmp_path: Path) -> None:
     """A limit on the size of files (EFBIG), which needs no root; in a process of its own, as it stays."""
     code = (
