@@ -97,8 +97,8 @@ def measure(location: Location) -> Usage:
     }.items():
         if others:
             kinds.append(KindUsage(name, len(others), _size(others), 0, 0))
-    for name, folders in {"records": ("runs", *studies.FOLDERS), "answers": (answers.FOLDER,)}.items():
-        files = [file for folder in folders for file in location.files(folder)]
+    for name, places in {"records": ("runs", *studies.FOLDERS), "answers": (answers.FOLDER,)}.items():
+        files = [file for place in places for file in location.files(place)]
         if files or name == "records":
             kinds.append(KindUsage(name, len(files), sum(file.size_bytes for file in files), 0, 0))
     return Usage(
