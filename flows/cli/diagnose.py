@@ -69,7 +69,7 @@ def _print(console: Console, found: Diagnosis) -> None:
         print_table(console, [_signal_row(signal) for signal in found.verdict.signals])
     if found.points:
         print_table(console, [_point_row(point) for point in found.points], title="reasoning of first turns")
-        say(console, f"now {found.points[-1].words}")
+        say(console, f"the last of them, {found.points[-1].words}")
     else:
         say(console, "reasoning: no probe found reasoning under two different prompts")
     for iteration, buckets in measured(found.series).items():

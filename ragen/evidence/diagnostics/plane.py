@@ -39,8 +39,9 @@ class Point:
 
     @property
     def words(self) -> str:
-        """The regime for people."""
-        return next(f"{name}: {meaning}" for name, *_, meaning in _CORNERS if name == self.regime)
+        """The regime for people, and when: later probes may have found no reasoning to score."""
+        meaning = next(meaning for name, *_, meaning in _CORNERS if name == self.regime)
+        return f"at iteration {self.iteration} {self.regime}: {meaning}"
 
 
 def path(series: Mapping[str, Series]) -> list[Point]:
