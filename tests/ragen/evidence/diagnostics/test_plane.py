@@ -18,7 +18,7 @@ def test_regimes_are_beside_the_first_probe() -> None:
     assert [point.iteration for point in points] == [0, 10, 20, 30, 40]
     assert [point.regime for point in points] == ["diverse", "diverse", "specialised", "template", "collapsed"]
     assert points[0].retrieval == 0.8
-    assert points[-1].words == "collapsed: one reasoning for all"
+    assert points[-1].words == "at iteration 40 collapsed: one reasoning for all"
 
 
 def test_a_run_that_began_without_dependence_is_not_divided_by_nothing() -> None:
