@@ -5,7 +5,7 @@ SweepResult -> draw_sweep -> SVG
 Where only one checkpoint was evaluated, a row is an environment and a column a temperature.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from starpo.ragen.core.pictures import label, new_figure, style, svg
 from starpo.ragen.studies.sweep.result import Score, SweepResult
@@ -45,7 +45,8 @@ def draw_sweep(result: SweepResult) -> str:
     seeds = len(result.sweep.seeds)
     note = f"success {what}; {seeds} seed{'s' * (seeds > 1)}; below each its 95% interval"
     with style():
-        figure = new_figure(max(7.6, 3.2 + 1.1 * len(columns)), 1.9 + 0.5 * len(rows), f"Sweep {result.name}", note)
+        width, height = 3.2 + column_width(columns) * len(columns), 1.9 + 0.5 * len(rows)
+        figure = new_figure(max(7.6, width), height, f"Sweep {result.name}", note)
         axes = figure.subplots()
         axes.set_facecolor("#e4e7ec")
         values = [[_success(cells[row, column]) for column in columns] for row in rows]
@@ -64,6 +65,12 @@ def draw_sweep(result: SweepResult) -> str:
         axes.spines[:].set_visible(False)
         axes.invert_yaxis()
         return svg(figure)
+
+
+def column_width(labels: Iterable[str]) -> float:
+    """Inches of a column, so that no label runs into the next."""
+    longest = max((len(line) for text in labels for line in text.split("\n")), default=0)
+    return max(1.1, 0.2 + 0.085 * longest)
 
 
 def _success(score: Score | None) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starpo.ragen.core.pictures import label, new_figure, style, svg
 from starpo.ragen.studies.result import Difference
-from starpo.ragen.studies.sweep.heat_map import DARK, draw_sweep
+from starpo.ragen.studies.sweep.heat_map import DARK, column_width, draw_sweep
 from starpo.ragen.studies.sweep.result import Score, SweepResult
 
 _FRAME = "#c2570c"
@@ -114,7 +114,9 @@ def draw_matrix(result: SweepResult) -> str:
         f"{result.confidence:.0%} interval of the last, which is the colour; framed: what the run trains on"
     )
     with style():
-        figure = new_figure(max(7.6, 3.4 + 1.25 * len(panels)), 1.9 + 0.55 * len(runs), f"Sweep {result.name}", note)
+        labels = [label(panel, 24) for panel in panels]
+        width, height = 4.2 + column_width(labels) * len(panels), 1.9 + 0.55 * len(runs)
+        figure = new_figure(max(7.6, width), height, f"Sweep {result.name}", note)
         axes = figure.subplots()
         axes.set_facecolor("#e4e7ec")
         values = [[_success(found[run, panel].last) for panel in panels] for run in runs]
@@ -127,10 +129,10 @@ def draw_matrix(result: SweepResult) -> str:
             if entry.is_own:
                 corners = [(x + 0.03, y + 0.05), (x + 0.97, y + 0.05), (x + 0.97, y + 0.95), (x + 0.03, y + 0.95)]
                 axes.plot(*zip(*corners, corners[0], strict=True), color=_FRAME, linewidth=1.6, gid="own")
-        axes.set_xticks([at + 0.5 for at in range(len(panels))], [label(panel, 18) for panel in panels])
+        axes.set_xticks([at + 0.5 for at in range(len(panels))], labels)
         axes.set_yticks(
             [at + 0.5 for at in range(len(runs))],
-            [f"{label(result.trained_on.get(run, ''), 24)}\n{label(run, 32)}" for run in runs],
+            [f"{label(result.trained_on.get(run, ''), 24)}\n{label(run, 48)}" for run in runs],
         )
         axes.set(xlabel="plays", ylabel="trains on")
         axes.xaxis.set_label_position("top")
