@@ -11,10 +11,17 @@ from starpo.ragen.studies.result import Table
 
 
 class Trend(NamedTuple):
-    """Means over the first and the last tenth of a run's points, at least one of each."""
+    """Means over the first and the last tenth of a run's points, at least one of each.
+
+    Attributes:
+        first: Of the first.
+        last: Of the last.
+        until: The last iteration with a point, if the run went on without any, as one does that has lost its reasoning.
+    """
 
     first: float
     last: float
+    until: int | None = None
 
     @property
     def change(self) -> float:
@@ -24,14 +31,19 @@ class Trend(NamedTuple):
 
 def trends(cell: CellResult, metric: str) -> dict[int, Trend]:
     """Seed -> how a metric went; of runs with two points at least."""
-    series = {seed: of_run.get(metric, {}) for seed, of_run in cell.series.items()}
-    return {seed: _trend(points) for seed, points in series.items() if len(points) > 1}
+    found = {}
+    for seed, of_run in cell.series.items():
+        points = of_run.get(metric, {})
+        if len(points) > 1:
+            end = max(max(other) for other in of_run.values() if other)
+            found[seed] = _trend(points, end)
+    return found
 
 
 def trend_table(
     result: AblationResult, metric: str, title: str, digits: int, by_seed: str, told: Callable[[Trend], str]
 ) -> Table:
-    """A row a cell: a metric in the first and the last tenth of training, as a mean over seeds, and in every seed.
+    """A row a cell: a metric in the first and the last tenth of its points, as a mean over seeds, and in every seed.
 
     Args:
         result: What was measured.
@@ -48,7 +60,7 @@ def trend_table(
         if found:
             mean = mean_trend(found)
             row |= {"first tenth": f"{mean.first:.{digits}f}", "last tenth": f"{mean.last:.{digits}f}"}
-            row[by_seed] = " ".join(map(told, found))
+            row[by_seed] = " ".join(told(t) + ("" if t.until is None else f" (until {t.until})") for t in found)
         rows.append(row)
     return Table(title, rows, ("cell", by_seed))
 
@@ -72,11 +84,12 @@ def judge_shrinking(found: Sequence[Trend]) -> str:
 
 def mean_trend(found: Sequence[Trend]) -> Trend:
     """The mean over seeds; at least one."""
-    first, last = (math.fsum(side) / len(found) for side in zip(*found, strict=True))
+    first, last = (math.fsum(side) / len(found) for side in zip(*(trend[:2] for trend in found), strict=True))
     return Trend(first, last)
 
 
-def _trend(points: Series) -> Trend:
-    values = list(points.values())
+def _trend(points: Series, end: int) -> Trend:
+    values, until = list(points.values()), max(points)
     reach = max(1, len(values) // 10)
-    return Trend(math.fsum(values[:reach]) / reach, math.fsum(values[-reach:]) / reach)
+    first, last = (math.fsum(part) / reach for part in (values[:reach], values[-reach:]))
+    return Trend(first, last, until if until < end else None)
