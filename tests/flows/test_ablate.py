@@ -225,9 +225,13 @@ def test_contradicting_settings_name_the_cell(grid_file, store: Store) -> None:
 
 def test_a_store_that_cannot_be_written_is_refused_before_any_work(grid_file, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("starpo.flows.console.studies.start_deployment", lambda *_: pytest.fail("work began"))
-    (tmp_path / "file").write_text("a file where a folder should be")
+    folder = tmp_path / "other"
+    folder.mkdir()
+    (folder / "ablations").write_text("a file where a folder should be")
     with pytest.raises(StarPOError, match=r"cannot write .*ablations/mine"):
-        ablate(grid_file(), store=str(tmp_path / "file"))
+        ablate(grid_file(), store=str(folder))
+    with pytest.raises(StarPOError, match=r"cannot list .*ablations/runs"):
+        ablate(grid_file(), store=str(folder / "ablations"))
 
 
 def test_the_command_prints_one_message_and_exits_1(grid_file, tmp_path: Path) -> None:
