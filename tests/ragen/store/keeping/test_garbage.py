@@ -114,6 +114,19 @@ def test_exactly_what_is_reached_is_kept(inputs: list[set[int]], named: list[set
     assert find_garbage(location, now=LATER).faults == []
 
 
+def name_while_it_is_deleted(store: Store, kind: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run `c` names an artifact when it is gone, and before its deleter looks at the runs for the last time."""
+    read = keeping.garbage.read_roots
+
+    def read_late(location: Location) -> object:
+        assert not store.has(kind, key)
+        store.runs.create("c", flow="starpo", preset=None, config={})
+        store.runs.record_stage("c", 0, "update", {kind: key})
+        return read(location)
+
+    monkeypatch.setattr(keeping.garbage, "read_roots", read_late)
+
+
 def test_what_a_run_names_meanwhile_is_put_back(
     store: Store, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,15 +134,7 @@ def test_what_a_run_names_meanwhile_is_put_back(
     mine, other = make_run(store, "a", 1), make_run(store, "b", 1, keep=0.25)
     forget(store, "b")
     garbage = find_garbage(Location(store.url), now=LATER)
-    read = keeping.garbage.read_roots
-
-    def read_late(location: Location) -> object:
-        assert not store.has(*other[-1])
-        store.runs.create("c", flow="starpo", preset=None, config={})
-        store.runs.record_stage("c", 0, "update", {"checkpoint": other[-1][1]})
-        return read(location)
-
-    monkeypatch.setattr(keeping.garbage, "read_roots", read_late)
+    name_while_it_is_deleted(store, *other[-1], monkeypatch)
     restored = delete_garbage(Location(store.url), garbage)
     assert {tuple(doomed.folder.path.split("/")) for doomed in restored} == set(other) - set(mine)
     assert artifacts(store) == set(mine) | set(other)
@@ -145,14 +150,7 @@ def test_what_was_dropped_and_is_named_meanwhile_is_put_back(
     store.drop(*other[-1])
     forget(store, "b")
     garbage = find_garbage(Location(store.url), now=LATER)
-    read = keeping.garbage.read_roots
-
-    def read_late(location: Location) -> object:
-        store.runs.create("c", flow="starpo", preset=None, config={})
-        store.runs.record_stage("c", 0, "update", {"checkpoint": other[-1][1]})
-        return read(location)
-
-    monkeypatch.setattr(keeping.garbage, "read_roots", read_late)
+    name_while_it_is_deleted(store, *other[-1], monkeypatch)
     restored = delete_garbage(Location(store.url), garbage)
     assert {tuple(doomed.folder.path.split("/")) for doomed in restored} == set(other) - set(mine)
     assert store.dropped(*other[-1]) is not None
