@@ -14,7 +14,7 @@ from starpo.ragen.evidence.sizing.memory import (
     activation_bytes,
     adapter_activation_bytes,
     kv_cache_bytes,
-    logits_bytes,
+    logits_part,
     optimiser_bytes,
     zero_bytes,
 )
@@ -205,10 +205,11 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
             activation_bytes(architecture, num_tokens, update.dtype, is_recomputed=is_recomputed),
             f"{update.dtype}{recomputed}, {num_tokens:,} tokens of a micro-batch",
         ),
-        Part(
-            "logits",
-            logits_bytes(architecture, responses, has_entropy=update.entropy_coefficient > 0),
-            f"{20 if update.entropy_coefficient > 0 else 16} M V, M = {responses:,}, V = {architecture.vocab_size:,}",
+        logits_part(
+            architecture,
+            responses,
+            has_entropy=update.entropy_coefficient > 0,
+            is_cut_up=update.learner == "deepspeed" and update.deepspeed.zero_stage == 3,
         ),
     ]
 

@@ -19,6 +19,8 @@ _LOGIT_BYTES = 16
 M = 4000, V = 20000 on a CPU. A gradient without an entropy bonus takes 12.1."""
 _ENTROPY_LOGIT_BYTES = 20
 """The same while the gradient of a loss with an entropy bonus is taken. Measured: 20.2 bytes."""
+LOGITS_AT_A_TIME = 2**25
+"""As `ragen.learning.learners.scoring` has it, which imports torch."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +95,25 @@ def adapter_activation_bytes(
     return a_token * num_tokens * (1 if is_recomputed else architecture.num_layers)
 
 
-def logits_bytes(architecture: Architecture, num_response_tokens: int, *, has_entropy: bool) -> float:
-    """Logits, log-probs and their gradients at response positions: 16 M V bytes, 20 M V with an entropy bonus.
+def logits_part(
+    architecture: Architecture, num_response_tokens: int, *, has_entropy: bool, is_cut_up: bool = False
+) -> Part:
+    """Logits, log-probs and their gradients at response positions: 16 bytes a logit, 20 with an entropy bonus.
 
     Args:
         architecture: Of the policy.
         num_response_tokens: M, of the micro-batch; at most its tokens.
         has_entropy: Is the entropy in the loss?
+        is_cut_up: Are weights cut up over ranks (ZeRO 3)? Then all M V are there at once, else those of some positions.
     """
     each = _ENTROPY_LOGIT_BYTES if has_entropy else _LOGIT_BYTES
-    return float(each * num_response_tokens * architecture.vocab_size)
+    vocabulary = architecture.vocab_size
+    num_at_a_time = num_response_tokens if is_cut_up else max(1, LOGITS_AT_A_TIME // vocabulary)
+    if num_response_tokens <= num_at_a_time:
+        formula = f"{each} M V, M = {num_response_tokens:,}, V = {vocabulary:,}"
+    else:
+        formula = f"{each} C V, C = {num_at_a_time:,} positions at a time, V = {vocabulary:,}"
+    return Part("logits", float(each * min(num_response_tokens, num_at_a_time) * vocabulary), formula)
 
 
 def kv_cache_bytes(architecture: Architecture, num_tokens: float, dtype: DType) -> float:

@@ -84,10 +84,9 @@ class DeepSpeedModel:
         for name, value in exact.items():  # DeepSpeed took its float32 copies from weights that were rounded already
             self._write(name, value.to(device), None)
 
-    def __call__(self, batch: MicroBatch) -> Tensor:
+    def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
         """See `TrainedModel`."""
-        output: Tensor = self._engine(batch)
-        return output
+        return self._engine(batch, *asked)
 
     def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
         """See `TrainedModel.accumulate`; all ranks must have equally many micro-batches."""

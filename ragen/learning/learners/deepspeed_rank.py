@@ -32,7 +32,7 @@ from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.ranks import SOCKET
 from starpo.ragen.learning.learners.reference import Reference
-from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
 from starpo.ragen.learning.learners.trajectory_table import pack_table, unpack_trajectories
 from starpo.ragen.learning.learners.update import Update, trainable_tokens
 
@@ -126,7 +126,8 @@ class RankLearner:
         checkpoint = load_trained(folder, config, checkpoint_key, dtype, is_cut_up=config.deepspeed.zero_stage == 3)
         check_output_layer(checkpoint.policy)
         shared = row_tokens(checkpoint.policy)
-        networks: dict[str, Any] = {"policy": (ResponseLogits(checkpoint.policy), "model.", config.optimiser)}
+        policy = ResponseScores(checkpoint.policy, is_cut_up=config.deepspeed.zero_stage == 3)
+        networks: dict[str, Any] = {"policy": (policy, "model.", config.optimiser)}
         if checkpoint.critic is not None:
             networks["critic"] = (checkpoint.critic, "", config.optimisers["critic"])
         models = {
@@ -154,10 +155,10 @@ class RankLearner:
             num_restarted=held.num_restarted,
         )
 
-    def _load_reference(self, folder: str) -> ResponseLogits:
+    def _load_reference(self, folder: str) -> ResponseScores:
         assert self._config is not None
         policy, _ = load_policy(folder, self._config.dtype)
-        return ResponseLogits(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
+        return ResponseScores(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
 
     def _loaded(self) -> _Held:
         if self._held is None:

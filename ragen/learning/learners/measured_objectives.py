@@ -21,11 +21,10 @@ from torch import Tensor
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.gradient_spread import GradientSpread, GradientSums
-from starpo.ragen.learning.learners.scoring import response_logprobs
 from starpo.ragen.learning.learners.spans import KINDS, UNKNOWN
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TorchModel
-from starpo.ragen.learning.learners.training import Training
+from starpo.ragen.learning.learners.training import Training, loss_terms, scored_for
 
 
 @dataclass(frozen=True)
@@ -104,16 +103,17 @@ def measure(trainings: Sequence[Training]) -> MeasuredObjectives:
     assert isinstance(model, TorchModel)
     everything_N = torch.ones(len(tokens), dtype=torch.bool)
     terms_of = [training.policy_terms(everything_N, training.targets.advantages_N) for training in trainings]
+    asked = scored_for({term for training in trainings for term in loss_terms(training.config)})
 
     def gradients(batch: MicroBatch) -> list[tuple[int, list[Tensor]]]:
         """Turn, and what its tokens add to the gradient of every objective."""
-        logprobs_PV = response_logprobs(model, batch, first.context.temperature)
+        scored_M = model(batch, first.context.temperature, asked)
         losses_M = []
         for training, of_tokens in zip(trainings, terms_of, strict=True):
-            terms, weights_M = of_tokens(batch, logprobs_PV)
+            terms, weights_M = of_tokens(batch, *scored_M)
             losses_M.append(reduce(operator.add, terms.values()) * weights_M)
             training.check_finite(losses_M[-1].detach(), batch, "policy")
-        turn_M = tokens.turn_N[batch.token_M.cpu()].to(logprobs_PV.device)
+        turn_M = tokens.turn_N[batch.token_M.cpu()].to(scored_M[0].device)
         turns = torch.unique(turn_M).tolist()
         found = model.flat_gradients([loss_M[turn_M == turn].sum() for turn in turns for loss_M in losses_M])
         return [(turn, found[place * len(losses_M) :][: len(losses_M)]) for place, turn in enumerate(turns)]

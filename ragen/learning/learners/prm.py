@@ -21,7 +21,6 @@ from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.adapters import frozen_parameters
 from starpo.ragen.learning.learners.batches import MicroBatch
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import chosen, response_logprobs
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.objectives.implicit_steps import preference_loss, preferences
@@ -80,7 +79,7 @@ def fit(
     weight_N = (beta * slope_B).float()[tokens.trajectory_N].to(runner.device)
 
     def weighted(batch: MicroBatch) -> tuple[Tensor, float]:
-        logprobs_M = chosen(response_logprobs(model, batch, temperature), batch)
+        (logprobs_M,) = model(batch, temperature)
         return (weight_N[batch.token_M] * logprobs_M).sum(), 0.0
 
     model.accumulate(weighted, batches, runner)

@@ -14,13 +14,13 @@ from starpo.ragen.agents.policy.adapter import read_shape
 from starpo.ragen.config.update import UpdateConfig
 from starpo.ragen.core.errors import LearnerError
 from starpo.ragen.learning.learners.adapters import adapters_off
-from starpo.ragen.learning.learners.scoring import Logits
+from starpo.ragen.learning.learners.scoring import Scorer
 
 
 class Reference:
     """A learner's reference policy."""
 
-    def __init__(self, config: UpdateConfig, load: Callable[[str], Logits]) -> None:
+    def __init__(self, config: UpdateConfig, load: Callable[[str], Scorer]) -> None:
         """Hold nothing yet.
 
         Args:
@@ -30,7 +30,7 @@ class Reference:
         self._config = config
         self._load = load
         self._folder: str | None = None
-        self._own: Logits | None = None
+        self._own: Scorer | None = None
 
     def be_at(self, folder: str | None, policy_folder: str | None) -> None:
         """Be this folder's policy, where one is needed at all.
@@ -58,21 +58,21 @@ class Reference:
         self._own = None if is_lent else self._load(folder)
         self._folder = folder
 
-    def opener(self, policy: PreTrainedModel, logits: Logits) -> Callable[[], AbstractContextManager[Logits]] | None:
+    def opener(self, policy: PreTrainedModel, scorer: Scorer) -> Callable[[], AbstractContextManager[Scorer]] | None:
         """How to open it (see `ragen.learning.learners.update.OpenReference`); None: none is needed.
 
         Args:
             policy: That is trained.
-            logits: Of the policy.
+            scorer: The policy.
         """
         if self._config.kl_coefficient == 0:
             return None
         own = self._own
 
         @contextmanager
-        def lent() -> Iterator[Logits]:
+        def lent() -> Iterator[Scorer]:
             with adapters_off(policy):
-                yield logits
+                yield scorer
 
         return lent if own is None else lambda: nullcontext(own)
 

@@ -2,16 +2,18 @@
 
 The output layer and its softmax run at the different positions that predict response tokens and nowhere else.
 
-Legend: S rows of a micro-batch, T tokens, P different positions that predict response tokens, M response tokens of it,
-V vocabulary, H hidden size, N response tokens of the update.
+Legend: S rows of a micro-batch, T tokens, P different positions that predict response tokens, C of them, M response
+tokens of it, V vocabulary, H hidden size, N response tokens of the update.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from starpo.ragen.core.errors import PolicyError
@@ -20,25 +22,88 @@ from starpo.ragen.learning.learners.data_parallel import DataParallelGroup, Sing
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.objectives.losses import entropy
 
-Logits = Callable[[MicroBatch], Tensor]
-"""Logits at every position that predicts response tokens, float32 [P, V]; `ResponseLogits`, or what stands for it."""
+Quantity = Literal["logprob", "entropy", "collision"]
+"""Of a response token: its log-probability, nats. Of the distribution that it was drawn from: the entropy, nats; the
+sum of squared probabilities."""
+
+Scorer = Callable[[MicroBatch, float, Sequence[Quantity]], tuple[Tensor, ...]]
+"""A micro-batch, the rollout's temperature and quantities -> each of them for its response tokens, float32 [M];
+`ResponseScores`, or what stands for it."""
+
+_LOGITS_AT_A_TIME = 2**25
+"""128 MiB in float32; what their softmax and its gradient hold beside them is a few times as much."""
 
 
-class ResponseLogits(nn.Module):
-    """A causal language model that is asked for logits at response positions only."""
+class ResponseScores(nn.Module):
+    """A causal language model that is asked what it makes of response tokens.
 
-    def __init__(self, model: PreTrainedModel) -> None:
+        hidden states [P, H] -> output layer, softmax: log-probabilities [C, V], C positions at a time -> quantities [M]
+
+    Where a micro-batch has more logits than `_LOGITS_AT_A_TIME`, those of C positions are made, used and forgotten, and
+    made again for the gradient. That is one more pass of the output layer, for memory that no longer grows with the
+    micro-batch: 16 to 20 bytes a logit, gigabytes with vocabularies of a hundred thousand tokens.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, is_cut_up: bool = False) -> None:
         """Wrap.
 
         Args:
             model: Whose logits are a linear map of its last hidden state (`check_output_layer`).
+            is_cut_up: Are its weights spread over ranks, which must then ask for them equally often? The output layer
+                is asked once a micro-batch then, for all positions.
         """
         super().__init__()
         self.model = model
+        self._is_cut_up = is_cut_up
 
-    def forward(self, batch: MicroBatch) -> Tensor:
-        """Logits at every position that predicts response tokens, float32 [P, V]."""
-        return self.model.get_output_embeddings()(hidden_states(self.model.base_model, batch)).float()
+    def forward(
+        self, batch: MicroBatch, temperature: float, quantities: Sequence[Quantity] = ("logprob",)
+    ) -> tuple[Tensor, ...]:
+        """Quantities of the response tokens of a micro-batch, [M] each; float32, or float64 of a model in float64.
+
+        Args:
+            batch: What to score.
+            temperature: Divides the logits; 0 stands for 1, as for behaviour log-probs.
+            quantities: Which, in this order.
+        """
+        hidden_PH = hidden_states(self.model.base_model, batch)
+        given = temperature or 1.0, quantities
+        num_at_a_time = max(1, _LOGITS_AT_A_TIME // int(self.model.config.get_text_config().vocab_size))
+        if self._is_cut_up or len(hidden_PH) <= num_at_a_time:
+            return self._score(hidden_PH, batch.prediction_M, batch.target_M, *given)
+        part_M = batch.prediction_M // num_at_a_time
+        parts = []
+        for part, hidden_CH in enumerate(hidden_PH.split(num_at_a_time)):
+            is_in_M = part_M == part
+            tokens = batch.prediction_M[is_in_M] - part * num_at_a_time, batch.target_M[is_in_M]
+            parts.append(checkpoint(self._score, hidden_CH, *tokens, *given, use_reentrant=False))
+        place_M = part_M.argsort(stable=True).argsort()
+        return tuple(torch.cat(values).index_select(0, place_M) for values in zip(*parts, strict=True))
+
+    def _score(
+        self,
+        hidden_CH: Tensor,
+        prediction_M: Tensor,
+        target_M: Tensor,
+        temperature: float,
+        quantities: Sequence[Quantity],
+    ) -> tuple[Tensor, ...]:
+        """The same for tokens that are predicted at some positions; `prediction_M` are indices of these."""
+        logits_CV = self.model.get_output_embeddings()(hidden_CH)
+        logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
+        logprobs_CV = torch.log_softmax(logits_CV / temperature, dim=-1)
+        of_position: dict[Quantity, Callable[[Tensor], Tensor]] = {"entropy": entropy, "collision": _collision}
+        return tuple(
+            logprobs_CV.flatten().index_select(0, prediction_M * logprobs_CV.shape[1] + target_M)
+            if quantity == "logprob"
+            else of_position[quantity](logprobs_CV).index_select(0, prediction_M)
+            for quantity in quantities
+        )
+
+
+def _collision(logprobs_TV: Tensor) -> Tensor:
+    """The sum of squared probabilities of each token's distribution, [...]."""
+    return (2 * logprobs_TV).exp().sum(-1)
 
 
 @dataclass(frozen=True)
@@ -56,25 +121,6 @@ class Scores:
     collision_N: Tensor | None = None
 
 
-def response_logprobs(logits: Logits, batch: MicroBatch, temperature: float) -> Tensor:
-    """Normalised log-probabilities at every position that predicts response tokens.
-
-    Args:
-        logits: Of a policy.
-        batch: What to score.
-        temperature: Divides the logits; 0 stands for 1, as for behaviour log-probs.
-
-    Returns:
-        float32 [P, V]
-    """
-    return torch.log_softmax(logits(batch) / (temperature or 1.0), dim=-1)
-
-
-def chosen(logprobs_PV: Tensor, batch: MicroBatch) -> Tensor:
-    """Log-probabilities of the response tokens themselves, [M]."""
-    return logprobs_PV.flatten().index_select(0, batch.prediction_M * logprobs_PV.shape[1] + batch.target_M)
-
-
 def of_tokens(values_P: Tensor, batch: MicroBatch) -> Tensor:
     """What is known of positions, for each response token that they predict, [M]."""
     return values_P.index_select(0, batch.prediction_M)
@@ -90,7 +136,7 @@ def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
 
 
 def score(
-    logits: Logits,
+    scorer: Scorer,
     batches: Sequence[MicroBatch],
     num_tokens: int,
     temperature: float,
@@ -102,7 +148,7 @@ def score(
     """Score all response tokens of an update.
 
     Args:
-        logits: Of the policy, or of a reference.
+        scorer: The policy, or a reference.
         batches: Those of all ranks of the group hold every token once.
         num_tokens: N.
         temperature: The rollout's.
@@ -112,13 +158,13 @@ def score(
     """
     dp_group = dp_group or SingleProcess()
 
-    @torch.no_grad()
-    def of_batch(batch: MicroBatch) -> list[Tensor]:
-        logprobs_PV = response_logprobs(logits, batch, temperature)
-        of_positions = [entropy(logprobs_PV)] + ([(2 * logprobs_PV).exp().sum(-1)] if with_collision else [])
-        return [chosen(logprobs_PV, batch), *(of_tokens(values_P, batch) for values_P in of_positions)]
+    quantities: tuple[Quantity, ...] = ("logprob", "entropy", "collision") if with_collision else ("logprob", "entropy")
 
-    columns = [torch.zeros(num_tokens) for _ in range(3 if with_collision else 2)]
+    @torch.no_grad()
+    def of_batch(batch: MicroBatch) -> tuple[Tensor, ...]:
+        return scorer(batch, temperature, quantities)
+
+    columns = [torch.zeros(num_tokens) for _ in quantities]
     for batch, found in zip(batches, runner.run(of_batch, batches), strict=True):
         for values_N, values_M in zip(columns, found, strict=True):
             values_N[batch.token_M.cpu()] = values_M.cpu()

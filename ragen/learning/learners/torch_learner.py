@@ -16,7 +16,7 @@ from starpo.ragen.learning.learners.measured_objectives import MeasuredObjective
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 from starpo.ragen.learning.learners.reference import Reference
-from starpo.ragen.learning.learners.scoring import ResponseLogits, check_output_layer, row_tokens
+from starpo.ragen.learning.learners.scoring import ResponseScores, check_output_layer, row_tokens
 from starpo.ragen.learning.learners.trained_model import TorchModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.update import Update, trainable_tokens
@@ -57,11 +57,11 @@ class TorchLearner:
         check_output_layer(policy)
         self._row_tokens = row_tokens(policy)
         optimisers = config.optimisers
-        models = {"policy": TorchModel(ResponseLogits(policy), ModelOptimiser(policy, optimisers["policy"]))}
+        models = {"policy": TorchModel(ResponseScores(policy), ModelOptimiser(policy, optimisers["policy"]))}
         if critic is not None:
             models["critic"] = TorchModel(critic, ModelOptimiser(critic, optimisers["critic"]))
         if prm is not None:
-            models["prm"] = TorchModel(ResponseLogits(prm), ModelOptimiser(prm, optimisers["prm"]))
+            models["prm"] = TorchModel(ResponseScores(prm), ModelOptimiser(prm, optimisers["prm"]))
         self._num_restarted = restore(models, checkpoint, folder)
         self._models, self._checkpoint, self._checkpoint_key = models, checkpoint, checkpoint_key
 
@@ -134,9 +134,9 @@ class TorchLearner:
             num_restarted=self._num_restarted,
         )
 
-    def _load_reference(self, folder: str) -> ResponseLogits:
+    def _load_reference(self, folder: str) -> ResponseScores:
         policy, _ = load_policy(folder, torch.float32)
-        return ResponseLogits(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
+        return ResponseScores(policy.to(self.device).requires_grad_(False))  # type: ignore[arg-type]
 
     def _loaded(self) -> Checkpoint:
         if self._checkpoint is None:

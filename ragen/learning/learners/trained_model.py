@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -22,8 +22,8 @@ class TrainedModel(Protocol):
 
     config: OptimiserConfig
 
-    def __call__(self, batch: MicroBatch) -> Tensor:
-        """Logits of a policy, [M, V], or values of a critic, [M]. float32"""
+    def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
+        """What the network makes of a micro-batch: a policy's `ResponseScores`, a critic's values."""
 
     def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
         """Add the gradients of the losses of all micro-batches, in their order, to those that the next step takes.
@@ -57,10 +57,9 @@ class TorchModel:
         self.optimiser = optimiser
         self._network = network
 
-    def __call__(self, batch: MicroBatch) -> Tensor:
+    def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
         """See `TrainedModel`."""
-        output: Tensor = self._network(batch)
-        return output
+        return self._network(batch, *asked)
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """See `ModelOptimiser.load_state_tensors`."""

@@ -2,11 +2,11 @@
 
     epochs -> mini-batches (a step each) -> micro-batches: forward, weighted terms, backward -> clip, step
 
-Legend: N response tokens of the update, M those of a micro-batch, B trajectories, V vocabulary.
+Legend: N response tokens of the update, M those of a micro-batch, B trajectories.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Literal
@@ -25,12 +25,12 @@ from starpo.ragen.learning.learners.learner import UpdateContext
 from starpo.ragen.learning.learners.ledger import Ledger
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
-from starpo.ragen.learning.learners.scoring import Scores, chosen, of_tokens, response_logprobs
+from starpo.ragen.learning.learners.scoring import Quantity, Scores
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
-from starpo.ragen.learning.objectives.losses import entropy, token_weights, truncated_importance, value_loss
+from starpo.ragen.learning.objectives.losses import token_weights, truncated_importance, value_loss
 from starpo.ragen.learning.objectives.ratios import RATIOS, log_ratio
 from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covariances
 
@@ -78,9 +78,14 @@ def step_scale(config: UpdateConfig, effective_sample_size: float) -> float:
     return 1.0 if reference is None else min(1.0, effective_sample_size / reference) ** 0.5
 
 
-TermsOf = Callable[[MicroBatch, Tensor], tuple[dict[Term, Tensor], Tensor]]
-"""A micro-batch, and the policy's log-probabilities at its positions [P, V] -> terms of each token's loss, and the
-weights that they have in it. [M] each"""
+def scored_for(terms: Collection[Term]) -> tuple[Quantity, ...]:
+    """What has to be known of each token for these terms."""
+    return ("logprob", "entropy") if "entropy" in terms else ("logprob",)
+
+
+TermsOf = Callable[..., tuple[dict[Term, Tensor], Tensor]]
+"""A micro-batch, and what the policy makes of its tokens (`scored_for`) -> terms of each token's loss, and the weights
+that they have in it. [M] each"""
 BatchesOf = Callable[[np.ndarray], list[MicroBatch]]
 """Indices of segments of the update -> this process's micro-batches of them, on its device."""
 
@@ -196,11 +201,10 @@ class Training:
         self, batches: list[MicroBatch], is_in_N: Tensor, advantages_N: Tensor, only: Term | None = None
     ) -> float:
         """Add the gradient of the loss of a mini-batch, whose tokens are given; returns the surrogate's part of it."""
-        terms_of = self.policy_terms(is_in_N, advantages_N)
+        terms_of, asked = self.policy_terms(is_in_N, advantages_N), scored_for(loss_terms(self.config))
 
         def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
-            logprobs_PV = response_logprobs(self.models["policy"], batch, self.context.temperature)
-            terms, weights_M = terms_of(batch, logprobs_PV)
+            terms, weights_M = terms_of(batch, *self.models["policy"](batch, self.context.temperature, asked))
             loss_M = reduce(operator.add, terms.values()) if only is None else terms[only]
             return loss_M * weights_M, terms["task"] * weights_M
 
@@ -220,10 +224,10 @@ class Training:
         weights_N = (weights_B[tokens.trajectory_N] * tokens.weight_N * has_loss_N).to(self.targets.old_logprobs_N)
         covariances_2N = self._covariances(has_loss_N, advantages_N)
 
-        def terms_of(batch: MicroBatch, logprobs_PV: Tensor) -> tuple[dict[Term, Tensor], Tensor]:
+        def terms_of(batch: MicroBatch, *scored_M: Tensor) -> tuple[dict[Term, Tensor], Tensor]:
             weights_M = weights_N[batch.token_M]
             covariances_2M = None if covariances_2N is None else covariances_2N[:, batch.token_M]
-            terms = self._policy_terms(batch, logprobs_PV, weights_M, advantages_N[batch.token_M], covariances_2M)
+            terms = self._policy_terms(batch, scored_M, weights_M, advantages_N[batch.token_M], covariances_2M)
             return terms, weights_M
 
         return terms_of
@@ -241,14 +245,14 @@ class Training:
     def _policy_terms(
         self,
         batch: MicroBatch,
-        logprobs_PV: Tensor,
+        scored_M: tuple[Tensor, ...],
         weights_M: Tensor,
         advantages_M: Tensor,
         covariances_2M: Tensor | None,
     ) -> dict[Term, Tensor]:
         """The terms of each token's loss, to be weighted yet. [M] each"""
         config, targets, token_M = self.config, self.targets, batch.token_M
-        logprobs_M = chosen(logprobs_PV, batch)
+        logprobs_M, *entropies = scored_M
         old_M, behaviour_M = targets.old_logprobs_N[token_M], targets.behaviour_logprobs_N[token_M]
         log_ratio_M = log_ratio(logprobs_M, old_M if config.ratio_to == "update_start" else behaviour_M)
         inputs = SurrogateInputs(
@@ -276,7 +280,7 @@ class Training:
             divergence_M = KL_ESTIMATORS[config.kl_estimator](logprobs_M, targets.ref_logprobs_N[token_M])
             terms["kl"] = config.kl_coefficient * divergence_M
         if "entropy" in loss_terms(config):
-            terms["entropy"] = -config.entropy_coefficient * of_tokens(entropy(logprobs_PV), batch)
+            terms["entropy"] = -config.entropy_coefficient * entropies[0]
         return terms
 
     @cached_property

@@ -30,7 +30,7 @@ from starpo.ragen.learning.learners.measured_objectives import MeasuredObjective
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import learning_rate_factor
 from starpo.ragen.learning.learners.prm import fit
-from starpo.ragen.learning.learners.scoring import Logits, Scores, score
+from starpo.ragen.learning.learners.scoring import Scorer, Scores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trained_model import TrainedModel
 from starpo.ragen.learning.learners.training import Targets, Term, Training, loss_terms, step_scale
@@ -38,8 +38,8 @@ from starpo.ragen.learning.learners.trajectories import Trajectory
 from starpo.ragen.learning.learners.validity import validity
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 
-OpenReference = Callable[[], AbstractContextManager[Logits]]
-"""Inside the context, the reference policy's logits; a policy with an adapter may lend itself, its adapter off."""
+OpenReference = Callable[[], AbstractContextManager[Scorer]]
+"""Inside the context, the reference policy; a policy with an adapter may lend itself, its adapter off."""
 
 
 @dataclass(frozen=True)
@@ -270,10 +270,10 @@ class Update:
         validity = self._validity("before", old.logprobs_N, credit)
         return _Prepared(old, ref_N, values_N, scored.prm_logprobs_N, scored.prm_metrics, credit, targets, validity)
 
-    def _score(self, logits: Logits, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
+    def _score(self, scorer: Scorer, batches: Sequence[MicroBatch], *, with_collision: bool = False) -> Scores:
         tokens = self.tokens
         scores = score(
-            logits, batches, len(tokens), self.context.temperature, self.runner, self.dp_group,
+            scorer, batches, len(tokens), self.context.temperature, self.runner, self.dp_group,
             with_collision=with_collision,
         )  # fmt: skip
         is_bad_N = ~torch.isfinite(scores.logprobs_N)

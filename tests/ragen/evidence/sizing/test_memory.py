@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from starpo.ragen.evidence.sizing.architecture import Architecture, known_architectures
 from starpo.ragen.evidence.sizing.memory import (
+    LOGITS_AT_A_TIME,
     activation_bytes,
     kv_cache_bytes,
-    logits_bytes,
+    logits_part,
     optimiser_bytes,
     zero_bytes,
 )
+from starpo.ragen.learning.learners import scoring
 from tests.ragen.evidence.sizing.models import model_of
 
 SMALL = Architecture(64, 3, 4, 2, 16, 160, 128, is_tied=True)
@@ -79,8 +81,15 @@ def test_cache_of_a_known_model() -> None:
 
 
 def test_logits_of_a_micro_batch() -> None:
-    assert logits_bytes(SMALL, 10, has_entropy=False) == 16 * 10 * 128
-    assert logits_bytes(SMALL, 10, has_entropy=True) == 20 * 10 * 128
+    assert logits_part(SMALL, 10, has_entropy=False).size_bytes == 16 * 10 * 128
+    assert logits_part(SMALL, 10, has_entropy=True).size_bytes == 20 * 10 * 128
+    assert LOGITS_AT_A_TIME == scoring._LOGITS_AT_A_TIME
+
+
+def test_logits_of_a_large_micro_batch_are_there_a_few_positions_at_a_time() -> None:
+    large = 2 * LOGITS_AT_A_TIME // 128
+    assert logits_part(SMALL, large, has_entropy=True).size_bytes == 20 * LOGITS_AT_A_TIME
+    assert logits_part(SMALL, large, has_entropy=True, is_cut_up=True).size_bytes == 20 * 2 * LOGITS_AT_A_TIME
 
 
 def test_muon_keeps_one_momentum_of_matrices() -> None:

@@ -19,7 +19,7 @@ from starpo.ragen.learning.learners.adapters import adapters_off, shape_of
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.checkpoint import load_checkpoint
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import ResponseLogits, score
+from starpo.ragen.learning.learners.scoring import ResponseScores, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
@@ -53,7 +53,7 @@ def logprobs(model, trajectories) -> torch.Tensor:
     tokens = ResponseTokens(trajectories)
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
     return score(
-        ResponseLogits(model), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "float32")
+        ResponseScores(model), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "float32")
     ).logprobs_N
 
 

@@ -11,7 +11,7 @@ from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.config.update import OptimiserConfig, UpdateConfig
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
-from starpo.ragen.learning.learners.scoring import ResponseLogits, row_tokens, score
+from starpo.ragen.learning.learners.scoring import ResponseScores, row_tokens, score
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.torch_learner import TorchLearner
 
@@ -27,7 +27,7 @@ def sampled_by(log_ratio: float, folder: str, trajectories: list) -> list:
     batches = micro_batches(
         tokens, np.arange(len(tokens.segments)), START.micro_batch_tokens, row_tokens=row_tokens(model)
     )
-    logprobs_N = score(ResponseLogits(model), batches, len(tokens), 1.0, runner).logprobs_N.numpy() - log_ratio
+    logprobs_N = score(ResponseScores(model), batches, len(tokens), 1.0, runner).logprobs_N.numpy() - log_ratio
     segments = []
     for segment, start in zip(tokens.segments, tokens.segment_start.tolist(), strict=True):
         behaviour = np.zeros(len(segment.token_ids), dtype=np.float32)

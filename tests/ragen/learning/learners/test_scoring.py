@@ -10,22 +10,19 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from starpo.ragen.agents.policy.load import load_policy
 from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.learning.learners import scoring
 from starpo.ragen.learning.learners.batches import micro_batches
 from starpo.ragen.learning.learners.critic import Critic, evaluate
 from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.prefix_rows import prefix_rows
 from starpo.ragen.learning.learners.scoring import (
-    ResponseLogits,
+    ResponseScores,
     check_output_layer,
-    chosen,
-    hidden_states,
-    of_tokens,
     row_tokens,
     score,
 )
 from starpo.ragen.learning.learners.tokens import ResponseTokens
 from starpo.ragen.learning.learners.trajectories import Segment, Trajectory
-from starpo.ragen.learning.objectives.losses import entropy
 from tests.ragen.agents.rollout.policies import save_policy
 
 PLAIN = MicroBatchRunner(torch.device("cpu"), 1, "float32")
@@ -57,7 +54,7 @@ def test_scores_equal_a_full_forward_whatever_the_rows(
 ):
     tokens = ResponseTokens(make_trajectories(6, context=context_mode))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), budget, row_tokens=row_tokens)
-    scores = score(ResponseLogits(policy), batches, len(tokens), temperature, PLAIN)
+    scores = score(ResponseScores(policy), batches, len(tokens), temperature, PLAIN)
     torch.testing.assert_close(scores.logprobs_N, plain_logprobs(policy, tokens, temperature), atol=2e-6, rtol=0)
     assert ((scores.entropy_N > 0) & (scores.entropy_N <= math.log(policy.config.vocab_size))).all()
 
@@ -71,23 +68,23 @@ def test_padding_is_never_seen(policy, make_trajectories, row_tokens):
     is_padding_ST = torch.arange(lengths[0])[None] >= torch.tensor(lengths)[:, None]
     assert is_padding_ST.any()
     poisoned = dataclasses.replace(batch, token_ids_ST=batch.token_ids_ST.masked_fill(is_padding_ST, 77))
-    one, other = (score(ResponseLogits(policy), [b], len(tokens), 1.0, PLAIN).logprobs_N for b in (batch, poisoned))
+    one, other = (score(ResponseScores(policy), [b], len(tokens), 1.0, PLAIN).logprobs_N for b in (batch, poisoned))
     assert torch.equal(one, other)
 
 
 def test_temperature_0_stands_for_1(policy, make_trajectories):
     tokens = ResponseTokens(make_trajectories(2))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
-    greedy, plain = (score(ResponseLogits(policy), batches, len(tokens), t, PLAIN).logprobs_N for t in (0.0, 1.0))
+    greedy, plain = (score(ResponseScores(policy), batches, len(tokens), t, PLAIN).logprobs_N for t in (0.0, 1.0))
     assert torch.equal(greedy, plain)
 
 
 def test_bfloat16_is_close(policy, make_trajectories):
     tokens = ResponseTokens(make_trajectories(2))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 1000)
-    exact = score(ResponseLogits(policy), batches, len(tokens), 1.0, PLAIN).logprobs_N
+    exact = score(ResponseScores(policy), batches, len(tokens), 1.0, PLAIN).logprobs_N
     coarse = score(
-        ResponseLogits(policy), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "bfloat16")
+        ResponseScores(policy), batches, len(tokens), 1.0, MicroBatchRunner(torch.device("cpu"), 1, "bfloat16")
     ).logprobs_N
     assert not torch.equal(coarse, exact)
     torch.testing.assert_close(coarse, exact, atol=0.05, rtol=0)
@@ -125,7 +122,7 @@ def test_every_architecture_shares_prefixes(name, tmp_path, make_trajectories):
     tokens = ResponseTokens(make_trajectories(6))
     batches = micro_batches(tokens, np.arange(len(tokens.segments)), 10_000, row_tokens=32)
     assert any(batch.sees_STT is not None for batch in batches)
-    scores = score(ResponseLogits(model), batches, len(tokens), 1.0, PLAIN)
+    scores = score(ResponseScores(model), batches, len(tokens), 1.0, PLAIN)
     torch.testing.assert_close(scores.logprobs_N, plain_logprobs(model, tokens, 1.0), atol=1e-5, rtol=1e-5)
 
 
@@ -182,7 +179,7 @@ def long_trajectory(seed: int) -> Trajectory:
 def test_layers_with_windows_see_no_more_than_in_a_plain_forward(name, settings):
     model, tokens = random_model(name, **settings), ResponseTokens([long_trajectory(seed) for seed in (1, 2, 3)])
     batches = micro_batches(tokens, np.arange(3), 10_000, row_tokens=row_tokens(model))
-    scores = score(ResponseLogits(model), batches, len(tokens), 1.0, PLAIN)
+    scores = score(ResponseScores(model), batches, len(tokens), 1.0, PLAIN)
     torch.testing.assert_close(scores.logprobs_N, plain_logprobs(model, tokens, 1.0), atol=1e-5, rtol=1e-5)
 
 
@@ -200,21 +197,46 @@ def test_windows_that_hide_nothing_leave_beginnings_shared(name, settings):
 
 @pytest.mark.parametrize("context_mode", ["full", "window"])
 @pytest.mark.parametrize("row_tokens", [0, 20, 500])
-def test_gradients_are_those_of_segments_alone_in_float64(tmp_path, make_trajectories, context_mode, row_tokens):
+@pytest.mark.parametrize("num_at_a_time", [1, 7, 10_000])
+def test_gradients_are_those_of_segments_alone_in_float64(
+    tmp_path, make_trajectories, context_mode, row_tokens, num_at_a_time, monkeypatch
+):
     """Of GPT-2: Qwen2 and Llama round their norms to float32 on the way."""
     tokens = ResponseTokens(make_trajectories(6, context=context_mode))
     policy, segments = save_policy(tmp_path, "gpt2").double(), np.arange(len(tokens.segments))
     weights_N = torch.randn(len(tokens), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores = ResponseScores(policy)
 
     def gradient(batches):
         policy.zero_grad()
         for batch in batches:
-            logprobs_PV = policy.lm_head(hidden_states(policy.base_model, batch)).log_softmax(-1)
-            terms_M = chosen(logprobs_PV, batch) + of_tokens(entropy(logprobs_PV), batch)
-            (weights_N[batch.token_M] * terms_M).sum().backward()
+            logprobs_M, entropy_M = scores(batch, 1.0, ("logprob", "entropy"))
+            (weights_N[batch.token_M] * (logprobs_M + entropy_M)).sum().backward()
         return torch.cat([parameter.grad.flatten() for parameter in policy.parameters()])
 
     alone = gradient([batch for index in segments for batch in micro_batches(tokens, segments[index : index + 1], 1)])
+    monkeypatch.setattr(scoring, "_LOGITS_AT_A_TIME", num_at_a_time * policy.config.vocab_size)
     together = gradient(micro_batches(tokens, segments, 10_000, row_tokens=row_tokens))
     torch.testing.assert_close(together, alone, atol=1e-12, rtol=1e-9)
     assert alone.norm() > 0.1
+
+
+@pytest.mark.parametrize(("num_at_a_time", "is_kept"), [(10_000, True), (7, False)])
+def test_logits_of_a_large_micro_batch_are_not_kept_for_the_gradient(
+    policy, make_trajectories, num_at_a_time, is_kept, monkeypatch
+):
+    vocab_size = policy.config.vocab_size
+    monkeypatch.setattr(scoring, "_LOGITS_AT_A_TIME", num_at_a_time * vocab_size)
+    tokens = ResponseTokens(make_trajectories(6))
+    (batch,) = micro_batches(tokens, np.arange(len(tokens.segments)), 10_000)
+    kept = set()
+
+    def keep(tensor):
+        kept.add(tuple(tensor.shape))
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        logprobs_M, entropy_M = ResponseScores(policy)(batch, 1.0, ("logprob", "entropy"))
+    assert ((len(batch.predictor_P), vocab_size) in kept) == is_kept
+    assert not any(shape[-1:] == (vocab_size,) for shape in kept) or is_kept
+    assert len(logprobs_M) == len(entropy_M) == len(tokens)
