@@ -56,7 +56,8 @@ class Transcriber:
         self._tokenizer = tokenizer
         self._pieces: ChatPieces | None = None
         self._earlier: EarlierResponses | None = None
-        self._system_length = 0
+        self._user_opening: list[int] = []
+        self._system_prompt = ""
         self._window_turns = 1
         self._opening_tag = self._earlier_tag = ""
         try:
@@ -69,9 +70,9 @@ class Transcriber:
         self._window_turns = config.max_turns if is_whole else config.window_turns
         self._opening_tag = prefilled_tag(config)
         self._earlier_tag = "" if config.earlier_thoughts == "dropped" else self._opening_tag
-        system_ids = pieces.opening_ids[: -_common_end(pieces.opening_ids, pieces.continuation_ids[1:]) or None]
-        if str(tokenizer.decode(list(system_ids), skip_special_tokens=True)).strip():
-            self._system_length = len(system_ids)
+        common = _common_end(pieces.opening_ids, pieces.continuation_ids[1:])
+        self._user_opening = list(pieces.opening_ids[len(pieces.opening_ids) - common :])
+        self._system_prompt = config.system_prompt
 
     def decode(self, ids: Sequence[int]) -> str:
         """What tokens say, special tokens too."""
@@ -97,7 +98,8 @@ class Transcriber:
     def contents(self, turns: Sequence[Mapping[str, Any]]) -> list[list[Content]] | None:
         """The same messages without what the template puts around them: rendered by it, they are the prompt again.
 
-        The template's own system message is left out, since it writes that itself.
+        A system message is what the settings say; the template's own is left out, since it writes that itself, given
+        the tools that it declares there.
 
         Args:
             turns: Rows of dataset `turns` of one trajectory, in order.
@@ -117,28 +119,28 @@ class Transcriber:
             parts = self._parts(ids, responses) if starts else [("user", ids)]
             if self._pieces is None or parts is None:
                 return None
-            previous = None if starts else list(turns[turn - 1]["response_ids"])
+            before = [] if starts else self._pieces.after_response(list(turns[turn - 1]["response_ids"]))
             contents: list[Content] = []
             for number, (role, part) in enumerate(parts):
                 if role == "assistant":
                     spoken = part[:-1] if part and part[-1] in self._pieces.stop_token_ids else part
                     contents.append(("assistant", self._earlier_tag + self.decode(spoken), False))
-                    previous = part
-                elif role == "user":
-                    text = self._user_text(part, previous, is_last=number == len(parts) - 1)
+                    before = self._pieces.after_response(part)
+                elif role == "system":
+                    before = ids[len(part) : self._start(ids)]
+                    contents += [("system", self._system_prompt, True)] if self._system_prompt else []
+                else:
+                    text = self._user_text(part, before, is_last=number == len(parts) - 1)
                     if text is None:
                         return None
                     contents.append(("user", text, True))
             found.append(contents)
         return found
 
-    def _user_text(self, ids: list[int], previous: list[int] | None, *, is_last: bool) -> str | None:
+    def _user_text(self, ids: list[int], before: list[int], *, is_last: bool) -> str | None:
         """What stands between the template's pieces; None: they are not there."""
-        assert self._pieces is not None
         assert self._earlier is not None
         closing = self._earlier.generation_ids if is_last else self._earlier.repeat([]).before_ids
-        opening = list(self._pieces.opening_ids[self._system_length :])
-        before = opening if previous is None else self._pieces.after_response(previous)
         end = len(ids) - len(closing)
         if ids[: len(before)] != before or ids[end:] != closing or end < len(before):
             return None
@@ -156,10 +158,12 @@ class Transcriber:
 
     def _parts(self, ids: list[int], responses: list[list[int]]) -> list[tuple[Role, list[int]]] | None:
         """Cut the prompt of a context start at the responses that it repeats; None: it is of another form."""
-        pieces = self._pieces
-        if pieces is None or self._earlier is None or ids[: len(pieces.opening_ids)] != list(pieces.opening_ids):
+        start = self._start(ids)
+        if start is None or self._earlier is None:
             return None
-        start = self._system_length
+        start -= len(self._user_opening)
+        if not str(self._tokenizer.decode(ids[:start], skip_special_tokens=True)).strip():
+            start = 0
         parts: list[tuple[Role, list[int]]] = [("system", ids[:start])]
         for response in responses:
             repeated = self._earlier.repeat(response)
@@ -170,6 +174,17 @@ class Transcriber:
             parts += [("user", ids[start:end]), ("assistant", repeated.said_ids)]
             start = end + len(repeated.said_ids)
         return [*parts, ("user", ids[start:])]
+
+    def _start(self, ids: list[int]) -> int | None:
+        """Where the first user's words begin; None: not as the template has it.
+
+        What it writes before is longer where it declares tools.
+        """
+        opening, opens_user = list(self._pieces.opening_ids) if self._pieces else [], self._user_opening
+        if opening and ids[: len(opening)] == opening:
+            return len(opening)
+        place = _find(ids, opens_user, 0) if opens_user else None
+        return None if place is None else place + len(opens_user)
 
     def _message(self, role: Role, ids: Sequence[int]) -> Message:
         return Message(role, self.decode(ids), len(ids))

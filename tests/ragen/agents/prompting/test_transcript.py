@@ -5,6 +5,8 @@ import pytest
 from starpo.ragen.agents.prompting.context import ContextBuilder
 from starpo.ragen.agents.prompting.transcript import Transcriber
 from starpo.ragen.config.agent import AgentConfig
+from starpo.ragen.envs.grammar import Tool, ToolCalls
+from tests.ragen.agents.prompting.conftest import Words
 
 SYSTEM = "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>"
 WINDOW = AgentConfig(prompt="state", context="window", window_turns=2)
@@ -71,6 +73,21 @@ def test_the_messages_of_a_prompt_are_the_prompt(make_tokenizer, words, template
         assert "".join(message.text for message in messages) == tokenizer.decode(row["prompt_ids"])
         assert sum(message.num_tokens for message in messages) == len(row["prompt_ids"])
         assert "prompt" not in {message.role for message in messages}
+
+
+def test_a_system_message_that_declares_tools_is_told_apart(make_tokenizer):
+    world = Words()
+    world.grammar = ToolCalls((Tool("look", "Looks around.", {"type": "object", "properties": {}}),))
+    tokenizer, agent = make_tokenizer("hermes_tools"), AgentConfig(context="window", window_turns=2)
+    rows = played(tokenizer, agent, world)
+    transcriber = Transcriber(tokenizer, agent.model_dump(mode="json"))
+    system, *others = transcriber.read(rows)[1]
+    assert (system.role, [message.role for message in others]) == ("system", ["user", "assistant", "user"])
+    assert '"name": "look"' in system.text
+    told = transcriber.contents(rows)
+    assert told is not None
+    assert told[0][0][1].startswith("Walk to the goal.")
+    assert told[1][2][1].startswith("<tool_response>\n")
 
 
 def test_a_prompt_of_another_form_is_one_message(make_tokenizer, words):

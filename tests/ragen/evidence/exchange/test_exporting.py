@@ -19,6 +19,7 @@ from tests.ragen.evidence.exchange.conftest import SMOKE, TOKENIZER, played_turn
 WINDOW = SMOKE.agent.model_copy(update={"context": "window", "window_turns": 2})
 FULL = SMOKE.agent.model_copy(update={"context": "full"})
 PREFILLED = FULL.model_copy(update={"should_prefill_think": True})
+SYSTEM = WINDOW.model_copy(update={"system_prompt": "You walk."})
 
 
 def exported(store, folder: Path, form: str, where: tuple[str, ...] = (), run: str = "mine", **options) -> Export:
@@ -29,7 +30,7 @@ def lines(file: Path) -> list[dict]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("agent", [FULL, WINDOW, PREFILLED], ids=["full", "window", "prefilled"])
+@pytest.mark.parametrize("agent", [FULL, WINDOW, PREFILLED, SYSTEM], ids=["full", "window", "prefilled", "system"])
 def test_messages_rendered_by_the_template_are_the_tokens_that_the_model_saw(store, put_run, tmp_path, agent):
     table = put_run(agent=agent)
     exported(store, tmp_path / "out", "messages")
