@@ -6,6 +6,7 @@ play_shards (threads that wait) -> Pool.play -> an idle worker -> rows
 import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, LifoQueue
 from threading import Lock
 from typing import Protocol
@@ -105,11 +106,11 @@ class Pool:
 
     def close(self) -> None:
         """End idle workers at once; those at work end when nobody needs them."""
-        for _ in range(self.num_workers):
-            try:
-                worker = self._places.get_nowait()
-            except Empty:
-                return
+        idle: list[Worker | None] = []
+        with suppress(Empty):
+            while True:
+                idle.append(self._places.get_nowait())
+        for worker in idle:  # not put back before all are taken: the queue gives what came last
             if worker is not None:
                 worker.kill()
             self._places.put(None)

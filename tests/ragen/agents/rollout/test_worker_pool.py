@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 
 import psutil
-import pyarrow as pa
 import pytest
 
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -21,6 +20,7 @@ from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
 from starpo.ragen.config.rollout import SamplingConfig
 from starpo.ragen.core.errors import ConfigError, EngineError, PolicyError
+from starpo.schemas.datasets import TURNS
 from starpo.schemas.validate import validate
 
 SHARDS = make_episodes([(f"g{number}", 1000 + number) for number in range(4)], group_size=3, shard_groups=2)
@@ -154,12 +154,14 @@ def test_workers_end_with_their_parent(job):
 
 
 class Idle:
-    """A worker that does nothing."""
+    """A worker that does nothing but wait for another one at work."""
 
     is_alive = True
+    both_play = threading.Barrier(2)
 
     def play(self, job, episodes):
-        return pa.table({})
+        self.both_play.wait(10)
+        return TURNS.schema.empty_table()
 
     def kill(self):
         self.is_alive = False
@@ -173,8 +175,8 @@ def test_a_pool_that_is_closed_ends_its_idle_workers_and_can_be_asked_again(job)
         return started[-1]
 
     pool = Pool(start, 2, is_continuous=False, advice="")
-    pool.play(job, [])
+    play_shards(pool, job, SHARDS)
     pool.close()
-    assert [worker.is_alive for worker in started] == [False]
-    pool.play(job, [])
-    assert [worker.is_alive for worker in started] == [False, True]
+    assert [worker.is_alive for worker in started] == [False, False]
+    play_shards(pool, job, SHARDS)
+    assert [worker.is_alive for worker in started] == [False, False, True, True]
