@@ -1,5 +1,6 @@
 """What a checkpoint gives a fixed prompt in transformers, for the engine to be compared with; no vLLM is needed."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from starpo.ragen.agents.rollout.vllm_probe import Reference, probe_ids
-from starpo.ragen.core.errors import PolicyError
+from starpo.ragen.agents.rollout.vllm_probe import Reference, compare, probe_ids
+from starpo.ragen.core.errors import EngineError, PolicyError
 from tests.ragen.agents.rollout.policies import MIXTURES, save_policy
 
 
@@ -37,3 +38,13 @@ def test_weights_of_another_configuration_are_refused(tmp_path, name):
         save_file({**weights, "model.norm.weight": norm, "stranger": norm.clone()}, file, {"format": "pt"})
         with pytest.raises(PolicyError, match="1 weights are unknown to its configuration, such as stranger"):
             Reference().logprobs(str(tmp_path), probe_ids(str(tmp_path)))
+
+
+@pytest.mark.parametrize("wrong", [-0.2, math.nan])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_wrong_logprob_is_enough(wrong, place):
+    engine = [0.0, 0.0, 0.0]
+    assert compare(engine, [0.0, -0.05, 0.0], 0.1, "key") == 0.05
+    engine[place] = wrong
+    with pytest.raises(EngineError, match="log-probs that differ"):
+        compare(engine, [0.0, 0.0, 0.0], 0.1, "key")
