@@ -8,6 +8,7 @@ and with which status. Knows nothing of engines, batches, deadlines' clocks or r
 
 import copy
 import json
+import math
 import traceback
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ from starpo.ragen.agents.prompting.context import Context, ContextBuilder
 from starpo.ragen.agents.prompting.forms import read_response
 from starpo.ragen.agents.prompting.parser import ParsedResponse, prefilled_tag
 from starpo.ragen.agents.rollout.engine import Response
+from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.core.redaction import without_secrets
 from starpo.ragen.core.seeding import derive_seed
 from starpo.ragen.envs.base import Environment
@@ -216,10 +218,11 @@ class LiveEpisode:
         reply = _Reply(self._observation)
         try:
             for action in actions:
-                observation, reward, reply.terminated, _, info = self._environment.step(action)
-                reply.observation = _as_text(observation)
-                reply.action_effective.append(bool(info["effective"]))
-                reply.action_rewards.append(float(reward))
+                observation, reward, terminated, _, info = self._environment.step(action)
+                seen, paid, is_effective = _as_text(observation), _as_reward(reward), bool(info["effective"])
+                reply.observation, reply.terminated = seen, bool(terminated)
+                reply.action_effective.append(is_effective)
+                reply.action_rewards.append(paid)
                 reply.executed_actions.append(action)
                 if reply.terminated:
                     break
@@ -283,3 +286,11 @@ def _as_text(observation: str) -> str:
     """An observation that can be stored: raises UnicodeEncodeError where it holds half a character."""
     observation.encode("utf-8")
     return observation
+
+
+def _as_reward(reward: float) -> float:
+    """A reward that can be stored and summed."""
+    number = float(reward)
+    if not math.isfinite(number):
+        raise EnvironmentFault(f"the reward of a step is {number}, expected a finite number")
+    return number

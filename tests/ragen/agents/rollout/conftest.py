@@ -23,9 +23,11 @@ from starpo.ragen.envs.frozen_lake.environment import FrozenLakeSettings
 class CorridorSettings(EnvironmentSettings):
     type: Literal["corridor"] = "corridor"
     goal: int = 3
-    fault: Literal["none", "reset", "first_reset", "last_reset", "step", "info", "half_reset", "half_step"] = "none"
+    fault: Literal[
+        "none", "reset", "first_reset", "last_reset", "step", "info", "half_reset", "half_step", "unpaid", "nan"
+    ] = "none"
     """Where it breaks: when it is reset, when it is reset with dynamics seed 0 or with 2, on a step to cell 2, in its
-    info, and where an observation holds half a character."""
+    info, where an observation holds half a character, and where the step to cell 2 is paid nothing or no number."""
 
 
 class Corridor(Environment[CorridorSettings]):
@@ -49,7 +51,10 @@ class Corridor(Environment[CorridorSettings]):
         is_effective, self.cell = cell != self.cell, cell
         info = {"cell": cell} if self.settings.fault == "info" else {"cell": cell, "effective": is_effective}
         shown = "\ud83d" if self.settings.fault == "half_step" and cell == 2 else self.render()
-        return shown, 0.9 if self.is_success else -0.1, self.is_success, False, info
+        paid: Any = 0.9 if self.is_success else -0.1
+        if cell == 2:
+            paid = {"unpaid": None, "nan": float("nan")}.get(self.settings.fault, paid)
+        return shown, paid, self.is_success, False, info
 
     @property
     def is_success(self) -> bool:

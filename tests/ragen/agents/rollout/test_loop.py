@@ -293,6 +293,13 @@ def test_step_that_does_not_report_its_effect_is_an_environment_fault(played, co
     assert json.loads(row["info"])["error"] == "KeyError"
 
 
+@pytest.mark.parametrize(("fault", "error"), [("unpaid", "TypeError"), ("nan", "EnvironmentFault")])
+def test_a_reward_that_is_no_number_is_an_environment_fault(played, corridor, fault, error):
+    row = played(lambda *_: say("Right || Right"), environment=corridor(fault=fault)).rows[0]
+    assert (row["status"], row["executed_actions"], row["action_rewards"]) == ("env_error", ["Right"], [-0.1])
+    assert json.loads(row["info"])["error"] == error
+
+
 def test_deadline_ends_living_episodes_with_timeout(played, monkeypatch):
     now_s = [0.0]
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
