@@ -26,7 +26,20 @@ BASE = "base.json"
 PREFIX = "base_model.model."
 """What PEFT puts before the names of a model's parameters."""
 
-_REFUSED = ("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern", "fan_in_fan_out")
+_REFUSED = (
+    "use_dora",
+    "use_rslora",
+    "use_qalora",
+    "use_bdlora",
+    "lora_bias",
+    "alora_invocation_tokens",
+    "modules_to_save",
+    "rank_pattern",
+    "alpha_pattern",
+    "fan_in_fan_out",
+)
+_INITS = (True, False, "gaussian", "eva", "orthogonal")
+"""Ways to begin that leave the weights as they are; PiSSA, OLoRA and others change them, and not in the folder."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,9 @@ def read_shape(folder: str | Path) -> AdapterShape | None:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PolicyError(f"'{path}' is no configuration of a LoRA adapter: {type(error).__name__}: {error}") from error
-    odd = [name for name in _REFUSED if config.get(name)] + (["bias"] if config.get("bias", "none") != "none" else [])
+    odd = [name for name in _REFUSED if config.get(name)]
+    odd += ["bias"] if config.get("bias", "none") != "none" else []
+    odd += ["init_lora_weights"] if config.get("init_lora_weights", True) not in _INITS else []
     if config.get("peft_type") != "LORA" or odd:
         raise PolicyError(
             f"'{path}' is not a plain LoRA adapter ({', '.join(odd) or config.get('peft_type')}): merge it into its "
@@ -127,13 +142,15 @@ def merge(weights: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor
     adapter = read_adapter(folder)
     if adapter is None:
         return dict(weights)
-    strangers = {name.removeprefix(PREFIX).rsplit(".lora_", 1)[0] + ".weight" for name in adapter.tensors} - set(
-        weights
-    )
+    stems = {
+        name: name.removeprefix(PREFIX).removesuffix(".lora_A.weight").removesuffix(".lora_B.weight")
+        for name in adapter.tensors
+    }
+    strangers = [name for name, stem in stems.items() if f"{stem}.weight" not in weights]
     if strangers:
         raise PolicyError(
-            f"the adapter in '{folder}' changes {min(strangers)}, which the weights beside it do not have; they do not "
-            "belong together. Fetch the checkpoint again"
+            f"the adapter in '{folder}' holds {min(strangers)}, which is for no linear layer of the weights beside it; "
+            "they do not belong together. Fetch the checkpoint again"
         )
     return {name: adapter.merged(name, weight) for name, weight in weights.items()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2Model
 
 from starpo.ragen.agents.policy.load import load_policy
@@ -225,11 +225,22 @@ def test_a_critic_without_adapters_is_not_frozen_silently(policy_folder, make_tr
     ("file", "content", "message"),
     [
         ("adapter_model.safetensors", b"cut", "the adapter .* cannot be read"),
+        (
+            "adapter_model.safetensors",
+            save({"base_model.model.model.embed_tokens.lora_embedding_A": torch.zeros(4, 8)}),
+            "holds .*lora_embedding_A, which is for no linear layer",
+        ),
         ("adapter_config.json", b"{}", "is no configuration of a LoRA adapter"),
         (
             "adapter_config.json",
             b'{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "use_dora": true}',
             r"is not a plain LoRA adapter \(use_dora\)",
+        ),
+        (
+            "adapter_config.json",
+            b'{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "lora_bias": true, '
+            b'"alora_invocation_tokens": [1], "init_lora_weights": "pissa"}',
+            r"is not a plain LoRA adapter \(lora_bias, alora_invocation_tokens, init_lora_weights\)",
         ),
     ],
 )
