@@ -50,7 +50,7 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
     seen: list[int] = []
     num_prompt = num_response = 0
     for turn, row in enumerate(rows):
-        for part in (part for part in played.told[turn] if part.role != "assistant"):
+        for part in played.told_anew(turn):
             steps.append({"step_id": len(steps) + 1, "source": part.role, "message": part.text})
         seen = [] if row["is_context_start"] else seen
         seen = [*seen, *row["prompt_ids"]]

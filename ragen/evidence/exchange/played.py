@@ -105,6 +105,12 @@ class Played:
             "status": last["status"],
         }
 
+    def told_anew(self, turn: int) -> list[Part]:
+        """What a turn's prompt says behind the responses that it repeats."""
+        parts = list(self.told[turn])
+        repeated = [number for number, part in enumerate(parts) if part.role == "assistant"]
+        return parts[repeated[-1] + 1 :] if repeated else parts
+
     def contexts(self) -> list[Context]:
         """The contexts that the model saw, in order; a turn without a response adds nothing."""
         found: list[Context] = []

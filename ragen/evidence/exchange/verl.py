@@ -17,8 +17,8 @@ from starpo.ragen.evidence.exchange.trace import Trace, TraceFault, TraceTurn
 
 def verl_line(played: Played) -> dict[str, Any]:
     """A trajectory as a line."""
-    told = ["\n".join(part.text for part in parts if part.role != "assistant") for parts in played.told]
-    said = [played.opening + row["response"] for row in played.rows]
+    told = ["\n".join(part.text for part in played.told_anew(turn)) for turn in range(len(played.rows))]
+    said = ["" if row["finish_reason"] == "none" else played.opening + row["response"] for row in played.rows]
     behind = [text for turn in range(1, len(said)) for text in (told[turn], said[turn])]
     return {
         "input": told[0],

@@ -13,7 +13,7 @@ from starpo.ragen.evidence.exchange.destination import file_name
 from starpo.ragen.evidence.exchange.exporting import Export, export_run
 from starpo.ragen.evidence.exchange.hub_folder import HubFolder
 from starpo.ragen.evidence.exchange.played import Played, Recorded
-from starpo.schemas.datasets import TURNS
+from starpo.schemas.datasets import NO_RESPONSE, TURNS
 from tests.ragen.evidence.exchange.conftest import SMOKE, TOKENIZER, played_turns
 
 WINDOW = SMOKE.agent.model_copy(update={"context": "window", "window_turns": 2})
@@ -55,6 +55,27 @@ def test_a_window_marks_the_responses_that_it_repeats(store, put_run, tmp_path):
     said = [[part for part in line["messages"] if part["role"] == "assistant"] for line in found]
     assert [[part.get("weight") for part in parts] for parts in said] == [[None], [0, None], [0, None]]
     assert [line["turns"] for line in found] == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_what_a_window_repeats_is_told_once(store, put_run, tmp_path):
+    put_run(agent=WINDOW)
+    exported(store, tmp_path / "verl", "verl")
+    line = lines(tmp_path / "verl" / "0.jsonl")[0]
+    said = "<think>the box is above</think><answer>Up</answer>"
+    assert (line["input"], line["output"]) == ("P _ O 0", "\n".join([said, "P _ O 0", said, "P _ O 0", said]))
+    exported(store, tmp_path / "atif", "atif")
+    document = json.loads(min((tmp_path / "atif").rglob("*.json")).read_text())
+    assert [step["source"] for step in document["steps"]] == ["user", "agent"] * 3
+
+
+def test_a_turn_without_a_response_says_nothing_to_verl(store, put_run, tmp_path):
+    rows = played_turns(PREFILLED, num_turns=2).to_pylist()
+    for row in rows:
+        if row["turn"] == 1:
+            row |= NO_RESPONSE | {"status": "timeout", "terminated": False, "truncated": True, "success": False}
+    put_run(agent=PREFILLED, turns=pa.Table.from_pylist(rows, schema=TURNS.schema))
+    exported(store, tmp_path / "out", "verl")
+    assert lines(tmp_path / "out" / "0.jsonl")[0]["output"] == "<think>the box is above</think><answer>Up</answer>"
 
 
 def test_a_choice_is_of_success_filter_and_return(store, put_run, tmp_path):
