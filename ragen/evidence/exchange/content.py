@@ -4,12 +4,14 @@
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from starpo.ragen.evidence.exchange.trace import Message, TraceFault
 from starpo.schemas.datasets import ERROR_STATUSES
 
+_DIGEST = re.compile("[0-9a-f]{16}")
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
@@ -73,14 +75,24 @@ def assistant_parts(value: Mapping[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def facts_of(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What lines of ours say of a trajectory beside its text (`Played.facts`), as a `Trace` takes it."""
-    member = value.get("member")
+    """What lines of ours say of a trajectory beside its text (`Played.facts`), as a `Trace` takes it.
+
+    Raises:
+        TraceFault: If the first state's seed or digest is none that `turns` can hold.
+    """
+    member, seed, digest = (value.get(name) for name in ("member", "env_seed", "initial_state_digest"))
+    if seed is not None and not (type(seed) is int and 0 <= seed < 2**63):
+        raise TraceFault(f"env_seed is {str(seed)[:40]!r}, expected a whole number from 0 to 2^63 - 1")
+    if digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
+        raise TraceFault(f"initial_state_digest is {str(digest)[:40]!r}, expected 16 hexadecimal digits")
     return {
         "success": flag_of(value.get("success")),
         "has_failed": value.get("status") in ERROR_STATUSES,
         "is_truncated": value.get("truncated") is True,
         "member": member if type(member) is int else None,
-        "columns": {name: value[name] for name in ("env_seed", "initial_state_digest") if value.get(name) is not None},
+        "columns": {
+            name: told for name, told in (("env_seed", seed), ("initial_state_digest", digest)) if told is not None
+        },
     }
 
 

@@ -298,6 +298,15 @@ def test_what_is_neither_text_nor_messages_is_set_aside(take: TakeIn, strange: d
     assert "part is neither text nor messages" in line
 
 
+@pytest.mark.parametrize("strange", [{"env_seed": -1}, {"env_seed": 2**63}, {"initial_state_digest": "none"}])
+def test_a_first_state_that_cannot_be_stored_is_set_aside(take: TakeIn, strange: dict[str, Any]) -> None:
+    good = {"prompt": "q", "completion": "a", "reward": 1.0, "env_seed": 7}
+    table, aside, _ = take([good, {**good, **strange}], "messages")
+    assert table["env_seed"].to_pylist() == [7]
+    (line,) = aside.lines()
+    assert f"{next(iter(strange))} is" in line
+
+
 def document(**changes: Any) -> dict[str, Any]:
     steps = [
         {"step_id": 1, "source": "system", "message": "be short"},
