@@ -8,7 +8,6 @@ rounds that is one call a turn for all live episodes. An episode that ends leave
 tokens depend on nothing but an episode's own seeds and context.
 """
 
-import json
 import time
 from collections.abc import Sequence
 
@@ -21,7 +20,7 @@ from starpo.ragen.agents.rollout.episode import Episode, LiveEpisode, Row
 from starpo.ragen.agents.rollout.stream import as_stream
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.config.rollout import SamplingConfig
-from starpo.ragen.core.errors import ConfigError, EngineError
+from starpo.ragen.core.errors import EngineError
 from starpo.ragen.core.seeding import derive_seed, token_uniforms
 from starpo.ragen.envs import make
 from starpo.ragen.envs.base import EnvironmentSettings
@@ -62,7 +61,6 @@ def play(
         Dataset `turns`: the rows of an episode together, in the order of `episodes`. No episodes: no rows.
 
     Raises:
-        ConfigError: If no episode has room for even its first response.
         EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
     """
     assert contexts.agent == agent, "the contexts were built for another agent"
@@ -164,15 +162,6 @@ def texts_of(
 
 
 def table_of(rows: list[Row]) -> pa.Table:
-    """Dataset `turns` of a shard's rows.
-
-    Raises:
-        ConfigError: If no episode had room for even its first response.
-    """
-    if rows and all(row["turn"] == 0 and row["status"] == "truncated" for row in rows):
-        raise ConfigError(
-            f"no episode has room for its first response: {json.loads(rows[0]['info'])['error']}; raise "
-            "rollout.max_context_tokens or lower rollout.max_response_tokens"
-        )
+    """Dataset `turns` of a shard's rows."""
     columns = [pa.array([row[column.name] for row in rows], column.type) for column in TURNS.columns]
     return pa.Table.from_arrays(columns, schema=TURNS.schema)

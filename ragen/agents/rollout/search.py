@@ -194,7 +194,6 @@ def play_searching(
         siblings (`siblings.TRAVELLING`). Candidates of turns that the chosen trajectory does not have are left out.
 
     Raises:
-        ConfigError: If no episode has room for even its first response.
         EngineError: If the engine does not answer every request, or log-probs do not align with tokens.
     """
     assert contexts.agent == agent, "the contexts were built for another agent"

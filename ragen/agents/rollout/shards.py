@@ -5,6 +5,7 @@
 The same shard gives the same rows, whoever plays it and whatever else is played.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol
@@ -94,7 +95,7 @@ def play_shards(
         job searches, each turn's siblings. No shards: no rows.
 
     Raises:
-        ConfigError: If no episode of a shard has room for even its first response.
+        ConfigError: If no episode of any shard has room for even its first response.
         EngineError: If a shard fails; the others are stopped. The message names the shard.
     """
     if player.is_continuous:
@@ -123,8 +124,14 @@ def play_shards(
             player.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    turns, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
-    return with_usage(pa.concat_tables([schema.empty_table(), *turns]), total(usages))
+    parts, usages = zip(*map(take_usage, tables), strict=True) if tables else ((), ())
+    turns = pa.concat_tables([schema.empty_table(), *parts])
+    if turns.num_rows and set(turns["status"].to_pylist()) == {"truncated"}:
+        raise ConfigError(
+            f"no episode has room for its first response: {json.loads(turns['info'][0].as_py())['error']}; raise "
+            "rollout.max_context_tokens or lower rollout.max_response_tokens"
+        )
+    return with_usage(turns, total(usages))
 
 
 def _dealt(shards: Sequence[Sequence[Episode]], num_workers: int) -> list[list[Episode]]:

@@ -3,6 +3,7 @@
 import threading
 import time
 
+import pyarrow.compute as pc
 import pytest
 
 from starpo.ragen.agents.rollout.job import RolloutJob
@@ -14,6 +15,7 @@ from starpo.ragen.core import seeding
 from starpo.ragen.core.errors import ConfigError, EngineError
 from starpo.schemas.datasets import TURNS
 from starpo.schemas.validate import validate
+from tests.ragen.agents.rollout.conftest import Corridor
 
 AGENT = AgentConfig(prompt="state")
 SAMPLING = SamplingConfig(max_response_tokens=60)
@@ -128,6 +130,19 @@ def test_context_without_room_for_a_first_response_is_a_setting_to_change(tokeni
         ConfigError, match=r"70 tokens needed, max_context_tokens = 69; raise rollout.max_context_tokens"
     ):
         run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 1, 1), max_context_tokens=69)
+
+
+def test_a_group_without_room_for_a_first_response_ends_no_other(
+    tokenizer_folder, corridor, scripted_engine, monkeypatch
+):
+    monkeypatch.setattr(Corridor, "render", lambda self: "P " * (100 if self.seed == 1002 else 1))
+    tables = [
+        run(scripted_engine(script), tokenizer_folder, corridor(), make_episodes(GROUPS, 2, n), max_context_tokens=130)
+        for n in (1, 5)
+    ]
+    assert tables[0].combine_chunks().equals(tables[1].combine_chunks())
+    silent = tables[0].filter(pc.equal(tables[0]["finish_reason"], "none")).filter(pc.field("turn") == 0)
+    assert silent["group_id"].unique().to_pylist() == ["g2"]
 
 
 def test_interrupt_stops_all_shards(tokenizer_folder, corridor, scripted_engine):
