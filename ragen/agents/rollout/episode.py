@@ -214,6 +214,10 @@ class LiveEpisode:
         self._record(status=status, origin=origin, terminated=False, truncated=is_cut, info=_as_json(facts))
         self.is_over = True
 
+    def end_late(self) -> None:
+        """Record a last turn in which the agent could not speak, for its shard's deadline has passed."""
+        self.end_without_response("timeout", {"error": "the shard's deadline has passed (rollout.deadline_s)"})
+
     def _act(self, actions: tuple[str, ...]) -> _Reply:
         reply = _Reply(self._observation)
         try:

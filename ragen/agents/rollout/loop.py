@@ -75,7 +75,7 @@ def play(
         asking = [episode for episode in asking if not episode.is_over]
         if is_late:
             for episode in [*asking, *waiting.values()]:
-                episode.end_without_response("timeout", {"error": f"deadline of {deadline_s} s passed"})
+                episode.end_late()
             break
         asked, requests = _ask(asking, sampling, max_context_tokens)
         waiting |= {episode.episode.trajectory_id: episode for episode in asked}

@@ -205,7 +205,7 @@ def play_searching(
     while live := [one.live for beginnings in beams for one in beginnings if not one.live.is_over]:
         if stop_at is not None and time.monotonic() >= stop_at:
             for episode in live:
-                episode.end_without_response("timeout", {"error": f"deadline of {deadline_s} s passed"})
+                episode.end_late()
             break
         beams = shard.play_turn(beams)
     chosen = [min(beginnings, key=_place) for beginnings in beams]

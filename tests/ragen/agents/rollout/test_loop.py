@@ -311,7 +311,7 @@ def test_deadline_ends_living_episodes_with_timeout(played, monkeypatch):
     rows = played(script, episodes=[member(0), member(1)], deadline_s=1.5).rows
     assert [(row["member"], row["status"]) for row in rows] == [(0, "ok"), (1, "ok"), (1, "timeout")]
     assert rows[-1]["truncated"]
-    assert "deadline of 1.5 s" in json.loads(rows[-1]["info"])["error"]
+    assert json.loads(rows[-1]["info"])["error"] == "the shard's deadline has passed (rollout.deadline_s)"
 
 
 def test_ids_are_stored_as_sampled_and_text_shows_stray_special_tokens(played, tokenizer):
