@@ -243,8 +243,7 @@ def _response_loss(model: PreTrainedModel, demonstrations: Demonstrations, rows:
     causal attention looks, so no attention mask is needed, and any token does.
     """
     tokens = [demonstrations.prompts[row] + demonstrations.responses[row] for row in rows]
-    padding = model.config.pad_token_id or 0
-    ids_BT = torch.full((len(rows), max(map(len, tokens))), padding)
+    ids_BT = torch.zeros((len(rows), max(map(len, tokens))), dtype=torch.int64)
     predicts_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
     for i, row in enumerate(rows):
         ids_BT[i, : len(tokens[i])] = torch.tensor(tokens[i])

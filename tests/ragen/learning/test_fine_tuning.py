@@ -100,6 +100,18 @@ def test_a_model_with_dropout_learns_without_it(folder: str, tmp_path: Path) -> 
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_what_a_model_calls_its_padding_does_not_matter(folder: str, tmp_path: Path) -> None:
+    """The first Llamas have -1, which is no token."""
+    shutil.copytree(folder, tmp_path / "unpadded")
+    file = tmp_path / "unpadded" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"pad_token_id": -1}))
+    short = LORA.model_copy(update={"steps": 5})
+    for name, source in (("without", tmp_path / "unpadded"), ("with", folder)):
+        tuned(str(source), short, tmp_path / name)
+    without, with_padding = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("without", "with"))
+    assert without == with_padding
+
+
 def test_panels_are_never_demonstrated_and_states_met_before_stay_known(folder: str, tmp_path: Path) -> None:
     short = LORA.model_copy(update={"steps": 1})
     excluded = frozenset(make_panel(LAKE, 64, 5).state_digests)
