@@ -15,8 +15,11 @@ A system message is sent only where `agent.system_prompt` has one: instructions 
 templates without a system role work alike.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
 from jinja2 import TemplateError as JinjaError
 from transformers import PreTrainedTokenizerBase
@@ -26,7 +29,9 @@ from starpo.ragen.core.errors import TemplateError
 from starpo.ragen.envs.grammar import Tool
 
 _NUM_PROBE_TURNS = 4
-_FIXED_DATE = "26 Jul 2024"  # Llama 3 templates print today's date if not given one: prompts would change overnight
+_FIXED_DATE = date(2024, 7, 26)  # templates print today's date if not given one: prompts would change overnight
+_TODAY = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<form>[^"']*)(?P=quote)\s*\)""")
+"""A date as templates ask for it whatever they are given; transformers lets nobody put a function in its place."""
 
 
 @dataclass(frozen=True)
@@ -143,14 +148,16 @@ def _render(
     messages.append({"role": "user", "content": users[0]})
     for reply, user in zip(replies, users[1:], strict=True):
         messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": user}]
+    declared: list[Any] | None = [tool.declaration for tool in tools] or None
     try:
+        template = tokenizer.get_chat_template(agent.chat_template or None, declared)
         text = tokenizer.apply_chat_template(
             messages,
-            chat_template=agent.chat_template or None,
-            tools=[tool.declaration for tool in tools] or None,
+            chat_template=_TODAY.sub(lambda asked: f"'{_FIXED_DATE.strftime(asked['form'])}'", template),
+            tools=declared,
             tokenize=False,
             add_generation_prompt=True,
-            date_string=_FIXED_DATE,
+            date_string=_FIXED_DATE.strftime("%d %b %Y"),
         )
     except (JinjaError, ValueError, TypeError) as error:
         raise TemplateError(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from starpo.ragen.agents.policy.tokenizer import CHAT_TEMPLATE
 from starpo.ragen.agents.prompting.template import ChatPieces, derive_pieces
 from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
@@ -34,6 +35,14 @@ def test_llama_has_two_stop_tokens_and_a_fixed_date(make_tokenizer):
     assert generation == "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
     assert continuation == "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
     assert stops == "<|eot_id|><|end_of_text|>"
+
+
+def test_a_template_that_asks_for_the_date_is_told_a_fixed_one(make_tokenizer):
+    """As SmolLM3's, Granite's, Mistral's and gpt-oss's do, whatever they are given."""
+    tokenizer = make_tokenizer("qwen2.5")
+    template = "<|im_start|>system\nToday is {{ strftime_now('%Y-%m-%d') }}.<|im_end|>\n" + CHAT_TEMPLATE
+    opening, *_ = text_of(tokenizer, derive_pieces(tokenizer, AgentConfig(chat_template=template)))
+    assert "Today is 2024-07-26." in opening
 
 
 def test_template_without_a_system_role_works(make_tokenizer):
