@@ -159,5 +159,5 @@ class OpenAISession:
         """The tag that the prompt ends with, where a chat model is not shown it and says it itself."""
         if self._config.protocol != "chat":
             return ""
-        tail = str(self._tokenizer.decode(list(request.prompt_ids)[-16:]))
+        tail = str(self._tokenizer.decode(list(request.prompt_ids)[-16:])).rstrip()  # a template may end the line
         return next((tag for tag in _TAGS if tail.endswith(tag)), "")

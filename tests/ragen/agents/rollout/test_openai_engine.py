@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -152,6 +153,15 @@ def test_chat_gets_the_messages_of_the_context(server, play):
     assert path == "/v1/chat/completions"
     assert [message["role"] for message in messages] == ["user", "assistant"] * 2 + ["user"]
     assert [message["content"] for message in messages] == ["P 0", SAID, "P 1", SAID, "P 2"]
+
+
+def test_a_tag_that_the_template_opens_is_not_doubled(play):
+    template = Path(__file__).parents[1] / "prompting" / "templates" / "opens_thought.jinja"
+    agent = AgentConfig(
+        prompt="state", should_prefill_think=True, earlier_thoughts="dropped", chat_template=str(template)
+    )
+    turns, _ = play(agent, protocol="chat")
+    assert set(turns["status"].to_pylist()) == {"ok"}
 
 
 @pytest.mark.parametrize("failures", [["500"], ["503", "reset", "cut"], ["429"], ["silence"]])
