@@ -45,7 +45,7 @@ _WEIGHTS_INDEX = "model.safetensors.index.json"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _GENERIC_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 _DOWNLOADED = ("*.json", "*.safetensors", "*.jinja", "tokenizer.model", "vocab.txt", "merges.txt")
-_NOWHERE = "-"  # where transformers is sent to look for an adapter, so that it does not put it into the model itself
+_TWICE = ("consolidated*", "original/*")  # the same weights once more, in another layout
 
 
 def resolve_policy(policy: PretrainedPolicy) -> str:
@@ -204,7 +204,7 @@ def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float
 def _download(name: str, revision: str | None) -> str:
     what = f"'{name}'" + (f" at revision '{revision}'" if revision else "")
     try:
-        return snapshot_download(name, revision=revision, allow_patterns=list(_DOWNLOADED))
+        return snapshot_download(name, revision=revision, allow_patterns=list(_DOWNLOADED), ignore_patterns=list(_TWICE))
     except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
         raise PolicyError(
             f"policy.name_or_path: neither a local folder nor a model that can be read on the hub: {what}; check "

@@ -6,6 +6,7 @@ import huggingface_hub.errors
 import pytest
 import torch
 import transformers
+from huggingface_hub.utils import filter_repo_objects
 from safetensors.torch import load_file, save_file
 
 from starpo.flows.presets import preset
@@ -227,7 +228,7 @@ def test_a_name_that_is_no_model_name(monkeypatch: pytest.MonkeyPatch) -> None:
         load.resolve_policy(PretrainedPolicy(name_or_path="not a name!"))
 
 
-def test_a_model_of_the_hub_is_taken_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_the_hub_is_taken_once_and_without_pickles(complete: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 
     def download(name: str, **settings: object) -> str:
@@ -238,7 +239,9 @@ def test_a_model_of_the_hub_is_taken_without_pickles(complete: Path, monkeypatch
     policy = PretrainedPolicy(name_or_path="org/model", revision="v1")
     assert load.resolve_policy(policy) == str(complete)
     assert (asked["name"], asked["revision"]) == ("org/model", "v1")
-    assert not any(pattern.endswith((".bin", ".pt", ".py")) for pattern in asked["allow_patterns"])
+    files = ["model-1-of-1.safetensors", "consolidated.safetensors", "original/params.json", "a.bin", "b.pt", "c.py"]
+    asked = {name: asked[name] for name in ("allow_patterns", "ignore_patterns")}
+    assert list(filter_repo_objects(files, **asked)) == ["model-1-of-1.safetensors"]
 
 
 def test_a_copied_policy_is_complete_by_itself(complete: Path, tmp_path: Path) -> None:
