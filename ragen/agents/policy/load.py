@@ -204,7 +204,8 @@ def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float
 def _download(name: str, revision: str | None) -> str:
     what = f"'{name}'" + (f" at revision '{revision}'" if revision else "")
     try:
-        return snapshot_download(name, revision=revision, allow_patterns=list(_DOWNLOADED), ignore_patterns=list(_TWICE))
+        wanted, left_out = list(_DOWNLOADED), list(_TWICE)
+        return snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns=left_out)
     except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
         raise PolicyError(
             f"policy.name_or_path: neither a local folder nor a model that can be read on the hub: {what}; check "
