@@ -20,6 +20,9 @@ from starpo.ragen.core.frames import read_frame, write_frame
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
+_ENDING_S = 10.0
+"""For what an engine frees when its process ends."""
+
 
 class WorkerPool(Pool):
     """Implements `ragen.agents.rollout.shards.ShardPlayer`. Workers end with this process."""
@@ -57,10 +60,18 @@ class _Worker:
             write_frame(self._process.stdin, REQUEST, pack_request(job, episodes))
             kind, payload = read_frame(self._process.stdout)
         except (EOFError, OSError) as error:
-            raise WorkerLostError(f"exit status {self._process.wait(timeout=10)}") from error
+            raise WorkerLostError(f"exit status {self._ended()}") from error
         if kind == FAILURE:
             raise error_of(payload)
         return pa.ipc.open_stream(payload).read_all()
 
     def kill(self) -> None:
         self._process.kill()
+
+    def _ended(self) -> int:
+        """The exit status; a process that answers no more and does not end by itself is killed."""
+        try:
+            return self._process.wait(_ENDING_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self._process.wait()

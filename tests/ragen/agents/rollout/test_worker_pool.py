@@ -12,9 +12,10 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from starpo.ragen.agents.rollout import worker_pool
 from starpo.ragen.agents.rollout.job import RolloutJob
 from starpo.ragen.agents.rollout.local_player import LocalPlayer
-from starpo.ragen.agents.rollout.pool import Pool
+from starpo.ragen.agents.rollout.pool import Pool, WorkerLostError
 from starpo.ragen.agents.rollout.shards import make_episodes, play_shards
 from starpo.ragen.agents.rollout.torch_engine import TorchEngine
 from starpo.ragen.agents.rollout.worker_pool import WorkerPool
@@ -95,6 +96,14 @@ def test_second_death_over_the_same_shard_is_an_error(job, tmp_path, monkeypatch
     monkeypatch.setattr(sys, "executable", str(doomed))
     with pytest.raises(EngineError, match="two rollout workers died over the same shard, the last with exit status 9"):
         play_shards(WorkerPool("torch", 1), job, SHARDS)
+
+
+def test_a_worker_that_hangs_in_its_end_is_lost(job, monkeypatch):
+    monkeypatch.setattr(worker_pool, "_ENDING_S", 0.2)
+    worker = worker_pool._Worker([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
+    with pytest.raises(WorkerLostError, match="exit status -9"):
+        worker.play(job, [])
+    assert not worker.is_alive
 
 
 def test_errors_keep_their_type(job, pool, tmp_path):
