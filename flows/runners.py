@@ -5,6 +5,9 @@ RAGEN_POOL -> cell_runner -> runner.submit(task, parameters), a task a cell -> f
 Cells alone: a Ray task costs about 150 ms of Prefect's bookkeeping, which a stage of a small run must not pay.
 """
 
+import multiprocessing
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,8 +36,24 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
         with _on_ray(RayRuntime()) as runner:
             yield runner
         return
-    with ThreadPoolTaskRunner(max_workers=1) if concurrency == 1 else ProcessPoolTaskRunner(concurrency) as runner:
+    if concurrency == 1:
+        here: TaskRunner[Any] = ThreadPoolTaskRunner(max_workers=1)
+    else:
+        here = ProcessPoolTaskRunner(concurrency, initializer=_end_with_parent)
+    with here as runner:
         yield runner
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone: after a kill a pool's would wait for cells for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @contextmanager
