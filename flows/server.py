@@ -4,14 +4,15 @@ Both listen on or talk to loopback, run in the background, log into the state fo
 that `ragen down` stops exactly what `ragen up` started.
 """
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -90,9 +91,7 @@ class Process:
             self.folder.mkdir(parents=True, exist_ok=True)
             output = self.log.open("ab")
         except OSError as error:
-            raise ServerError(
-                f"{self.log} cannot be written ({error.strerror}); set RAGEN_STATE_DIR to a folder that can"
-            ) from error
+            raise _unwritable(self.log, error) from error
         with output as log:
             child = subprocess.Popen(
                 command,
@@ -122,6 +121,10 @@ class Process:
         for member in alive:
             _signal(member.kill)
         return True
+
+
+def _unwritable(path: Path, error: OSError) -> ServerError:
+    return ServerError(f"{path} cannot be written ({error.strerror}); set RAGEN_STATE_DIR to a folder that can")
 
 
 def _signal(send: Callable[[], None]) -> None:
@@ -181,7 +184,8 @@ def served_environment(state_dir: str) -> dict[str, str] | None:
 def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
     """Have a server and a serving process running; what already runs is used. Returns the API's address.
 
-    A server of ours that has lost its database is started anew.
+    A server of ours that has lost its database is started anew. Of several commands at once one starts what is not
+    there, and the others wait until it is.
 
     Args:
         state_dir: Where process ids and logs are.
@@ -190,6 +194,11 @@ def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
     Raises:
         ServerError: If either does not come up in time; the message names its log.
     """
+    with _alone(Path(state_dir)):
+        return _start(state_dir, say)
+
+
+def _start(state_dir: str, say: Callable[[str], None]) -> str:
     url = api_url()
     if is_healthy(url) and has_lost_its_database(url):
         _stop_failing(url, state_dir)
@@ -240,20 +249,35 @@ def serve_again(state_dir: str) -> None:
         ServerError: If it is at work, or does not come up.
     """
     serve = processes(state_dir)[1]
-    if serve.num_children():
-        raise ServerError(
-            "the serving process was started before there was such a deployment, and is busy with other runs. Wait "
-            "for their end, then run the same command again (a preset can be run as a file meanwhile: "
-            "`ragen train FILE.toml`); or stop everything with `ragen down`"
-        )
-    serve.stop()
-    start(state_dir)
+    with _alone(Path(state_dir)):
+        if serve.num_children():
+            raise ServerError(
+                "the serving process was started before there was such a deployment, and is busy with other runs. Wait "
+                "for their end, then run the same command again (a preset can be run as a file meanwhile: "
+                "`ragen train FILE.toml`); or stop everything with `ragen down`"
+            )
+        serve.stop()
+        _start(state_dir, lambda _: None)
 
 
 def stop(state_dir: str) -> list[str]:
     """Stop what `start` started. Returns the names of what was stopped."""
     server, serve = processes(state_dir)
     return [process.name for process in (serve, server) if process.stop()]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Be the one command that starts what is remembered in this folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "start.lock").open("ab")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    with lock:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _wait(is_ready: Callable[[], bool], process: Process, complaint: str) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,27 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
     finally:
         server.stop(str(tmp_path))
     assert list(answers) == []
+
+
+def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypatch):
+    """Else `ragen down` knew of the second's processes alone, and two would serve the same deployments."""
+    started, start = [], Process.start
+
+    def slowly(process: Process, *_: str, **__: object) -> None:
+        started.append(process.name)
+        time.sleep(0.2)
+        start(process, *SLEEP)
+        (tmp_path / f"{process.name}.ready").touch()
+
+    monkeypatch.setattr(Process, "start", slowly)
+    monkeypatch.setattr(server, "api_url", lambda: "http://127.0.0.1:1/api")
+    monkeypatch.setattr(server, "is_healthy", lambda _: (tmp_path / "server.ready").exists())
+    try:
+        with ThreadPoolExecutor(2) as commands:
+            list(commands.map(server.start, [str(tmp_path)] * 2))
+        assert started == ["server", "serve"]
+    finally:
+        server.stop(str(tmp_path))
 
 
 def test_a_server_at_another_address_is_named_at_once(tmp_path, monkeypatch):
