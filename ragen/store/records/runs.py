@@ -94,8 +94,8 @@ class Runs:
             code=dict(code or {}),
         )
         earlier = self.check_name(record)
-        if earlier is None:
-            self._write(f"runs/{run}/run.json", record)
+        if earlier is None and not self._location.create(f"runs/{run}/run.json", as_bytes(record)):
+            earlier = self.check_name(record)  # another process was faster
         return earlier or record
 
     def check_name(self, record: Run) -> Run | None:

@@ -7,6 +7,7 @@ import pytest
 
 from starpo.ragen.core.errors import ArtifactDamagedError, StoreError
 from starpo.ragen.store import Store
+from starpo.ragen.store.records.runs import Run, Runs
 
 CONFIG = {"seed": 1, "filter": {"keep": 0.25, "strategy": "top_fraction"}}
 
@@ -36,6 +37,24 @@ def test_same_name_with_other_settings_says_which(store: Store) -> None:
     ]
     with pytest.raises(StoreError, match="flow: was 'starpo', is 'replay'"):
         store.runs.create("first", flow="replay", preset=None, config=CONFIG)
+    assert store.runs.get("first").config == CONFIG
+
+
+def test_of_two_that_begin_at_once_under_one_name_the_second_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the record of the run would be the one's, and what it names the other's."""
+    find = Runs.find
+
+    def find_and_be_overtaken(runs: Runs, run: str) -> Run | None:
+        found = find(runs, run)
+        monkeypatch.setattr(Runs, "find", find)
+        runs.create(run, flow="starpo", preset=None, config=CONFIG)
+        return found
+
+    monkeypatch.setattr(Runs, "find", find_and_be_overtaken)
+    with pytest.raises(StoreError, match="seed: was 1, is 2"):
+        store.runs.create("first", flow="starpo", preset=None, config={**CONFIG, "seed": 2})
     assert store.runs.get("first").config == CONFIG
 
 
