@@ -119,10 +119,32 @@ def test_the_gpu_file_changes_services_that_there_are(compose: Compose, document
     assert set(documents("compose/compose.gpu.yaml")[0]["services"]) <= set(compose["services"])
 
 
+@pytest.mark.parametrize(("name", "num_nodes", "num_gpus"), [("compose.yaml", 2, 0), ("compose.gpu.yaml", 1, 1)])
+def test_the_actors_that_are_asked_for_have_room(
+    name: str, num_nodes: int, num_gpus: int, compose: Compose, documents: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With as many Ray workers as the README's command starts; each reserves a GPU by the file for GPUs."""
+    from starpo.ragen.agents.rollout.ray_cluster import check_room
+    from starpo.ragen.config.ray_runtime import RayRuntime
+
+    cpus = float(compose["services"]["ray-worker"]["environment"]["RAY_CPUS"])
+    nodes = [{"Alive": True, "Resources": {"CPU": cpus, "GPU": num_gpus}}] * num_nodes
+    for service in ("worker", "gpu-worker"):
+        changed = documents(f"compose/{name}")[0]["services"][service]["environment"]
+        for variable, value in {**compose["services"][service]["environment"], **changed}.items():
+            if variable.startswith("RAGEN_RAY_"):
+                monkeypatch.setenv(variable, re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value))
+        asked = RayRuntime()
+        assert asked.actors is not None
+        check_room(nodes, asked.actor, asked.actors, "actors")
+        assert asked.actor.get("GPU", 0) == num_gpus
+
+
 def test_secrets_are_what_the_file_asks_for_and_are_made_once(root: Path, tmp_path: Path) -> None:
     text = (root / "infra/compose/compose.yaml").read_text()
     asked = set(re.findall(r"\$\{(\w+):\?run infra/compose/secrets first\}", text))
-    assert set(re.findall(r"\$\{(\w+)", text)) - asked == {"STARPO_S3_PORT", "STARPO_PREFECT_PORT", "STARPO_RAY_PORT"}
+    named = set(re.findall(r"\$\{(\w+)", text)) - asked
+    assert named == {"STARPO_S3_PORT", "STARPO_PREFECT_PORT", "STARPO_RAY_PORT", "RAGEN_RAY_ACTORS"}
     program, made = root / "infra/compose/secrets", tmp_path / "secrets.env"
     subprocess.run([program, made], check=True, capture_output=True)
     secrets = dict(line.split("=", 1) for line in made.read_text().splitlines())
