@@ -3,6 +3,8 @@
 running runs (or the newest) -> named audits -> a Prefect artifact each; a fault makes the flow run fail
 """
 
+from contextlib import suppress
+
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State
@@ -11,7 +13,7 @@ from prefect.states import Completed, Failed
 
 from starpo.flows.markdown import Verbatim, artifact_key, code, seen, table, text
 from starpo.ragen.config.runtime import Runtime
-from starpo.ragen.core.errors import StarPOError
+from starpo.ragen.core.errors import ArtifactDamagedError, StarPOError
 from starpo.ragen.core.visible import visible
 from starpo.ragen.evidence.audit.audits import chosen_audits, run_audits
 from starpo.ragen.evidence.audit.finding import Finding, serious_first, shown_rows, verdict
@@ -58,9 +60,25 @@ def audit(run: str | None = None, names: list[str] | None = None, store: str | N
 
 
 def due_runs(store: Store) -> list[str]:
-    """Names of the runs that are going on, or else of the newest one; none in an empty store."""
-    running = [name for name in store.runs.names() if store.runs.is_running(name)]
-    return running or [run.name for run in store.runs.list()[:1]]
+    """Names of the runs that are going on, or else of the newest one; none in an empty store.
+
+    One whose state cannot be read may be going on. One whose record cannot be read is not the newest: nobody knows.
+    """
+    names = store.runs.names()
+    if running := [name for name in names if _may_be_running(store, name)]:
+        return running
+    runs = []
+    for name in names:
+        with suppress(ArtifactDamagedError):  # `ragen runs` names it
+            runs.append(store.runs.get(name))
+    return [max(runs, key=lambda run: (run.created, run.name)).name] if runs else []
+
+
+def _may_be_running(store: Store, run: str) -> bool:
+    try:
+        return store.runs.is_running(run)
+    except ArtifactDamagedError:
+        return True
 
 
 def findings_markdown(run: str, findings: dict[str, Finding], store_url: str) -> str:

@@ -28,6 +28,21 @@ def test_running_runs_are_due_or_else_the_newest(tmp_path: Path) -> None:
     assert set(due_runs(store)) == {"going", "also-going"}  # a damaged run hides none of them
 
 
+def test_a_damaged_run_hides_no_other(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    for name in ("damaged", "new"):
+        run(store, name, "completed")
+    record, state = (tmp_path / "runs" / "damaged" / name for name in ("run.json", "state.json"))
+    whole = record.read_text()
+    record.write_text("{")
+    assert due_runs(store) == ["new"]
+    record.write_text(whole)
+    state.write_text("{")
+    assert due_runs(store) == ["damaged"]  # it may be going on
+    store.runs.set_state("new", "running")
+    assert due_runs(store) == ["damaged", "new"]
+
+
 def test_serious_findings_come_first_and_text_is_escaped() -> None:
     def finding(severity: str, text: str) -> Finding:
         table = pa.table({"run": ["r"], "iteration": [0], "said": [text]})
