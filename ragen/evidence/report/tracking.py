@@ -21,18 +21,22 @@ class Tracker:
         import wandb
 
         runtime = Runtime.current()
-        self._run = wandb.init(
-            project=runtime.wandb_project,
-            id=run,
-            name=run,
-            config=config,
-            mode=runtime.wandb_mode,
-            dir=runtime.state_dir,
-            resume="allow" if runtime.wandb_mode == "online" else None,
-            settings=wandb.Settings(
-                silent=True, console="off", disable_git=True, init_timeout=20, x_disable_stats=True
-            ),
-        )
+        try:
+            self._run = wandb.init(
+                project=runtime.wandb_project,
+                id=run,
+                name=run,
+                config=config,
+                mode=runtime.wandb_mode,
+                dir=runtime.state_dir,
+                resume="allow" if runtime.wandb_mode == "online" else None,
+                settings=wandb.Settings(
+                    silent=True, console="off", disable_git=True, init_timeout=20, x_disable_stats=True
+                ),
+            )
+        except Exception as error:  # no account, no network
+            _log.warning("nothing of run %s is logged to wandb, which cannot be begun: %s", run, error)
+            self._run = wandb.init(mode="disabled")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="tracker")
 
     def log(self, iteration: int, metrics: dict[str, float]) -> None:
@@ -40,9 +44,12 @@ class Tracker:
         self._sender.submit(self._send, {**metrics, "iteration": iteration}, iteration)
 
     def close(self) -> None:
-        """End the wandb run when all is logged."""
+        """End the wandb run when all is logged. A failure is a warning."""
         self._sender.shutdown(wait=True)
-        self._run.finish()
+        try:
+            self._run.finish()
+        except Exception as error:
+            _log.warning("not all that was logged has reached wandb: %s", error)
 
     def _send(self, values: dict[str, float], step: int) -> None:
         try:

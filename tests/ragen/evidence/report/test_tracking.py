@@ -63,3 +63,24 @@ def test_metrics_are_those_of_the_moment(run):
     run.may_log.set()
     tracker.close()
     assert run.logged[0][1]["loss"] == 0.5
+
+
+def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeypatch):
+    def begin(**settings):
+        if settings["mode"] != "disabled":
+            raise RuntimeError("no account")
+        return run
+
+    def finish():
+        raise RuntimeError("no network")
+
+    monkeypatch.setenv("RAGEN_WANDB_MODE", "online")
+    monkeypatch.setattr("wandb.init", begin)
+    monkeypatch.setattr(run, "finish", finish)
+    run.may_log.set()
+    with caplog.at_level(logging.WARNING):
+        tracker = Tracker("a-run", {})
+        tracker.log(0, {"loss": 0.5})
+        tracker.close()
+    assert "nothing of run a-run is logged to wandb, which cannot be begun: no account" in caplog.text
+    assert "not all that was logged has reached wandb: no network" in caplog.text
