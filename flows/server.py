@@ -199,6 +199,9 @@ def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
 
 
 def _start(state_dir: str, say: Callable[[str], None]) -> str:
+    from starpo.ragen.config.runtime import Runtime
+    from starpo.ragen.store import Store
+
     url = api_url()
     if is_healthy(url) and has_lost_its_database(url):
         _stop_failing(url, state_dir)
@@ -223,7 +226,8 @@ def _start(state_dir: str, say: Callable[[str], None]) -> str:
     if serve.running() is None:
         ready = Path(state_dir) / "serve.ready"
         ready.unlink(missing_ok=True)
-        env = {**keeping_freed_memory(), "PREFECT_API_URL": url}  # which runs inherit
+        store = Store(Runtime.current().store).address  # other commands may be given in other folders
+        env = {**keeping_freed_memory(), "PREFECT_API_URL": url, "RAGEN_STORE": store}  # which runs inherit
         serve.start(sys.executable, "-m", "starpo.flows.serve", str(ready), env=env)
         _wait(ready.exists, serve, "the process that serves the deployments did not come up")
     return url

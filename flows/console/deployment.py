@@ -1,7 +1,6 @@
 """A deployment of the local server: run it, and follow what it does to its end."""
 
 import json
-import os
 import shlex
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -75,8 +74,8 @@ def start_deployment(
 ) -> Callable[[], Outcome | None]:
     """Run a deployment on the local server, which is started if need be.
 
-    The deployment is registered anew with the settings as they are here. The store is the one that is configured here,
-    though the serving process may have been started with another.
+    The deployment is registered anew with the settings as they are here. The store is the one that is named or
+    configured here, though the serving process may have been started with another, or in another folder.
 
     Args:
         deployment: Flow and deployment, such as `starpo/sokoban`.
@@ -94,10 +93,10 @@ def start_deployment(
     with console.status("starting the local Prefect server (about 20 s the first time)"):
         server.start(Runtime.current().state_dir, lambda text: say(console, text))
     register(deployment)
+    store = Store(parameters.get("store", Runtime.current().store)).address
     served = server.served_environment(Runtime.current().state_dir)
-    is_elsewhere = served is not None and served.get("RAGEN_STORE") != os.environ.get("RAGEN_STORE")
-    if parameters.get("store") is None and is_elsewhere:
-        parameters = {**parameters, "store": Runtime.current().store}
+    if "store" in parameters or (served is not None and served.get("RAGEN_STORE") != store):
+        parameters = {**parameters, "store": store}
     begun = FlowRun.start(deployment, parameters, name)
     say(console, f"Prefect: {begun.page}")
     command = f"$ prefect deployment run {deployment}{_flags(parameters, written)}"

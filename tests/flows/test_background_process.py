@@ -64,10 +64,12 @@ def test_a_server_that_is_slow_to_answer_is_waited_for(tmp_path, monkeypatch):
 
 def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypatch):
     """Else `ragen down` knew of the second's processes alone, and two would serve the same deployments."""
-    started, start = [], Process.start
+    started, start = {}, Process.start
+    monkeypatch.setenv("RAGEN_STORE", "store")
 
-    def slowly(process: Process, *_: str, **__: object) -> None:
-        started.append(process.name)
+    def slowly(process: Process, *_: str, env: dict[str, str]) -> None:
+        assert process.name not in started
+        started[process.name] = env
         time.sleep(0.2)
         start(process, *SLEEP)
         (tmp_path / f"{process.name}.ready").touch()
@@ -78,7 +80,8 @@ def test_of_two_commands_at_once_one_starts_what_is_not_there(tmp_path, monkeypa
     try:
         with ThreadPoolExecutor(2) as commands:
             list(commands.map(server.start, [str(tmp_path)] * 2))
-        assert started == ["server", "serve"]
+        assert list(started) == ["server", "serve"]
+        assert started["serve"]["RAGEN_STORE"] == str(Path("store").absolute())  # whoever asks may be in another folder
     finally:
         server.stop(str(tmp_path))
 

@@ -115,18 +115,23 @@ def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monke
 @pytest.mark.parametrize(
     ("here", "served", "named", "given"),
     [
-        ("here", {"RAGEN_STORE": "there"}, {}, {"store": "here"}),
-        ("here", {}, {}, {"store": "here"}),
-        ("", {"RAGEN_STORE": "there"}, {}, {"store": "var/store"}),
-        ("here", {"RAGEN_STORE": "here"}, {}, {}),
+        ("s3://here", {"RAGEN_STORE": "s3://there"}, {}, {"store": "s3://here"}),
+        ("here", {"RAGEN_STORE": "/other/here"}, {}, {"store": "/folder/here"}),
+        ("", {"RAGEN_STORE": "/other/var/store"}, {}, {"store": "/folder/var/store"}),
+        ("here", {"RAGEN_STORE": "/folder/here"}, {}, {}),
         ("here", None, {}, {}),
-        ("here", {"RAGEN_STORE": "there"}, {"store": "elsewhere"}, {"store": "elsewhere"}),
+        ("here", {"RAGEN_STORE": "/folder/here"}, {"store": "mine"}, {"store": "/folder/mine"}),
     ],
 )
-def test_a_run_writes_to_the_store_configured_here_whatever_the_serving_process_has(
-    monkeypatch, here, served, named, given
+def test_a_run_writes_to_the_store_configured_here_wherever_the_serving_process_was_started(
+    monkeypatch, tmp_path, here, served, named, given
 ):
     started = []
+    monkeypatch.chdir(tmp_path)
+    served, given = (
+        facts and {name: value.replace("/folder", str(tmp_path)) for name, value in facts.items()}
+        for facts in (served, given)
+    )
     if here:
         monkeypatch.setenv("RAGEN_STORE", here)
     else:
