@@ -147,11 +147,21 @@ def api_url() -> str:
     return str(PREFECT_API_URL.value())
 
 
+def ui_url() -> str:
+    """Address of the pages of that server, which on Prefect Cloud is another host's."""
+    from prefect.settings import PREFECT_UI_URL
+
+    api_url()
+    return str(PREFECT_UI_URL.value())
+
+
 def is_healthy(url: str) -> bool:
-    """Does a Prefect API answer at this address?"""
+    """Does a Prefect API answer at this address? One that asks who is asking, as Prefect Cloud does, is up."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=3) as answer:
             return bool(answer.status == 200)
+    except urllib.error.HTTPError as error:
+        return error.code in (401, 403)
     except (urllib.error.URLError, OSError, ValueError):
         return False
 

@@ -10,8 +10,8 @@ def up() -> None:
     """Start a local Prefect server and the process that serves the deployments."""
     console, state_dir = Console(), Runtime.current().state_dir
     was_serving = server.processes(state_dir)[1].running() is not None
-    url = server.start(state_dir, lambda text: say(console, text))
+    server.start(state_dir, lambda text: say(console, text))
     if was_serving:
         register()
-    say(console, f"Prefect: {url.removesuffix('/api')}")
+    say(console, f"Prefect: {server.ui_url()}")
     say(console, "Try: prefect deployment run starpo/sokoban")

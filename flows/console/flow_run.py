@@ -24,7 +24,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Cancelled, Cancelling
 
 from starpo.flows.console.follow import Outcome
-from starpo.flows.server import ServerBusyError, ServerError, ServerGoneError, api_url
+from starpo.flows.server import ServerBusyError, ServerError, ServerGoneError, api_url, ui_url
 
 _UNFINISHED = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED, StateType.CANCELLING]
 _AT_WORK = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
@@ -65,7 +65,7 @@ class FlowRun:
     @property
     def page(self) -> str:
         """Address of its page."""
-        return f"{api_url().removesuffix('/api')}/runs/flow-run/{self.id}"
+        return f"{ui_url()}/runs/flow-run/{self.id}"
 
     def ended(self) -> Outcome | None:
         """Prefect's final state; None while it goes on, or while the server is too busy to say.

@@ -4,22 +4,25 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from starpo.flows import server
-from starpo.flows.server import Process, ServerError, has_lost_its_database
+from starpo.flows.console.flow_run import FlowRun
+from starpo.flows.server import Process, ServerError, has_lost_its_database, is_healthy
 
 
 @pytest.fixture
 def serving() -> Iterator[Callable[[int], str]]:
-    """A server whose health is good and that answers everything else with this status."""
+    """A server that answers with this status, and, asked for its health, with the other."""
     started: list[HTTPServer] = []
 
-    def serve(status: int) -> str:
+    def serve(status: int, health: int = 200) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.send_response(200)
+                self.send_response(health)
                 self.end_headers()
 
             def do_POST(self) -> None:
@@ -42,6 +45,24 @@ def serving() -> Iterator[Callable[[int], str]]:
 @pytest.mark.parametrize(("status", "is_lost"), [(200, False), (404, False), (500, True), (503, True)])
 def test_it_is_told_by_a_simple_question(serving: Callable[[int], str], status: int, is_lost: bool) -> None:
     assert has_lost_its_database(serving(status)) is is_lost
+
+
+@pytest.mark.parametrize(("status", "is_up"), [(200, True), (401, True), (403, True), (404, False), (503, False)])
+def test_a_server_that_asks_who_is_asking_is_up(serving: Callable[..., str], status: int, is_up: bool) -> None:
+    """As Prefect Cloud does, of whom no key is sent along with this question."""
+    assert is_healthy(serving(200, health=status)) is is_up
+
+
+@pytest.mark.parametrize(
+    ("api", "pages"),
+    [
+        ("http://127.0.0.1:4200/api", "http://127.0.0.1:4200"),
+        ("https://api.prefect.cloud/api/accounts/a/workspaces/w", "https://app.prefect.cloud/account/a/workspace/w"),
+    ],
+)
+def test_pages_are_where_the_server_has_them(api: str, pages: str) -> None:
+    with temporary_settings({PREFECT_API_URL: api}):
+        assert FlowRun(UUID(int=0)).page == f"{pages}/runs/flow-run/{UUID(int=0)}"
 
 
 def test_no_server_has_not_lost_its_database() -> None:
