@@ -18,31 +18,18 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="diagnose", version=3)
 
 
-def diagnose(
-    iteration: int,
-    max_attempts: int = 1,
-    tags: Sequence[str] = (),
-    *,
-    turns: str,
-    rewards: str,
-    selection: str,
-    **further: str,
-) -> Work:
+def diagnose(iteration: int, max_attempts: int = 1, tags: Sequence[str] = (), **data: str) -> Work:
     """Measure the data that an iteration learns from.
 
     Args:
         iteration: Updates done before.
         max_attempts: Rollouts that it may play; with more than one it is measured what they cost.
         tags: Of the parts of a mixture, each of which is measured by itself too. Empty: it is none.
-        turns: Key of what was played.
-        rewards: Key of what was paid for it.
-        selection: Key of the groups that are trained on.
-        further: Role -> key of the same of further attempts, such as `turns:1`.
+        data: Role -> key of turns, rewards and selection of all attempts.
     """
-    inputs = {"turns": turns, "rewards": rewards, "selection": selection, **further}
 
     def do(work: Work, store: Store) -> Iterator[Made]:
-        tables = {kind: read_attempts(store, kind, inputs) for kind in ("turns", "rewards", "selection")}
+        tables = {kind: read_attempts(store, kind, data) for kind in ("turns", "rewards", "selection")}
         values = {
             **rollout_metrics(tables["turns"]),
             **reward_metrics(tables["rewards"], tables["turns"]),
@@ -50,7 +37,7 @@ def diagnose(
         }
         values |= metrics_by_tag(tables["turns"], tables["rewards"], tables["selection"], tags)
         if max_attempts > 1:
-            values |= attempt_metrics(tables["selection"], len(of_kind(inputs, "selection")))
+            values |= attempt_metrics(tables["selection"], len(of_kind(data, "selection")))
         yield Made("metrics", metrics_table(iteration, STAGE.name, values))
 
     settings = {
@@ -58,4 +45,4 @@ def diagnose(
         **({"max_attempts": max_attempts} if max_attempts > 1 else {}),
         **({"tags": list(tags)} if tags else {}),
     }
-    return Work(STAGE, ("metrics",), do, settings, inputs)
+    return Work(STAGE, ("metrics",), do, settings, data)

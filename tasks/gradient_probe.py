@@ -14,17 +14,7 @@ from starpo.tasks.update import update
 STAGE = Stage(name="gradient_probe", version=1)
 
 
-def gradient_probe(
-    config: StarPOConfig,
-    iteration: int,
-    checkpoint: str,
-    reference: str,
-    *,
-    turns: str,
-    rewards: str,
-    selection: str,
-    **further: str,
-) -> Work:
+def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, **data: str) -> Work:
     """Measure the gradients that an update on all groups would begin with, bucket by bucket of their reward std.
 
     Args:
@@ -32,17 +22,13 @@ def gradient_probe(
         iteration: Updates done before.
         checkpoint: Key of the policy that is about to be updated.
         reference: Key of the run's first checkpoint, to which a KL penalty refers.
-        turns: Key of what was played.
-        rewards: Key of what was paid for it.
-        selection: Key of the groups; of those that were dropped too gradients are measured.
-        further: Role -> key of the same of the iteration's further attempts, such as `turns:1`.
+        data: Role -> key of turns, rewards and selection of all attempts; of groups that were dropped too gradients
+            are measured.
 
     Raises:
         LearnerError: On doing it, if a loss is not finite.
     """
-    like = update(
-        config, iteration, checkpoint, reference, turns=turns, rewards=rewards, selection=selection, **further
-    )
+    like = update(config, iteration, checkpoint, reference, **data)
     return Work(STAGE, ("metrics",), partial(_probe, config.update), like.settings, like.inputs, like.seed, like.code)
 
 

@@ -23,11 +23,7 @@ def objectives(
     iteration: int,
     checkpoint: str,
     reference: str,
-    *,
-    turns: str,
-    rewards: str,
-    selection: str,
-    **further: str,
+    **data: str,
 ) -> Work:
     """Measure the gradients of several objectives, without a step, on what an update was given.
 
@@ -37,10 +33,7 @@ def objectives(
         iteration: Updates done before.
         checkpoint: Key of the policy that is about to be updated. It has a critic if an objective needs one.
         reference: Key of the run's first checkpoint, to which a KL penalty refers.
-        turns: Key of what was played.
-        rewards: Key of what was paid for it.
-        selection: Key of the groups that are trained on.
-        further: Role -> key of the same of the iteration's further attempts, such as `turns:1`.
+        data: Role -> key of what the update was given: turns, rewards and selection of all attempts.
 
     Raises:
         LearnerError: On doing it, if there is nothing to train on, or a loss is not finite.
@@ -54,7 +47,7 @@ def objectives(
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }
-    inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection, **further}
+    inputs = {"checkpoint": checkpoint, **data}
     if any(own.kl_coefficient > 0 for own in configs.values()):
         inputs["reference"] = reference
     code = {f"{name}:{role}": target for name, own in configs.items() for role, target in update_code(own).items()}

@@ -15,17 +15,7 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="update", version=3)
 
 
-def update(
-    config: StarPOConfig,
-    iteration: int,
-    checkpoint: str,
-    reference: str,
-    *,
-    turns: str,
-    rewards: str,
-    selection: str,
-    **further: str,
-) -> Work:
+def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, **data: str) -> Work:
     """Train a checkpoint on the selected groups.
 
     Args:
@@ -33,10 +23,7 @@ def update(
         iteration: Updates done before.
         checkpoint: Key of the checkpoint to train.
         reference: Key of the run's first checkpoint, to which a KL penalty refers.
-        turns: Key of what was played.
-        rewards: Key of what was paid for it.
-        selection: Key of the groups that are trained on.
-        further: Role -> key of the same of the iteration's further attempts, such as `turns:1`.
+        data: Role -> key of what it learns from: turns, rewards and selection of all attempts.
 
     Raises:
         LearnerError: On doing it, if the selection is empty, or a loss is not finite.
@@ -50,7 +37,7 @@ def update(
         "temperature": config.rollout.temperature,
         "max_response_tokens": config.rollout.max_response_tokens,
     }
-    inputs = {"checkpoint": checkpoint, "turns": turns, "rewards": rewards, "selection": selection, **further}
+    inputs = {"checkpoint": checkpoint, **data}
     if own.kl_coefficient > 0:
         inputs["reference"] = reference
     seed = derive_seed(config.seed, "update", iteration)
