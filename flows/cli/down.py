@@ -19,10 +19,10 @@ def down() -> None:
 
 
 def _at_work(state_dir: str) -> list[str]:
-    """Names of the flow runs that the serving process is at work on; of none that nobody can say."""
+    """Names of the flow runs that the serving process is at work on, not those of a work pool's workers."""
     if not server.processes(state_dir)[1].num_children():
         return []
     try:
-        return sorted({run.name for run in unfinished()})
+        return sorted({run.name for run in unfinished() if run.deployment_id and run.work_pool_name is None})
     except StarPOError:
         return ["a run (the server does not say which)"]

@@ -1,0 +1,23 @@
+"""`ragen down`: whose runs end with it."""
+
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+
+from starpo.flows.cli.down import down
+
+
+def test_runs_of_a_work_pool_go_on_and_are_not_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [
+        SimpleNamespace(name="served", deployment_id=uuid4(), work_pool_name=None),
+        SimpleNamespace(name="elsewhere", deployment_id=uuid4(), work_pool_name="starpo"),
+        SimpleNamespace(name="cell-of-elsewhere", deployment_id=None, work_pool_name=None),
+    ]
+    monkeypatch.setattr("starpo.flows.cli.down.unfinished", lambda: runs)
+    monkeypatch.setattr("starpo.flows.server.Process.num_children", lambda _: 1)
+    monkeypatch.setattr("starpo.flows.server.stop", lambda _: ["serve", "server"])
+    down()
+    assert "ended with it, in mid-run: served\n" in capsys.readouterr().out
