@@ -22,7 +22,7 @@ from starpo.ragen.work import Work
 
 def ablate(
     grid: Annotated[str | None, typer.Argument(help="A grid of `ragen ablate --list`, or a TOML file.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many stages are stored and new.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the stored and the new stages.")] = False,
     result: Annotated[bool, typer.Option("--result", help="Only show the stored result.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the grids.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Runs at a time; they share the cores.")] = 1,

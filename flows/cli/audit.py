@@ -30,7 +30,7 @@ def audit(
     rows: Annotated[int, typer.Option(min=1, help="Rows of each table to print.")] = 12,
     store: StoreOption = None,
     as_json: JsonOption = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file before reading it.")] = False,
     _list: Annotated[bool, typer.Option("--list", callback=_print_audits, help="List the audits.")] = False,
 ) -> None:
     """Audit a run: duplicates, rewards, reasoning ... Exit code 1 if what is stored contradicts itself."""

@@ -21,9 +21,9 @@ def backtest(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try every alarm on stored runs: its lead before success had halved, alarms in vain, collapses missed.
+    """Try every alarm on stored runs: lead before success halved, false alarms, missed collapses.
 
-    Every rule sees what could have been known at an iteration; only the fall itself is told in hindsight.
+    Every rule sees only what could have been known at an iteration; the collapse itself is judged in hindsight.
     """
     check_suffix(output, ".svg")
     opened, console = open_store(store), Console(stderr=True)

@@ -30,7 +30,7 @@ COMMANDS = {
         "online-k",
         "objectives",
     ),
-    "Do it again": ("verify", "replay", "checkpoint"),
+    "Recompute": ("verify", "replay", "checkpoint"),
     "Studies": ("evaluate", "eval-sweep", "ablate"),
     "Stores and files": ("import", "export", "pack", "unpack", "store"),
     "Server": ("up", "down", "serve"),

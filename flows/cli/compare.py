@@ -20,7 +20,7 @@ def compare(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A page (.html), or a picture of the success curves alone (.svg).")
     ] = Path("comparison.html"),
-    title: Annotated[str | None, typer.Option(help="Its heading.")] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     store: StoreOption = None,
 ) -> None:
     """Compare runs: curves, settings that differ, last and peak success, shared stages; one self-contained page."""

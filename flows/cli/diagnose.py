@@ -25,9 +25,11 @@ def diagnose(
         int | None,
         typer.Option(min=0, help="Probe every n-th iteration; 0: none. Default: as in training, or every tenth."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the path of its reasoning (SVG).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Draw how the run's reasoning moved (SVG).")
+    ] = None,
     with_gradients: Annotated[
-        bool, typer.Option("--gradients", help="Also measure which groups' gradients are signal, which noise.")
+        bool, typer.Option("--gradients", help="Also measure which groups' gradients are signal, and which are noise.")
     ] = False,
     gradients_output: Annotated[
         Path | None, typer.Option("--gradients-output", help="Draw the gradients by reward std (SVG).")
@@ -35,7 +37,7 @@ def diagnose(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a run is collapsing, since when and by which signals; probe its reasoning for template collapse.
+    """Tell whether a run is collapsing, since when and by which signals; probe its reasoning for template collapse.
 
     Works on finished, interrupted, imported and older runs. What is missing is computed and stored.
     """

@@ -8,7 +8,7 @@ from starpo.ragen.core.errors import StarPOError
 
 
 def down() -> None:
-    """Stop what `up` started, running runs included; what they stored is kept."""
+    """Stop what `up` started, including active runs; what they stored is kept."""
     console, state_dir = Console(), Runtime.current().state_dir
     ended = _at_work(state_dir)
     stopped = server.stop(state_dir)

@@ -28,20 +28,20 @@ def eval_sweep(
     ] = None,
     environments: Annotated[
         str | None,
-        typer.Option(help="Panels of the runs or names of `ragen envs`, with commas. Default: their panels."),
+        typer.Option(help="Panels of the runs or names of `ragen envs`, comma-separated. Default: the runs' panels."),
     ] = None,
-    temperatures: Annotated[str | None, typer.Option(help="With commas. Default: the runs' own.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="With commas. Default: 0, which training plays too.")] = None,
-    prompts: Annotated[int | None, typer.Option(help="Initial states of a panel. Default: the runs' own.")] = None,
-    samples: Annotated[int | None, typer.Option(help="Episodes a prompt and seed. Default: the runs' own.")] = None,
+    temperatures: Annotated[str | None, typer.Option(help="Comma-separated. Default: the runs' own.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Comma-separated. Default: 0, which training plays too.")] = None,
+    prompts: Annotated[int | None, typer.Option(help="Initial states per panel. Default: the runs' own.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Episodes per prompt and seed. Default: the runs' own.")] = None,
     matrix: Annotated[
         bool,
         typer.Option(
-            "--matrix", help="Generalisation: every run on the panels of all runs, its first checkpoint and its last."
+            "--matrix", help="Generalisation: the first and the last checkpoint of every run on the panels of all runs."
         ),
     ] = False,
-    name: Annotated[str | None, typer.Option("--as", help="What the result is called.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many cells are stored and missing.")] = False,
+    name: Annotated[str | None, typer.Option("--as", help="Name of the result.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the stored and missing cells.")] = False,
     result: Annotated[
         str | None,
         typer.Option(
@@ -53,7 +53,7 @@ def eval_sweep(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate checkpoints on panels at temperatures with seeds; only cells that are not stored are played."""
+    """Evaluate checkpoints on panels, at several temperatures and seeds; stored cells are not played again."""
     opened = open_store(store)
     studies = Sweeps(opened.url)
     if list_:

@@ -19,12 +19,14 @@ _CHANGEABLE = ("rollout.engine", "rollout.vllm", "rollout.openai", "evaluation."
 
 def evaluate(
     run: RunArgument,
-    iteration: Annotated[int | None, typer.Option(help="Number of the checkpoint. Default: the last one.")] = None,
+    iteration: Annotated[
+        int | None, typer.Option(help="The checkpoint after this many iterations. Default: the last one.")
+    ] = None,
     set_: SetOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate a checkpoint here, or an OpenAI-compatible server (--set rollout.engine=openai, see docs/vllm.md)."""
+    """Evaluate a checkpoint, or the model of a server (--set rollout.engine=openai, see docs/vllm.md)."""
     opened, overrides = open_store(store), parse_overrides(set_)
     strangers = [path for path in overrides if not path.startswith(_CHANGEABLE)]
     if strangers:

@@ -27,20 +27,20 @@ _UNITS = {
 def export(
     run: RunArgument,
     form: Annotated[str, typer.Option("--format", help=f"{', '.join(FORMATS)}.")],
-    folder: Annotated[Path, typer.Option("-o", "--output", help="A new folder; one that is there is not touched.")],
-    iterations: Annotated[str | None, typer.Option(help="Such as 0-3,7. Default: all.")] = None,
+    folder: Annotated[Path, typer.Option("-o", "--output", help="A new folder; an existing one is refused.")],
+    iterations: Annotated[str | None, typer.Option(help="Iterations, such as 0-3,7. Default: all.")] = None,
     where: Annotated[
         list[str] | None, typer.Option("--where", help="success, kept, valid, return>=X; may be repeated.")
     ] = None,
     pair: Annotated[
-        Literal["first", "all"], typer.Option("--pair", help="Preferences: compare the first response, or all.")
+        Literal["first", "all"], typer.Option("--pair", help="Preferences: compare the first responses only, or all.")
     ] = "all",
     push: PushOption = None,
     public: PublicOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a run's trajectories for others: chat messages, ATIF, verl's lines, preference pairs, a datasets folder."""
+    """Export a run's trajectories as chat messages, ATIF, verl's lines, preference pairs or a datasets folder."""
     choice = parse_choice(where or [])
     repository = named_repository(push, "dataset", public)
     opened = open_store(store)

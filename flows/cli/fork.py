@@ -16,18 +16,18 @@ from starpo.ragen.readiness import check_ready
 
 def fork(
     run: RunArgument,
-    start: Annotated[int, typer.Option("--from", help="Checkpoint to train on from: updates done before it.")],
+    start: Annotated[int, typer.Option("--from", help="Checkpoint to continue from: the number of updates before it.")],
     set_: SetOption = None,
     method: MethodOption = None,
     name: Annotated[
         str | None, typer.Option("--as", help="Name of the fork. Default: run, checkpoint and what was changed.")
     ] = None,
     store: StoreOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print its settings, and do nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Only print the fork's settings.")] = False,
 ) -> None:
-    """Train on from a run's stored checkpoint with other settings of rollout, reward, filter or update.
+    """Continue training from a run's checkpoint with other settings of rollout, reward, filter or update.
 
-    All that came before is shared with the run. `ragen runs --tree` draws forks.
+    Everything before that checkpoint is shared with the run. `ragen runs --tree` draws forks.
     """
     opened, overrides = open_store(store), parse_overrides(set_, method)
     planned = plan_fork(opened, run, start, overrides)

@@ -29,22 +29,22 @@ STAGE = Stage(name="import", version=1)
 
 
 def import_(
-    run: Annotated[str, typer.Argument(help="What the run will be called.")],
-    files: Annotated[list[Path], typer.Argument(help="Files, one an iteration; of ATIF also folders of documents.")],
+    run: Annotated[str, typer.Argument(help="Name of the new run.")],
+    files: Annotated[list[Path], typer.Argument(help="Files, one per iteration; for ATIF also folders of documents.")],
     form: Annotated[
         str,
         typer.Option("--format", help=f"turns (Parquet, Arrow, JSON lines of dataset 'turns'), {', '.join(READERS)}."),
     ] = "turns",
     groups: Annotated[
         Literal["whole", "alone"],
-        typer.Option("--groups", help="whole: set groups of odd sizes aside. alone: each trajectory by itself."),
+        typer.Option("--groups", help="whole: set groups of unusual size aside. alone: each trajectory is a group."),
     ] = "whole",
     preset: Annotated[str, typer.Option("--preset", help="Settings of reward, filter and environment.")] = "sokoban",
     set_: SetOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Store trajectories made elsewhere as a run, to query, audit and show; invalid rows go to quarantine."""
+    """Import trajectories made elsewhere as a run, to query, audit and show; invalid rows go to quarantine."""
     if form not in ("turns", *READERS):
         raise ConfigError(f"'{form}' is no format to import; there are: turns, {', '.join(READERS)}")
     config = load_preset(preset, parse_overrides(set_))

@@ -23,7 +23,7 @@ def lineage(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where an artifact comes from and what came of it. Exit code 1 if a part of its chain is gone."""
+    """Show what an artifact was made from and what was made from it. Exit code 1 if part of the chain is gone."""
     if dot + mermaid + as_json > 1:
         raise ConfigError("the answer has one form: give only one of --dot, --mermaid and --json")
     opened, errors = open_store(store), Console(stderr=True)

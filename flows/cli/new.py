@@ -23,12 +23,12 @@ _TEMPLATES = {"environment.py.txt": "{}.py", "test.py.txt": "test_{}.py", "setti
 
 @app.callback()
 def new() -> None:
-    """Write a working start for an environment or a prompt of your own."""
+    """Write a working template for your own environment or prompt."""
 
 
 @app.command()
 def environment(
-    name: Annotated[str, typer.Argument(help="Name of its module, such as stairs.")],
+    name: Annotated[str, typer.Argument(help="Name of the module, such as stairs.")],
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path(),
 ) -> None:
     """Write an environment, its test, and settings to train on it (docs/extend.md)."""
@@ -51,7 +51,7 @@ def environment(
 
 @app.command()
 def prompt(
-    file: Annotated[Path, typer.Argument(help="Where it goes: a file that ends in .jinja.")],
+    file: Annotated[Path, typer.Argument(help="The new file; its name ends in .jinja.")],
 ) -> None:
     """Write the built-in prompt as a template to edit (docs/prompts.md)."""
     if file.suffix != ".jinja":

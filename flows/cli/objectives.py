@@ -23,15 +23,15 @@ def objectives(
     run: RunArgument,
     iterations: Annotated[
         str | None,
-        typer.Option("--iterations", "--iteration", help="At which, such as 10,20,30. Default: the last update."),
+        typer.Option("--iterations", "--iteration", help="Iterations, such as 10,20,30. Default: the last update."),
     ] = None,
     with_: Annotated[
-        str, typer.Option("--with", help="Methods (`ragen presets --methods`) or TOML files, with commas between; all.")
+        str, typer.Option("--with", help="Methods (`ragen presets --methods`) or TOML files, comma-separated.")
     ] = ALL,
     set_: SetOption = None,
     forks: Annotated[
         int | None,
-        typer.Option(min=1, help="Compare with what stored forks of this checkpoint had gained after so many updates."),
+        typer.Option(min=1, help="Compare with what stored forks of this checkpoint gained after this many updates."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a page with heat maps of the cosines (.html).")
@@ -41,8 +41,8 @@ def objectives(
 ) -> None:
     """Compare objectives on a run's stored rollouts, without a step: where their gradients point, how noisy they are.
 
-    Each is put over the run's own settings. Stored rewards, selections and rollouts stay what they are. What is
-    computed is stored.
+    Each replaces the objective of the run's settings. Stored rewards, selections and rollouts stay as they are.
+    Results are stored.
     """
     check_suffix(output, ".html")
     opened = open_store(store)

@@ -25,13 +25,16 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="A setting by dotted path; may be repeated.")
 ]
 MethodOption = Annotated[
-    str | None, typer.Option("--method", help="A whole method's settings, before --set; `ragen presets --methods`.")
+    str | None,
+    typer.Option("--method", help="Settings of a whole method, applied before --set; `ragen presets --methods`."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", is_eager=True, help="Print JSON instead of a table.")]
 PushOption = Annotated[
     str | None,
     typer.Option(
-        "--push", metavar="OWNER/NAME", help="Push it to the Hugging Face Hub, too; private, with `hf auth login`."
+        "--push",
+        metavar="OWNER/NAME",
+        help="Also push it to the Hugging Face Hub, private; log in with `hf auth login`.",
     ),
 ]
 PublicOption = Annotated[bool, typer.Option("--public", help="Push to a public repository.")]

@@ -31,20 +31,20 @@ def plan(
     ] = None,
     gpus: Annotated[int | None, typer.Option(min=1, help="Number of GPUs; with --gpu cpu, number of cores.")] = None,
     gpu_memory: Annotated[
-        str | None, typer.Option(help="Memory of each GPU, such as 80GB, if it is not the usual.")
+        str | None, typer.Option(help="Memory of each GPU, such as 80GB, if not the usual size.")
     ] = None,
     response_share: Annotated[
         float | None, typer.Option(min=0.01, max=1.0, help="Mean response as a share of the longest. Default: 0.5.")
     ] = None,
     decode_rate: Annotated[
-        float | None, typer.Option(min=1.0, help="Tokens a second of the rollout, where you have measured it.")
+        float | None, typer.Option(min=1.0, help="Rollout tokens per second, if you have measured it.")
     ] = None,
     train_rate: Annotated[
-        float | None, typer.Option(min=1.0, help="Tokens a second of training, where you have measured it.")
+        float | None, typer.Option(min=1.0, help="Training tokens per second, if you have measured it.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a run will need: memory part by part, GPUs, tokens, seconds, storage; and whether it fits."""
+    """Estimate what a run will need (memory by component, GPUs, tokens, seconds, storage), and whether it fits."""
     config = load_preset(preset, parse_overrides(set_, method))
     architecture = architecture_of(config.policy)
     machine, is_this = _machine(config, gpu, gpus, gpu_memory)

@@ -20,9 +20,9 @@ _MAX_ACTIONS = AgentConfig().max_actions
 def play(
     env: Annotated[str, typer.Argument(help="A variant of `ragen envs`, or module:attribute.")],
     seed: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
-    actions: Annotated[int, typer.Option(min=1, help="Actions you have.")] = _MAX_ACTIONS,
+    actions: Annotated[int, typer.Option(min=1, help="Number of actions allowed.")] = _MAX_ACTIONS,
 ) -> None:
-    """Play an environment yourself, boards drawn."""
+    """Play an environment yourself in the terminal."""
     play_in_terminal(env, seed, actions)
 
 

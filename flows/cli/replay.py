@@ -14,14 +14,16 @@ from starpo.ragen.recompute.replay.plan import plan_replay
 
 def replay(
     run: Annotated[str, typer.Argument(help="The run whose rollouts are replayed; `ragen runs` lists them.")],
-    start: Annotated[int, typer.Option("--from", help="Checkpoint to start from: updates done before it.")] = 0,
+    start: Annotated[
+        int, typer.Option("--from", help="Checkpoint to start from: the number of updates before it.")
+    ] = 0,
     stop: Annotated[int | None, typer.Option("--to", help="Checkpoint to end at. Default: the run's last one.")] = None,
     set_: SetOption = None,
     update: Annotated[
         bool, typer.Option("--update/--no-update", help="Replay the updates, or reward and filter only.")
     ] = True,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Evaluate both ends on the panel, the run's and the replay's.")
+        bool, typer.Option("--evaluate", help="Evaluate the end checkpoints of run and replay on the panel.")
     ] = False,
     name: Annotated[
         str | None, typer.Option("--as", help="Name of the replay. Default: run, range and what was changed.")
@@ -31,7 +33,7 @@ def replay(
 ) -> None:
     """Replay reward, filter and update over a run's stored rollouts with other settings, and compare.
 
-    No environment and no engine take part, except for --evaluate. What was not changed is found in the store.
+    Neither environment nor engine is used, except for --evaluate. What was not changed is found in the store.
     """
     opened, overrides = open_store(store), parse_overrides(set_)
     plan = plan_replay(opened, run, start, stop, overrides, update)  # what cannot be done fails here

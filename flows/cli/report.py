@@ -12,11 +12,15 @@ from starpo.flows.console.terminal import write
 
 def report(
     run: RunArgument,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: var/reports/RUN.html")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write. Default: var/reports/RUN.html.")
+    ] = None,
     embed: Annotated[
         list[int] | None,
         typer.Option(
-            "--embed", metavar="ITERATION", help="Embed its trajectories, whatever the size; may be repeated."
+            "--embed",
+            metavar="ITERATION",
+            help="Embed this iteration's trajectories, whatever their size; may be repeated.",
         ),
     ] = None,
     audits: Annotated[

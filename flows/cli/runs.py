@@ -17,7 +17,9 @@ from starpo.ragen.store import Store
 
 def runs(
     store: StoreOption = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Draw which runs begin in which: the tree of forks.")] = False,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Draw the tree of forks: which run branches from which.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the runs of a store, newest first, or draw the tree of their forks."""

@@ -4,5 +4,5 @@ from starpo.flows.serve import serve_deployments
 
 
 def serve() -> None:
-    """Serve the deployments in this terminal, for a server that already runs."""
+    """Serve the deployments in this terminal, for a server that is already running."""
     serve_deployments()

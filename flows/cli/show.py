@@ -22,9 +22,7 @@ def show(
     run: RunArgument,
     iteration: Annotated[int | None, typer.Option(help="One iteration: its stages, metrics and groups.")] = None,
     trajectory: Annotated[str | None, typer.Option(help="One trajectory of that iteration, turn by turn.")] = None,
-    prompts: Annotated[
-        bool, typer.Option("--prompts", help="With --trajectory: what the model was told, by role.")
-    ] = False,
+    prompts: Annotated[bool, typer.Option("--prompts", help="With --trajectory: also its prompts, by role.")] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Where the run's time went, by stage.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,

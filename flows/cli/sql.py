@@ -27,15 +27,13 @@ def _print_views(context: typer.Context, wanted: bool) -> None:
 
 
 def sql(
-    runs: Annotated[
-        list[str] | None, typer.Argument(help="Names of runs; 'sokoban-*' stands for all that match.")
-    ] = None,
+    runs: Annotated[list[str] | None, typer.Argument(help="Names of runs, or patterns such as 'sokoban-*'.")] = None,
     query: Annotated[str, typer.Argument(help="One SELECT in DuckDB's SQL.", show_default=False)] = "",
     store: StoreOption = None,
     as_json: JsonOption = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write all rows to this CSV file.")] = None,
     parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all rows to this Parquet file.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash every file that is read before reading it.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file before reading it.")] = False,
     _views: Annotated[
         bool, typer.Option("--views", callback=_print_views, help="List the views and their columns.")
     ] = False,

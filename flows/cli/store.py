@@ -35,10 +35,10 @@ def store() -> None:
 
 @app.command()
 def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
-    min_age: Annotated[str, typer.Option(help="Keep what is younger, such as 90m, 12h, 1d.")] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    min_age: Annotated[str, typer.Option(help="Keep anything younger, such as 90m, 12h, 1d.")] = "1d",
     quarantine_older_than: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Delete quarantined datasets that are older. Default: none.")
+        str | None, typer.Option(metavar="AGE", help="Also delete older quarantined datasets. Default: none.")
     ] = None,
     ignore_missing: Annotated[
         bool, typer.Option("--ignore-missing", help="Delete even if runs need artifacts that are missing or damaged.")
@@ -77,7 +77,7 @@ def forget(
 
 @app.command()
 def du(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show what takes up the store, by kind and by run; runs share what they have in common."""
+    """Show what takes up space, by kind and by run; runs share what they have in common."""
     location = Location(open_store(store).url)
     print_usage(location.name, measure(location), as_json)
 
@@ -99,8 +99,8 @@ def copy(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a run with everything it needs to another store, and with the results of sweeps and ablations all of whose
-    runs are there then. Copying again copies what is not there yet.
+    """Copy a run with everything it needs to another store, and the results of sweeps and ablations whose runs are
+    then all there. Copying again copies what is missing.
     """
     source, target = Location(open_store(store).url), Location(url)
     with progress_bar(f"copying {run}", SHARE) as on_progress:

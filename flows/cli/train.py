@@ -24,12 +24,12 @@ def train(
     set_: SetOption = None,
     method: MethodOption = None,
     seed: Annotated[int | None, typer.Option(help="The run's seed.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Updates.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Number of updates.")] = None,
     store: StoreOption = None,
     run: Annotated[str | None, typer.Option(help="Name of the run. Default: preset, seed, settings and code.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Reuse nothing from the store.")] = False,
 ) -> None:
-    """Start the local server if need be, run the deployment starpo/PRESET (of a file starpo/custom), and follow it."""
+    """Start the local server if needed, run the deployment starpo/PRESET (starpo/custom for a file), and follow it."""
     overrides = parse_overrides(set_, method)
     if fresh:
         overrides = {**overrides, "fresh": datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")}

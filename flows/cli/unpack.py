@@ -13,11 +13,11 @@ from starpo.ragen.store.remote.location import Location
 
 
 def unpack(
-    file: Annotated[Path, typer.Argument(help="What `ragen pack` wrote.")],
+    file: Annotated[Path, typer.Argument(help="A file that `ragen pack` wrote.")],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the run of a packed file into a store, every artifact checked by its digests.
+    """Copy the run of a packed file into a store; every artifact is checked by its digests.
 
     Run `ragen verify` afterwards to recompute it.
     """

@@ -16,7 +16,7 @@ def validate(
     method: MethodOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check settings, and that a run with them has what it needs here; say what they resolve to."""
+    """Check settings, and that this machine has what a run with them needs; show what they resolve to."""
     config = preset(file, parse_overrides(set_, method))
     check_ready(config, file)
     if as_json:
