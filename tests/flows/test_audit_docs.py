@@ -50,7 +50,7 @@ def test_a_query_of_the_guide_runs(database: Database, query: str) -> None:
 def test_the_guide_names_every_view_and_audit_subject() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert [name for name in VIEW_NAMES if f"`{name}`" not in text] == []
-    assert len(AUDITS) == len(re.findall(r"standing questions: (.*?) \(", text)[0].split(","))
+    assert len(AUDITS) == len(re.findall(r"standard questions: (.*?) \(", text)[0].split(","))
 
 
 def test_the_guide_names_the_bounds_of_a_question_with_their_defaults() -> None:
