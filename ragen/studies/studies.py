@@ -98,7 +98,7 @@ class Studies(Generic[Asked, Result]):
         except ValidationError as error:
             raise ArtifactDamagedError(
                 f"{self.place(name)}/{RESULT} cannot be read ({error.errors()[0]['msg']}); run it again: what it is "
-                "made of is stored, so only the result is made anew"
+                "made of is stored, so only the result is recomputed"
             ) from error
         return found  # type: ignore[return-value]
 

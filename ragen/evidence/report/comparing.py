@@ -145,20 +145,20 @@ def caveats(runs: Sequence[ComparedRun]) -> list[str]:
     if len(environments) > 1:
         listed = "; ".join(f"{name}: {', '.join(of)}" for name, of in environments.items())
         found.append(
-            f"These runs train on different environments ({listed}). Their successes and returns are of different "
+            f"These runs train on different environments ({listed}). Their success and returns belong to different "
             "tasks: compare the shapes of curves, not their heights."
         )
     elif len(_by([run for run in runs if run.panel], lambda run: str(run.panel))) > 1:
         found.append(
             "These runs were not evaluated alike: their panels of initial states, or the sampling on them, differ "
-            "(see evaluation.* below), so the successes are of different questions."
+            "(see evaluation.* below), so their success rates are not comparable."
         )
     without = [run.run.name for run in runs if not run.successes]
     if without:
-        found.append(f"No evaluation is stored of {', '.join(without)}.")
+        found.append(f"No evaluation is stored for {', '.join(without)}.")
     unfinished = [run.run.name for run in runs if run.state is None or run.state.status != "completed"]
     if unfinished:
-        found.append(f"Not completed, so its last point is not its end: {', '.join(unfinished)}.")
+        found.append(f"Not completed, so the last point is not the end: {', '.join(unfinished)}.")
     return found
 
 

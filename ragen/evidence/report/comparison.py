@@ -42,7 +42,7 @@ def draw_comparison(curves: Sequence[Curve], title: str) -> str:
     if not curves or empty:
         raise ConfigError(f"nothing to draw: no evaluation in {', '.join(empty) or 'no run at all'}; see `ragen runs`")
     families = list(dict.fromkeys(curve.family for curve in curves))
-    note = "success on the fixed panel, a line a run; the band is the 95% interval"
+    note = "success on the fixed panel, one line per run; the band is the 95% interval"
     with style():
         figure = new_figure(7.6, 4.2, title, note)
         axes = figure.subplots()

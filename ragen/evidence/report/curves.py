@@ -57,19 +57,19 @@ _SINGLE = (
     ("Training success", "share of trajectories, at the training temperature", "rollout/success_rate", True, False),
     ("Mean return", "reward units, penalties included", "reward/return_mean", False, False),
     ("In-group reward std", "reward units; it falls before the reward does", "reward/in_group_std", False, False),
-    ("Entropy", "nats a token", "rollout/entropy", False, False),
-    ("Response length", "tokens a response", "rollout/response_length_mean", False, False),
+    ("Entropy", "nats per token", "rollout/entropy", False, False),
+    ("Response length", "tokens per response", "rollout/response_length_mean", False, False),
     ("Gradient norm", "before clipping; a spike is often the point of no return", "update/gradient_norm", False, True),
     ("Well-formed responses", "share of responses", "rollout/format_ok", True, False),
     ("Distinct responses", "share of responses; it falls in the Echo Trap", _DISTINCT, True, False),
     (
         "Reasoning depends on the prompt",
-        "I(X; Z), nats a token; it falls in template collapse",
+        "I(X; Z), nats per token; it falls in template collapse",
         _DEPENDENCE,
         False,
         False,
     ),
-    ("Reasoning is found again", "its own prompt is the likeliest: share above chance", _RETRIEVAL, True, False),
+    ("Reasoning identifies its prompt", "its own prompt is the likeliest: share above chance", _RETRIEVAL, True, False),
 )
 """(title, note, metric, is_share, is_log) of the panels with one curve each, in the order of the page; of a mixture,
 with one of each part beside it (`<metric>/<tag>`)."""

@@ -35,7 +35,7 @@ class Tracker:
                 ),
             )
         except Exception as error:  # no account, no network
-            _log.warning("nothing of run %s is logged to wandb, which cannot be begun: %s", run, error)
+            _log.warning("run %s is not logged to wandb, which cannot be started: %s", run, error)
             self._run = wandb.init(mode="disabled")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="tracker")
 
@@ -49,7 +49,7 @@ class Tracker:
         try:
             self._run.finish()
         except Exception as error:
-            _log.warning("not all that was logged has reached wandb: %s", error)
+            _log.warning("not all logged metrics have reached wandb: %s", error)
 
     def _send(self, values: dict[str, float], step: int) -> None:
         try:

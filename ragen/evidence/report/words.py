@@ -103,14 +103,14 @@ def _rollout_words(data: ReportData) -> str:
     else:
         of_all = f" of the run's {everything:,}" if everything >= shown else ""
         words = (
-            f"In this page are {shown:,}{of_all} training trajectories, from {len(own)} of {len(collected)} "
-            "rollouts: the last, the first, those at which a signal was raised, and others evenly between. The others "
-            f"are in the store: `ragen report {data.run.name} --embed N` puts those of iteration N into the page, "
+            f"This page holds {shown:,}{of_all} training trajectories, from {len(own)} of {len(collected)} rollouts: "
+            "the first, the last, those at which a signal was raised, and others evenly spaced between. The rest are "
+            f"in the store: `ragen report {data.run.name} --embed N` adds those of iteration N to the page, "
             f"`ragen show {data.run.name} --iteration N --trajectory ID` prints one."
         )
         cut = [e for e in own if e.num_trajectories < e.num_all]
         if cut:
-            words += f" Of iteration {cut[0].iteration} there are {cut[0].num_trajectories:,} of {cut[0].num_all:,}."
+            words += f" Of iteration {cut[0].iteration} it holds {cut[0].num_trajectories:,} of {cut[0].num_all:,}."
     not_drawn = sum(e.num_not_drawn for e in data.rollouts)
     if not_drawn:
         words += f" {not_drawn:,} have no pictures: {why_not_drawn(data.run)}."
@@ -126,7 +126,7 @@ def why_not_drawn(run: Run) -> str:
     """Why some of its trajectories have no pictures."""
     if run.flow == "import":
         return "they were played elsewhere"
-    return "the environment does not repeat them as it is today, or cannot be made here"
+    return "today's environment does not reproduce them, or cannot be created here"
 
 
 def _evaluation_words(data: ReportData) -> str:
@@ -136,9 +136,9 @@ def _evaluation_words(data: ReportData) -> str:
     everything = sum(manifest.num_rows or 0 for manifest in stored)
     shown = sum(e.num_trajectories for e in data.evaluations)
     if shown == everything:
-        words = f"All {shown:,} evaluated episodes of its {len(stored)} evaluations are, too."
+        words = f"All {shown:,} episodes of its {len(stored)} evaluations are included."
     else:
-        words = f"Of {everything:,} evaluated episodes there are {shown:,}, "
+        words = f"Of {everything:,} evaluation episodes it holds {shown:,}, "
         words += f"from {len(data.evaluations)} of {len(stored)} evaluations."
     not_drawn = sum(e.num_not_drawn for e in data.evaluations)
     return words + (f" {not_drawn:,} of these have no pictures." if not_drawn else "")

@@ -154,7 +154,7 @@ def _check_same_panel(cells: list[Cell], source: str) -> None:
         if digest != panels[base]:
             raise ConfigError(
                 f"{source}: the cells {base} and {label} are evaluated on different panels, so they cannot be compared "
-                "prompt by prompt; leave environment and panel the same in all cells, and make a grid for each"
+                "prompt by prompt; keep environment and panel the same in all cells, and make one grid per panel"
             )
 
 

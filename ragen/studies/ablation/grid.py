@@ -126,25 +126,25 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
     if grid.methods and not grid.cells:
         refuse("`methods` are compared with the first of `cells`: name it, as in [cells.default]")
     if twice := repeated([*grid.cells, *grid.methods]):
-        refuse(f"the cell '{twice[0]}' is there twice, in `methods` or in `cells` and `methods`")
+        refuse(f"the cell '{twice[0]}' appears twice, in `methods` or in `cells` and `methods`")
     if any("seed" in cell for cell in grid.cells.values()):
-        refuse("`seed` can be no setting of a cell: every cell is run with all of `seeds`")
+        refuse("`seed` cannot be a setting of a cell: every cell is run with all of `seeds`")
     if "seed" in grid.axes or "seed" in grid.overrides:
         refuse("`seed` can be neither an axis nor an override: every cell is run with all of `seeds`")
     twice = repeated(grid.seeds)
     if twice or min(grid.seeds) < 0:
         which = f"; repeated: {', '.join(map(str, twice))}" if twice else ""
-        refuse(f"seeds = {grid.seeds}: expected different numbers from 0 up{which}")
+        refuse(f"seeds = {grid.seeds}: expected different numbers, 0 or more{which}")
     if len(grid.seeds) < MIN_SEEDS and not allow_few_seeds:
         refuse(
             f"seeds = {grid.seeds}: expected at least {MIN_SEEDS}, because fewer cannot tell a better setting from a "
-            "luckier seed; --allow-few-seeds runs it all the same"
+            "luckier seed; --allow-few-seeds runs it anyway"
         )
     for axis, values in grid.axes.items():
         if not values:
             refuse(f"axes.{axis} is empty: expected at least one value")
         if any(_same(value, other) for at, value in enumerate(values) for other in values[:at]):
-            refuse(f"axes.{axis} = {values}: a value is there twice")
+            refuse(f"axes.{axis} = {values}: a value appears twice")
         if axis in flattened(grid.overrides):
             refuse(f"'{axis}' is both an axis and an override; take it out of one of them")
     for number, cell in enumerate(grid.exclude):
@@ -155,7 +155,7 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
             if not any(_same(value, other) for other in grid.axes[axis]):
                 refuse(f"{place}: the axis has no such value; it has {grid.axes[axis]}")
         if not cell or all(_same(value, grid.axes[axis][0]) for axis, value in cell.items()):
-            refuse(f"exclude[{number}] = {cell}: takes away the base cell (the first value of every axis)")
+            refuse(f"exclude[{number}] = {cell}: excludes the base cell (the first value of every axis)")
 
 
 def is_excluded(grid: Grid, values: Mapping[str, JsonValue]) -> bool:

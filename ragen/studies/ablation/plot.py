@@ -17,8 +17,8 @@ def draw_ablation(result: AblationResult) -> str:
     """
     rows = range(len(result.cells))
     note = (
-        f"left: success on {result.panel}, mean over seeds, thin lines the runs; right: last evaluation minus the "
-        f"base's, {result.confidence:.0%} paired bootstrap interval, dots the seeds"
+        f"left: success on {result.panel}, mean over seeds (thin lines: runs); right: last evaluation minus the "
+        f"base's, {result.confidence:.0%} paired bootstrap interval (dots: seeds)"
     )
     with style():
         figure = new_figure(11, max(4.2, 1.6 + 0.36 * len(rows)), f"Ablation {result.name}", note)

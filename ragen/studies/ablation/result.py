@@ -140,16 +140,14 @@ class AblationResult(StudyResult):
         """What to keep in mind when reading the numbers."""
         seeds = len(self.grid.seeds)
         said = [
-            "a peak is the luckiest of many measurements and too high; the cross-fitted peak is what choosing a "
-            "checkpoint is worth"
+            "a peak is the luckiest of many measurements, so it is too high; the cross-fitted peak shows what choosing "
+            "a checkpoint is worth"
         ]
         if seeds < MIN_SEEDS:
             said.append(f"{seeds} seed{'s' * (seeds > 1)}: the intervals say next to nothing about other seeds")
         partial = [cell.label for cell in self.cells if cell.errors and cell.panels]
         if partial:
-            said.append(
-                f"not all seeds of {', '.join(partial)} came to their end, and what is left may be the lucky ones"
-            )
+            said.append(f"not all seeds of {', '.join(partial)} finished, and those that did may be the lucky ones")
         return said
 
 

@@ -135,8 +135,8 @@ class SweepResult(StudyResult):
         said = []
         if sum(standing.rank is not None for standing in self.leaderboard) > 1:
             said.append(
-                "the first of many is also the luckiest of them: its success is too high, and the more so the more "
-                "checkpoints are compared; evaluate it again with other seeds before quoting it"
+                "the best of many is also the luckiest of them: its success is biased upwards, and the more so the "
+                "more checkpoints are compared; evaluate it again with other seeds before quoting it"
             )
         said += [text for name in self.environments if (text := _seen_warning(name, self.scores))]
         unknown = {
@@ -145,13 +145,13 @@ class SweepResult(StudyResult):
             if "num_unknown_origins" in cell.metrics
         }
         said += [
-            f"run {run}: {number:.0f} stages of its training are not in this store, so prompts may be counted in which "
-            "it began"
+            f"run {run}: {number:.0f} stages of its training are not in this store, so prompts that it started from "
+            "may be counted"
             for run, number in unknown.items()
         ]
         errors = sum(cell.metrics.get("num_errors", 0.0) for cell in self.cells)
         if errors:
-            said.append(f"{errors:.0f} episodes ended in an error of environment or deadline and are in no share")
+            said.append(f"{errors:.0f} episodes ended in an environment error or at a deadline and are not counted")
         said += [f"run {run} does not have {what} yet" for run, what in self.waiting.items()]
         return said
 
@@ -247,15 +247,15 @@ def _seen_warning(environment: str, scores: Sequence[Score]) -> str:
         return ""
     number, total = own[0].num_seen_prompts, own[0].num_seen_prompts + max(score.num_prompts for score in own)
     text = (
-        f"{environment}: {number} of {total} prompts are states in which training of a compared checkpoint began; they "
-        "are in no score"
+        f"{environment}: {number} of {total} prompts are states from which training of a compared checkpoint started; "
+        "no score counts them"
     )
     pairs = [(score.seen_success, score.success) for score in own if score.seen_success is not None]
     if not pairs:
         return text
     seen, unseen = (math.fsum(part) / len(pairs) for part in zip(*pairs, strict=True))
     return (
-        f"{text} (success where a checkpoint's own training began {seen:.3f}, on the prompts that count {unseen:.3f})"
+        f"{text} (success where a checkpoint's own training started {seen:.3f}, on the prompts that count {unseen:.3f})"
     )
 
 

@@ -62,7 +62,7 @@ class Sweep(StudySpec):
     @classmethod
     def _each_once(cls, values: list[str | float]) -> list[str | float]:
         if twice := repeated(values):
-            raise ValueError(f"{', '.join(map(str, twice))} is there twice; name each once")
+            raise ValueError(f"{', '.join(map(str, twice))} appears twice; name each once")
         return values
 
     def chosen(self, numbers: Iterable[int], last: int) -> list[int]:

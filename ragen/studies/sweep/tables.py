@@ -37,7 +37,7 @@ def _heading(result: SweepResult) -> str:
     numbers = [score.num_episodes for score in result.scores] or [0]
     several = f"{min(numbers)} to {max(numbers)}" if min(numbers) != max(numbers) else str(numbers[0])
     seeds = ", ".join(map(str, result.sweep.seeds))
-    return f"{len(result.cells)} cells; {several} episodes a score; seed{'s' * (len(result.sweep.seeds) > 1)} {seeds}"
+    return f"{len(result.cells)} cells; {several} episodes per score; seed{'s' * (len(result.sweep.seeds) > 1)} {seeds}"
 
 
 def _leaderboard(result: SweepResult) -> list[dict[str, str]]:

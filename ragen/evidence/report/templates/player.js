@@ -49,7 +49,7 @@ function player(trajectory, onStep) {
   slider.addEventListener("input", () => { pause(); show(Number(slider.value)); });
   const keys = { ArrowLeft: () => step(-1), ArrowRight: () => step(1), Home: () => step(-Infinity), End: () => step(Infinity), " ": () => play.click() };
   const element = html("div", {
-    class: "player", tabindex: "0", role: "group", "aria-label": "Film of the trajectory. Space plays and pauses, left and right step, Home and End go to its ends.",
+    class: "player", tabindex: "0", role: "group", "aria-label": "Animation of the trajectory. Space plays and pauses, left and right step, Home and End go to its ends.",
     onkeydown: (event) => {
       const act = keys[event.key];
       if (!act || event.target.matches("select") || (event.key === " " && event.target.matches("button"))) return;

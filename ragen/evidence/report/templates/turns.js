@@ -9,7 +9,7 @@ function turnCard(turns, index, advantage, onFrame) {
   const notes = [
     turn.left === null ? null : `${plural(turn.left, "action")} left before`,
     turn.forfeited ? `${plural(turn.forfeited, "action")} forfeited` : null,
-    turn.finish === "length" ? "cut at the longest response" : null,
+    turn.finish === "length" ? "cut at the length limit" : null,
     unknown.length ? ["not carried out: ", recorded(unknown.join(" || "))] : null,
     strip.length ? null : turn.executed.length ? `carried out: ${turn.executed.join(" || ")}` : "nothing carried out",
   ].filter(Boolean);
@@ -17,7 +17,7 @@ function turnCard(turns, index, advantage, onFrame) {
   const cut = turn.cut || {};
   const plain = [
     turn.think === null ? null : recordedBlock("Think", turn.think, cut.think),
-    turn.answer === null ? recordedBlock("Response as it was", turn.response, cut.response) : recordedBlock("Answer", turn.answer, cut.answer),
+    turn.answer === null ? recordedBlock("Raw response", turn.response, cut.response) : recordedBlock("Answer", turn.answer, cut.answer),
   ];
   return html("article", { class: "turn", "data-turn": index },
     html("header", {}, html("h3", {}, `Turn ${index}`), turn.status ? html("span", { class: `pill ${turn.status}` }, turn.status.replace("_", " ")) : null,

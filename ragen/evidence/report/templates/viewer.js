@@ -53,8 +53,8 @@ function viewer(container, data, batches) {
     elsewhere.replaceChildren();
     stage.replaceChildren();
     heading.textContent = `Iteration ${wanted.iteration}`;
-    about.replaceChildren(`The trajectories of ${of} of iteration ${wanted.iteration} are not in this page. They are in the store, if there are any: `,
-      html("code", {}, `ragen report ${data.run} --embed ${wanted.iteration}`), " puts those of its rollout here.");
+    about.replaceChildren(`The trajectories of ${of} at iteration ${wanted.iteration} are not in this page. They are in the store, if there are any: `,
+      html("code", {}, `ragen report ${data.run} --embed ${wanted.iteration}`), " adds those of its rollout to this page.");
   }
 
   function choices(batch, groups, group) {
@@ -71,7 +71,7 @@ function viewer(container, data, batches) {
     return html("a", {
       class: `member ${member.success ? "success" : ""} ${member.valid ? "" : "invalid"}`, "aria-current": isPresent ? "true" : null,
       href: addressOf({ iteration: batch.iteration, source: batch.cell, trajectory: member.id }),
-      title: `${member.id}: return ${number(member.return)}, ${outcomeOf(member)}${member.valid ? "" : ", in no statistic"}`,
+      title: `${member.id}: return ${number(member.return)}, ${outcomeOf(member)}${member.valid ? "" : ", excluded from statistics"}`,
     }, label, html("span", { class: "sr" }, ` ${outcomeOf(member)}`));
   }
 
@@ -103,7 +103,7 @@ function viewer(container, data, batches) {
       const episode = (await batches.groups(other)).flatMap((g) => g.members).find((m) => m.id === trajectory.id && m.seed === trajectory.seed);
       if (episode) links.push(html("a", { class: episode.success ? "gain" : "", "aria-current": other === batch ? "true" : null, href: addressOf({ iteration: other.iteration, source: batch.cell, trajectory: episode.id }) }, `${other.iteration} ${outcomeOf(episode)}`));
     }
-    if (present === wanted) elsewhere.replaceChildren("The same prompt after so many updates: ", ...links.flatMap((link, n) => (n ? [" · ", link] : [link])));
+    if (present === wanted) elsewhere.replaceChildren("The same prompt, by number of updates: ", ...links.flatMap((link, n) => (n ? [" · ", link] : [link])));
   }
 
   iterationChoice.addEventListener("change", () => {

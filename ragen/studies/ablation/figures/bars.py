@@ -20,7 +20,7 @@ def draw_bars(result: AblationResult) -> str:
     paper = f"grey: {finding.source}, another model; " if finding and numbers else ""
     note = (
         f"{paper}blue: success on {result.panel} at the end, mean over seeds with its {result.confidence:.0%} "
-        "interval, dots the seeds"
+        "interval (dots: seeds)"
     )
     width = 0.38 if numbers else 0.6
     shift = width / 2 if numbers else 0.0

@@ -45,8 +45,8 @@ def draw_dependence(result: AblationResult) -> str:
     """Draw a result: a dot a probe, a colour a cell; I(X; Z) on the left, H(Z|X) on the right."""
     found = correlations(result)
     note = (
-        "a dot: a probe of a run after its first update; nats a token, of first turns. Spearman's rank correlation, "
-        f"{result.confidence:.0%} interval from drawing whole runs"
+        "each dot: a probe of a run after its first update; nats per token, first turns. Spearman's rank correlation, "
+        f"{result.confidence:.0%} interval from resampling whole runs"
     )
     with style():
         figure = new_figure(9.6, 4.6, result.name, note)
@@ -60,7 +60,7 @@ def draw_dependence(result: AblationResult) -> str:
                 )
                 for number, cell in enumerate(result.cells)
             ]  # fmt: skip
-            axes.set_title(str(found[metric] or "no order to be seen"), color="#1f2430")
+            axes.set_title(str(found[metric] or "no clear ordering"), color="#1f2430")
             axes.set(xlabel=words, ylim=(-0.03, 1.03), yticks=[0, 0.25, 0.5, 0.75, 1])
             axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
             axes.grid()

@@ -24,8 +24,8 @@ Bucket = Mapping[str, float]
 def draw_group_gradients(result: AblationResult) -> str:
     """Draw a result: a panel a cell, a line a term of the loss; its mean over iterations and seeds, dots the seeds."""
     note = (
-        "norm of the mean gradient of a sixth of the groups, as it is weighted in the loss; from the sixth whose "
-        "returns differ least to that whose returns differ most; mean over iterations, dots the seeds"
+        "norm of the mean gradient of a sixth of the groups, as weighted in the loss; from the sixth whose "
+        "returns vary least to the one whose returns vary most; mean over iterations (dots: seeds)"
     )
     with style():
         figure = new_figure(max(6.4, 1.4 + 3.2 * len(result.cells)), 4.2, result.name, note)

@@ -50,7 +50,7 @@ def draw_league(result: AblationResult) -> str:
                 filled = colour if at > 0 else "white"
                 axes.plot(100 * difference.mean, place + at, "o", color=colour, markerfacecolor=filled, markersize=5)
             if result.panel not in cell.panels:
-                axes.text(0, place, " did not come to its end", va="center", fontsize=8, color="#5b6472")
+                axes.text(0, place, " did not finish", va="center", fontsize=8, color="#5b6472")
         axes.set_yticks(range(len(cells)), [label(cell.label, 28) for cell in reversed(cells)])
         axes.set(xlabel="points of success", ylim=(-0.6, len(cells) - 0.4))
         axes.grid(axis="x")

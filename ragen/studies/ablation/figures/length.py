@@ -17,7 +17,7 @@ _LENGTH = "rollout/reasoning_characters_mean"
 
 def draw_length(result: AblationResult) -> str:
     """Draw a result: a colour a cell, the mean over seeds smoothed, thin lines the runs."""
-    note = "characters of a reasoning in training; thick: mean over seeds, EMA of 0.9; thin: runs, while there is any"
+    note = "characters of reasoning per response in training; thick: mean over seeds, EMA of 0.9; thin: runs"
     with style():
         figure = new_figure(7.6, 4.2, result.name, note)
         axes = figure.subplots()
@@ -41,7 +41,7 @@ def draw_length(result: AblationResult) -> str:
 
 def length_tables(result: AblationResult) -> list[Table]:
     """Length at first and in the end, and its change in every seed; until when, if no response had reasoning later."""
-    title = "characters of reasoning a response that has any, in training"
+    title = "characters of reasoning per response that has any, in training"
     return [trend_table(result, _LENGTH, title, 1, "change by seed", lambda trend: f"{trend.change:+.0%}")]
 
 

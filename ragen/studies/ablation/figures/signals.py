@@ -88,8 +88,8 @@ def draw_signals(result: AblationResult) -> str:
     """
     cells = result.cells[:_MAX_CELLS]
     note = (
-        "a colour a seed, EMA of 0.9 except the gradient norm; dashed: the first iteration at which the signal could "
-        "be told, from that and earlier iterations"
+        "one colour per seed, EMA of 0.9 except the gradient norm; dashed: the first iteration at which the signal "
+        "could be raised, from that and earlier iterations"
     )
     first = {(of.cell, of.seed): of.raised for of in events(result)}
     with style():

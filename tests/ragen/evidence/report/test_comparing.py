@@ -58,7 +58,7 @@ def test_success_is_that_of_the_runs_own_panel(stored_run: Store) -> None:
 def test_different_environments_are_compared_and_it_is_said(bandit: Store) -> None:
     said = caveats(gather_runs(bandit, ["hostile", "bandit"]))
     assert said[0].startswith("These runs train on different environments (sokoban: hostile; bandit: bandit).")
-    assert "No evaluation is stored of bandit." in said
+    assert "No evaluation is stored for bandit." in said
     assert any(s.startswith("Not completed") and "hostile, bandit" in s for s in said)  # one failed, one has no state
 
 

@@ -119,11 +119,11 @@ def test_a_run_that_has_only_begun_still_has_a_page(tmp_path) -> None:
 
 def test_what_is_embedded_is_stated_with_counts(page: str, stored_run: Store) -> None:
     assert "All 24 training trajectories of the run are in this page." in page
-    assert "All 9 evaluated episodes of its 3 evaluations are, too." in page
+    assert "All 9 episodes of its 3 evaluations are included." in page
     small = render_report(gather(stored_run, "hostile", max_rollout_bytes=1, max_evaluation_bytes=1))
-    assert "In this page are 2 of the run&#39;s 24 training trajectories, from 1 of 4 rollouts:" in small
-    assert "Of iteration 3 there are 2 of 6." in small
-    assert "Of 9 evaluated episodes there are 3, from 1 of 3 evaluations." in small
+    assert "This page holds 2 of the run&#39;s 24 training trajectories, from 1 of 4 rollouts:" in small
+    assert "Of iteration 3 it holds 2 of 6." in small
+    assert "Of 9 evaluation episodes it holds 3, from 1 of 3 evaluations." in small
     assert "<code>ragen report hostile --embed N</code>" in small
     assert "`" not in small.partition("<main")[2].partition("<script")[0]
 

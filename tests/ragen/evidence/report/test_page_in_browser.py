@@ -274,7 +274,7 @@ def test_an_iteration_whose_trajectories_are_not_in_the_page_says_so(
     file = tmp_path / "small.html"
     file.write_text(render_report(gather(stored_run, "hostile", max_sampled_iterations=1)), encoding="utf-8")
     browser.open(file, "#iteration=1&group=i1-g0")
-    assert "The trajectories of the rollout of iteration 1 are not in this page." in browser.text(".about")
+    assert "The trajectories of the rollout at iteration 1 are not in this page." in browser.text(".about")
     assert "ragen report hostile --embed 1" in browser.text(".about")
     assert "None of its trajectories are in this page" in browser.text(".iteration")
     assert browser.count("[data-part=Groups] tbody tr") == 3

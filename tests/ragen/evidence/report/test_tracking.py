@@ -82,5 +82,5 @@ def test_a_run_goes_on_where_wandb_cannot_be_begun_or_ended(run, caplog, monkeyp
         tracker = Tracker("a-run", {})
         tracker.log(0, {"loss": 0.5})
         tracker.close()
-    assert "nothing of run a-run is logged to wandb, which cannot be begun: no account" in caplog.text
-    assert "not all that was logged has reached wandb: no network" in caplog.text
+    assert "run a-run is not logged to wandb, which cannot be started: no account" in caplog.text
+    assert "not all logged metrics have reached wandb: no network" in caplog.text

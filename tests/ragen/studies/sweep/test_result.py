@@ -113,7 +113,7 @@ def test_only_errors_measure_nothing() -> None:
     result = summed([cell("a")], [outcome(0, num_errors=10)])
     assert result.scores == []
     assert result.leaderboard[0].rank is None
-    assert any("10 episodes ended in an error" in warning for warning in result.warnings)
+    assert any("10 episodes ended in an environment error" in warning for warning in result.warnings)
 
 
 def test_luck_of_the_first_is_warned_of() -> None:
@@ -146,7 +146,7 @@ def test_prompts_that_one_training_met_count_for_none() -> None:
     assert result.leaderboard[1].difference.mean == pytest.approx(-0.25)
     (said,) = (warning for warning in result.warnings if "training" in warning)
     assert "2 of 10 prompts" in said
-    assert "began 1.000, on the prompts that count 0.750" in said
+    assert "started 1.000, on the prompts that count 0.750" in said
 
 
 def test_nothing_is_left_out_where_training_met_nothing() -> None:

@@ -52,7 +52,7 @@ def test_unknown_iterations_are_refused(iterations: object) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"temperatures": [0.5, 0.5]}, "0.5 is there twice"),
+        ({"temperatures": [0.5, 0.5]}, "0.5 appears twice"),
         ({"seeds": []}, "seeds"),
         ({"seeds": [-1]}, "greater than or equal to 0"),
         ({"temperature": [0.5]}, r"no such setting \(did you mean 'temperatures'\?\)"),

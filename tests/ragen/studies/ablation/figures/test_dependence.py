@@ -53,4 +53,4 @@ def test_both_axes_are_drawn(result) -> None:
 def test_without_probes_nothing_is_measured(study) -> None:
     nothing = study("dependence", {"a": {0: {}}, "b": {}})
     assert list(dependence_verdicts(nothing).values()) == ["not measured"]
-    assert "no order to be seen" in texts(draw_dependence(nothing))
+    assert "no clear ordering" in texts(draw_dependence(nothing))

@@ -68,4 +68,4 @@ def test_a_line_each_way_and_what_did_not_end_is_said(result: AblationResult) ->
     assert {"slow", "fast"} <= set(texts(picture))
     cells = [*result.cells[:2], result.cells[2].model_copy(update={"panels": {}, "at_equal_time": None})]
     picture = draw_league(result.model_copy(update={"cells": cells}))
-    assert any("did not come to its end" in text for text in texts(picture))
+    assert any("did not finish" in text for text in texts(picture))
