@@ -148,4 +148,4 @@ def _error(run: CellRun, exit_code: int) -> str | None:
     if state is not None and state.is_final() and state.message:
         return state.message.removeprefix(_PREFECT_PREFIX)
     how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
-    return f"its process {how} before the run came to its end"
+    return f"its process {how} before the run was finished"

@@ -94,7 +94,7 @@ def findings_markdown(run: str, findings: dict[str, Finding], store_url: str) ->
             header = [name.replace("_", " ") for name in names]
             lines += table(header, [[_cell(row[name]) for name in names] for row in rows])
     audit_, sql = code(f"ragen audit {run}"), code(f'ragen sql {run} "..."')
-    lines += ["", f"{audit_} prints this with all rows; {sql} asks further."]
+    lines += ["", f"{audit_} prints this with all rows; {sql} answers other questions."]
     return "\n".join(lines)
 
 

@@ -37,7 +37,7 @@ CPU_POOL, GPU_POOL = "starpo", "gpu"
 _BY_MODULE = EntrypointType.MODULE_PATH
 
 _HEADER = """\
-# Made by `make deployments` from flows/deployments.py, which `ragen up` serves without a pool. On several machines:
+# Generated from flows/deployments.py by `make deployments`; `ragen up` serves the same without a pool. With pools:
 #   prefect work-pool create starpo --type process    and the same for the pool gpu
 #   prefect --no-prompt deploy --all
 #   prefect worker start --pool starpo                and one for gpu, where evaluations of sweeps go

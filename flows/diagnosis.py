@@ -132,7 +132,7 @@ def backtest_runs(
         try:
             record = store.runs.get(name)
             if record.flow == "replay":
-                not_judged[name] = "it is a replay: its rollouts are another run's, which counts by itself"
+                not_judged[name] = "it is a replay: its rollouts are another run's, which is judged by itself"
                 continue
             series = diagnose_run(store, name, every=0).series
         except StarPOError as error:
@@ -142,7 +142,7 @@ def backtest_runs(
         if num_points < MIN_POINTS:
             not_judged[name] = f"{num_points} iterations with a success rate; expected at least {MIN_POINTS}"
         elif fall(series[SUCCESS]) is None and any("incident" in s for s in store.runs.iterations(name).values()):
-            not_judged[name] = "it was ended by its own alarm, so nobody knows whether it would have fallen"
+            not_judged[name] = "it was ended by its own alarm, so whether its success would have halved is unknown"
         else:
             judged[name] = {**series, EVALUATED: series.get(f"evaluation/{record.environment}/success", {})}
     if not judged:

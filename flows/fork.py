@@ -54,14 +54,16 @@ def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, An
     """
     base = store.runs.get(run)
     if base.flow != "starpo":
-        raise ConfigError(f"'{run}' is made by the flow '{base.flow}', and only training (`ragen train`) can be forked")
+        raise ConfigError(
+            f"'{run}' was made by the flow '{base.flow}', and only training (`ragen train`) can be forked"
+        )
     if not overrides:
-        raise ConfigError("a fork that changes nothing is the run itself; say what it changes: --set PATH=VALUE")
+        raise ConfigError("a fork that changes nothing is the run itself; say what to change: --set PATH=VALUE")
     config = recorded_config(base.name, base.config, "Fork it with the release that made it")
     checkpoints = policies(store, run)
     last = min(max(checkpoints, default=0), config.iterations - 1)
     if not 1 <= iteration <= last:
-        known = f"1 to {last}" if last else "none: an iteration has to be finished and another to come"
+        known = f"1 to {last}" if last else "none: one iteration must be finished and another still to come"
         raise ConfigError(f"run '{run}' cannot be forked from checkpoint {iteration}; it can from {known}")
     schedule = changed_at(config.schedule, iteration, overrides)
     config = apply_overrides(config, {"schedule": schedule}, f"a fork of '{run}'")
@@ -77,8 +79,8 @@ def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig
     if planner.checkpoints[-1] != checkpoint:
         base = store.runs.get(run)
         raise ConfigError(
-            f"this code would not make checkpoint {iteration} of run '{run}', but another, so the fork would not begin "
-            "where the run was. Fork it with the code that made it, or train it again. What differs:\n"
+            f"this code would not make checkpoint {iteration} of run '{run}' but a different one, so the fork would "
+            "not start where the run was. Fork it with the code that made it, or train it again. What differs:\n"
             + other_code(base, base.model_copy(update={"code": code_of(config)}))
         )
     if not store.was_made("checkpoint", checkpoint):

@@ -11,15 +11,15 @@ SHOWN = {
     "in-group reward std": "reward/in_group_std",
     "groups kept": "filter/num_kept",
     "rollouts played": "filter/num_attempts",
-    "entropy (nats a token)": "rollout/entropy",
+    "entropy (nats per token)": "rollout/entropy",
     "response length (tokens)": "rollout/response_length_mean",
     "format valid": "rollout/format_ok",
     "largest gradient norm": "update/gradient_norm_max",
     "clip fraction": "update/clip_fraction",
     "updates on this rollout": "online/num_uses",
     "rollouts collected early": "online/num_early_rollouts",
-    "KL to the behaviour policy (nats a token)": "update/validity_after/kl",
-    "KL to the reference policy (nats a token)": "update/kl_reference",
+    "KL to the behaviour policy (nats per token)": "update/validity_after/kl",
+    "KL to the reference policy (nats per token)": "update/kl_reference",
 }
 
 _BY_TAG = {
@@ -51,7 +51,7 @@ def iteration_line(iteration: int, iterations: int, metrics: Mapping[str, float]
     """
     parts = [form.format(metrics[name]) for form, name in _LINE if name in metrics]
     parts += [kept] if (kept := _kept(metrics)) else []
-    return f"iteration {iteration + 1} of {iterations}: {', '.join([*parts, f'{seconds:.1f} s an iteration'])}"
+    return f"iteration {iteration + 1} of {iterations}: {', '.join([*parts, f'{seconds:.1f} s per iteration'])}"
 
 
 def _kept(metrics: Mapping[str, float]) -> str:

@@ -164,8 +164,8 @@ def _iterations(
     updated = [n for n, stages in recorded.items() if "update" in stages and n in checkpoints]
     if not updated:
         raise ConfigError(
-            f"run '{run}' has no update, so there is nothing whose objective could be another; train it first "
-            "(imported trajectories have no checkpoint that a gradient could be taken at)"
+            f"run '{run}' has no update, so other objectives cannot be measured on it; train it first "
+            "(imported trajectories have no checkpoint to take a gradient at)"
         )
     if wanted is None:
         return updated[-1:]

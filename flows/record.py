@@ -123,7 +123,7 @@ class RunRecorder(Runner):
         try:
             self.progress.end("failed", _reason(error))
         except StarPOError as unwritten:  # such as a store that is gone, which is why the run failed
-            self._log.warning("that run %s failed could not be written down: %s", self.name, unwritten)
+            self._log.warning("the failure of run %s could not be recorded: %s", self.name, unwritten)
 
     def stage(self, iteration: int, work: Work) -> Keys:
         """Have one stage done and write down what it made."""
@@ -175,7 +175,7 @@ class RunRecorder(Runner):
     def retain(self, checkpoints: Sequence[str]) -> None:
         """Drop the checkpoints that the run's settings do not keep, as far as no other run needs them."""
         for key in self._retention.apply(checkpoints):
-            self._log.info("checkpoint %s dropped; `ragen checkpoint %s` says how to have it back", key, self.name)
+            self._log.info("checkpoint %s dropped; `ragen checkpoint %s` says how to rebuild it", key, self.name)
 
     def training_begins(self) -> None:
         """What came before (warm start, first evaluation) says nothing about the time left."""
@@ -251,5 +251,5 @@ def _title(iteration: int, work: Work) -> str:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TerminationSignal):
-        return "ended from outside (`ragen cancel`, `ragen down`, or another SIGTERM); the same settings again go on"
+        return "stopped from outside (`ragen cancel`, `ragen down`, or another SIGTERM); the same settings continue it"
     return f"{type(error).__name__}: {error}"

@@ -215,7 +215,7 @@ def _start(state_dir: str, say: Callable[[str], None]) -> str:
     url = api_url()
     if is_healthy(url) and has_lost_its_database(url):
         _stop_failing(url, state_dir)
-        say(f"the Prefect server at {url} had lost its database, and is started anew")
+        say(f"the Prefect server at {url} had lost its database, and is being restarted")
     server, serve = processes(state_dir)
     if not is_healthy(url):
         if server.running() is None:  # else it comes up, or runs leave it no core at the moment
@@ -239,7 +239,7 @@ def _start(state_dir: str, say: Callable[[str], None]) -> str:
         store = Store(Runtime.current().store).address  # other commands may be given in other folders
         env = {**keeping_freed_memory(), "PREFECT_API_URL": url, "RAGEN_STORE": store}  # which runs inherit
         serve.start(sys.executable, "-m", "starpo.flows.serve", str(ready), env=env)
-        _wait(ready.exists, serve, "the process that serves the deployments did not come up")
+        _wait(ready.exists, serve, "the process that serves the deployments did not start")
     return url
 
 
@@ -250,8 +250,8 @@ def _stop_failing(url: str, state_dir: str) -> None:
         raise ServerError(f"{fault}. It was not started from here: restart it, or set PREFECT_API_URL to another")
     if serve.num_children():
         raise ServerError(
-            f"{fault}. Runs are going on (`ragen runs` lists them): wait for their end, or `ragen down` stops them and "
-            "the server. The same command again then starts it anew, and goes on with what is stored"
+            f"{fault}. Runs are active (`ragen runs` lists them): wait until they end, or `ragen down` stops them and "
+            "the server. The same command then restarts it, and continues from what is stored"
         )
     stop(state_dir)
 
@@ -266,8 +266,8 @@ def serve_again(state_dir: str) -> None:
     with _alone(Path(state_dir)):
         if serve.num_children():
             raise ServerError(
-                "the serving process was started before there was such a deployment, and is busy with other runs. Wait "
-                "for their end, then run the same command again (a preset can be run as a file meanwhile: "
+                "the serving process was started before this deployment existed, and is busy with other runs. Wait "
+                "until they end, then run the same command again (a preset can be run as a file meanwhile: "
                 "`ragen train FILE.toml`); or stop everything with `ragen down`"
             )
         serve.stop()
@@ -299,7 +299,7 @@ def _wait(is_ready: Callable[[], bool], process: Process, complaint: str) -> Non
     while not is_ready():
         if process.running() is None:
             end = "\n".join(process.log.read_text(errors="replace").splitlines()[-8:])
-            raise ServerError(f"{complaint}: it ended at once. Its log, {process.log}, ends with:\n{end}")
+            raise ServerError(f"{complaint}: it exited at once. Its log, {process.log}, ends with:\n{end}")
         if time.monotonic() > deadline:
             raise ServerError(f"{complaint} within {START_TIMEOUT_S:.0f} s. Its log: {process.log}")
         time.sleep(0.3)

@@ -87,7 +87,7 @@ def finish(
         lines = (f"  {label}: {error}" for label, error in result.failures.items())
         raise CellsFailedError(
             f"{len(result.failures)} of {total} {studies.cells} of the {what} failed:\n" + "\n".join(lines) + "\n"
-            f"The result of the others is in {studies.place(plan.name)}. Run it again to do those that failed."
+            f"The result of the others is in {studies.place(plan.name)}. Run it again to retry those that failed."
         )
     return plan.name
 

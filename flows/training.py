@@ -245,8 +245,8 @@ def _is_enough(runner: Runner, config: StarPOConfig, iteration: int, selections:
     is_last = len(selections) >= most
     if is_last and kept < wanted:
         runner.warn(
-            f"iteration {iteration}: after {most} rollouts, which rollout.max_attempts allows, the filter has kept "
-            f"{kept:.0f} groups, and filter.num_wanted = {wanted}; the update is on those"
+            f"iteration {iteration}: after {most} rollouts, all that rollout.max_attempts allows, the filter has kept "
+            f"{kept:.0f} groups, but filter.num_wanted = {wanted}; the update is on those"
         )
     return is_last or not kept < wanted
 

@@ -64,19 +64,19 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
             _walk_import(walk, run, config)
         else:
             walk.not_shown(
-                *walk.ends_at, f"this release knows no flow {quoted(run.flow)}: nothing tells what it records"
+                *walk.ends_at, f"this release knows no flow {quoted(run.flow)}, so what it records is unknown"
             )
             walk.left.clear()
     except _RecordEndsError as end:
         if status == "completed":
             walk.fault(*walk.ends_at, f"{end}, though the run says that it is completed. {RECORD_ADVICE}")
         else:
-            walk.not_shown(*walk.ends_at, f"the run is {status} and has not come to its end: {end}")
+            walk.not_shown(*walk.ends_at, f"the run is {status} and was not finished: {end}")
     except RunStoppedError as error:
         if status == "completed":
-            walk.fault(*walk.ends_at, f"the run says that it is completed, and by its record it failed: {error}")
+            walk.fault(*walk.ends_at, f"the run says that it is completed, but by its record it failed: {error}")
     except StarPOError as error:
-        walk.fault(*walk.ends_at, f"what the run's settings ask for cannot be told: {first_line(error)}")
+        walk.fault(*walk.ends_at, f"what the run's settings ask for cannot be determined: {first_line(error)}")
     walk.close()
     return walk
 
@@ -89,7 +89,7 @@ def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
         start, stop = parameters["start"], parameters["stop"]
         plan = plan_replay(store, parameters["base"], start, stop, should_update=should_update)
     except (ArtifactMissingError, ArtifactDamagedError) as error:
-        walk.fault(min(walk.recorded, default=0), "record", f"what it replays is not whole: {first_line(error)}")
+        walk.fault(min(walk.recorded, default=0), "record", f"what it replays is incomplete: {first_line(error)}")
         walk.left.clear()
         return
     except (StarPOError, KeyError) as error:
@@ -168,7 +168,7 @@ class RecordWalk(Runner):
             return
         is_misplaced = recorded != keys
         if is_misplaced:
-            self.fault(iteration, name, f"the record names {_listed(recorded)}; what is used again here is "
+            self.fault(iteration, name, f"the record names {_listed(recorded)}; what is reused here is "
                        f"{_listed(keys)}. {RECORD_ADVICE}", recorded)  # fmt: skip
         work = self.works.get(next(iter(recorded.values()), ""))
         stage = work.stage.name if work else name.partition(":")[0]
@@ -214,7 +214,7 @@ class RecordWalk(Runner):
 
     def _missed(self, iteration: int, name: str) -> None:
         self.ends_at = iteration, name
-        missing = f"the record names no {name} in iteration {iteration}, and the run's settings ask for it"
+        missing = f"the record names no {name} in iteration {iteration}, but the run's settings ask for it"
         if not self.left:
             raise _RecordEndsError(missing)
         self.fault(iteration, name, f"{missing}. {RECORD_ADVICE}")
@@ -232,7 +232,7 @@ class RecordWalk(Runner):
     def _misfit(self, recorded: Keys, work: Work) -> tuple[Verdict, str]:
         """Say how what is recorded differs from what belongs there, and whether that is a matter of releases."""
         if recorded.keys() != work.keys.keys():
-            return Verdict.DIFFERENT, f"it names {_listed(recorded)}, and the stage makes {', '.join(work.keys)}"
+            return Verdict.DIFFERENT, f"it names {_listed(recorded)}, but the stage makes {', '.join(work.keys)}"
         excuses = set()
         for kind, key in recorded.items():
             if key == work.keys[kind]:
@@ -242,7 +242,7 @@ class RecordWalk(Runner):
             except StarPOError as error:
                 return (
                     Verdict.DIFFERENT,
-                    f"it names {kind}/{key}, its place asks for {kind}/{work.keys[kind]}, and the former cannot be "
+                    f"it names {kind}/{key}, but its place asks for {kind}/{work.keys[kind]}, and the former cannot be "
                     f"read: {first_line(error)}",
                 )
             verdict, detail = misfit(manifest, work)

@@ -41,8 +41,9 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
     """
     if config.rollout.engine == "openai":
         raise ConfigError(
-            "rollout.engine = 'openai' cannot be trained on: what it says has no log-probs of the policy that said it, "
-            "and its model is the server's, not the checkpoint. It can be evaluated: ragen evaluate (docs/vllm.md)"
+            "rollout.engine = 'openai' cannot be trained on: its responses have no log-probs of the policy that "
+            "sampled them, and its model is the server's, not the checkpoint. It can be evaluated: ragen evaluate "
+            "(docs/vllm.md)"
         )
     if config.rollout.search is not None:
         _check_can_be_cloned(config.environment)
@@ -82,7 +83,9 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
         try:
             world.clone(0)
         except Exception as error:  # environments are foreign code
-            raise ConfigError(f"rollout.search tries responses on copies of the environment, and: {error}") from error
+            raise ConfigError(
+                f"rollout.search tries responses on copies of the environment, which cannot be made: {error}"
+            ) from error
 
 
 def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store: Store) -> Iterator[Made]:

@@ -85,7 +85,7 @@ def _looking_at(store: Store, plan: AblationPlan) -> Look:
             for name, state in states.items()
             if state.status == "running" and state.heartbeat >= started
         ]
-        return done, " · ".join(at_work) or "no run is running"
+        return done, " · ".join(at_work) or "no active run"
 
     return look
 
@@ -118,17 +118,20 @@ def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
     print_rows(_by_cell(rows), False, f"{plan.name}: {len(rows)} runs", "no run")
     console = Console()
     say(console, f"{len(stages)} different stages: {totals['stored']} are stored, {totals['new']} are new")
-    say(console, "shared: new, and made for a run before; the warm start, and all that comes before settings differ")
+    say(
+        console,
+        "shared: new, but computed once for an earlier run: the warm start, and all stages before settings differ",
+    )
     if new:
         say(console, f"new: {', '.join(f'{count} {stage}' for stage, count in new.items())}")
     for row in decided:
         say(
             console,
             f"{row['metric']} decides what comes next and is not measured yet (in {row['runs']} runs, from iteration "
-            f"{row['first_iteration']} on): the plan takes it that nothing is out of the ordinary",
+            f"{row['first_iteration']} on): the plan assumes nothing unusual",
         )
     for run, reason in stops.items():
-        say(console, f"{run} stops early, as its stored data say: {reason}")
+        say(console, f"{run} stops early, according to its stored data: {reason}")
 
 
 def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> list[dict[str, Any]]:

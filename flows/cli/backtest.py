@@ -35,7 +35,7 @@ def backtest(
         shown = Console()
         fallen = {outcome.run: outcome.fell for outcome in tested.scores[0].outcomes if outcome.fell is not None}
         num_runs = len(tested.scores[0].outcomes)
-        say(shown, f"{num_runs} runs, in {len(fallen)} of them success halved and stayed there")
+        say(shown, f"{num_runs} runs; in {len(fallen)} of them success halved and did not recover")
         if fallen:
             print_table(shown, [{"run": run, "halved_at": iteration} for run, iteration in fallen.items()])
         print_table(shown, [_row(score) for score in tested.scores])

@@ -18,7 +18,7 @@ from starpo.ragen.store import Store
 _PATIENCE_S = 90.0
 """Prefect gives a run 30 s to end by itself, and looks for cancelled ones every 15 s at the latest."""
 
-_CANCELLED = "cancelled by `ragen cancel`; the same settings again go on where it was"
+_CANCELLED = "cancelled by `ragen cancel`; the same settings continue it"
 
 
 class CancelError(StarPOError):
@@ -65,28 +65,28 @@ def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, 
     for flow_run in asked:
         flow_run.cancel()
     deadline = time.monotonic() + _PATIENCE_S
-    with console.status(f"run {run} is told to end"):
+    with console.status(f"cancelling run {run}"):
         while None in (outcomes := [flow_run.ended() for flow_run in asked]) or (
             is_known and store.runs.is_running(run)
         ):
             if time.monotonic() > deadline:
                 process = store.runs.process(run) if is_known else "not known"
                 raise CancelError(
-                    f"run {run} was told to end, and has not after {_PATIENCE_S:.0f} s. Its process is {process}; does "
-                    f"the one that serves the deployments still run (`ragen up`)? {asked[0].page} shows the run"
+                    f"run {run} was told to stop, but has not after {_PATIENCE_S:.0f} s. Its process is {process}; is "
+                    f"the one that serves the deployments still running (`ragen up`)? {asked[0].page} shows the run"
                 )
             time.sleep(POLL_S)
     if all(outcome is not None and outcome.status == "completed" for outcome in outcomes):
-        say(console, f"run {run} was through before it could be cancelled")
+        say(console, f"run {run} finished before it could be cancelled")
         return
     state = store.runs.state(run) if is_known else None
     if is_known and (state is None or state.status != "completed"):  # a run that was begun again may be complete
         store.runs.set_state(run, "failed", _CANCELLED)
-    say(console, f"run {run} is cancelled; what it stored is kept, and the same settings again go on where it was")
+    say(console, f"run {run} is cancelled; what it stored is kept, and the same settings continue it")
 
 
 def _refuse_unknown(store: Store, run: str, silence: str) -> None:
     try:
         store.runs.get(run)
     except StoreError as error:
-        raise StoreError(f"{error}\nNor does Prefect know of an unfinished run of that name{silence}") from error
+        raise StoreError(f"{error}\nPrefect knows no unfinished run of that name either{silence}") from error

@@ -33,7 +33,7 @@ _DIGITS = 12
 _PROOFS = {
     "checkpoint": "proved: its digest is the original's",
     "samples": "proved by its last update: the original's manifest is lost, but its samples came out the same",
-    "none": "not proved: the learner does not repeat itself bit for bit, so the same updates give other weights",
+    "none": "not proved: the learner is not reproducible bit for bit, so the same updates give other weights",
 }
 
 
@@ -81,7 +81,9 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
         for checkpoint in found
     ]
     names = ("iteration", "state", "MB", "key", "digest")
-    print_table(Console(), rows, title=f"checkpoints of {run}, by iterations before them", names=names, numbers=("MB",))
+    print_table(
+        Console(), rows, title=f"checkpoints of {run}, by iterations done before them", names=names, numbers=("MB",)
+    )
 
 
 def print_checkpoint(
@@ -107,7 +109,7 @@ def print_checkpoint(
     if number not in checkpoints:
         raise ConfigError(f"run {run} has checkpoints {min(checkpoints)} to {max(checkpoints)}; there is no {number}")
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ConfigError(f"{output} is there already; give --output a folder that is new or empty")
+        raise ConfigError(f"{output} already exists; give --output a folder that is new or empty")
     with _folder_to_push(output, repository) as folder:
         facts = _exported(store, run, checkpoints[number], checkpoints, folder)
         if repository is not None and folder is not None:
@@ -200,7 +202,7 @@ def _note_training(store: Store, key: str, output: Path) -> dict[str, Any]:
         return {"num_initial_states": 0, "training_unknown": f"its lineage cannot be read: {error}"}
     if states.digests:
         write_states(output, states.digests)
-    lost = f"{states.num_unknown} of the stages of its training (rollouts, a warm start) are not in the store any more"
+    lost = f"{states.num_unknown} of the stages of its training (rollouts, a warm start) are no longer in the store"
     return {"num_initial_states": len(states.digests), "training_unknown": lost if states.num_unknown else None}
 
 
@@ -220,7 +222,7 @@ def _copy(folder: Path, output: Path) -> None:
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
     yield f"checkpoint {facts['iteration']} of {facts['run']}"
     if facts["how"] == "kept":
-        yield "kept; its files have the digests that were written"
+        yield "kept; its files still have their recorded digests"
     else:
         at = facts["from_key"] if facts["from_iteration"] is None else f"checkpoint {facts['from_iteration']}"
         yield f"derived from {at}, the nearest that is kept, by {len(facts['updates'])} updates in {facts['seconds']} s"
@@ -229,9 +231,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     if "folder" in facts:
         yield f"folder  {facts['folder']}"
     if facts.get("num_initial_states"):
-        yield f"{FILE} in it: the {facts['num_initial_states']} states in which its training began"
+        yield f"{FILE} in it: the {facts['num_initial_states']} initial states that its training started from"
     if facts.get("training_unknown"):
-        yield f"not all states in which its training began are known: {facts['training_unknown']}"
+        yield f"not all initial states of its training are known: {facts['training_unknown']}"
     if "pushed" in facts:
         yield pushed_words(Pushed(**facts["pushed"]))
 

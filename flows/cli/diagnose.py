@@ -58,9 +58,7 @@ def diagnose(
     if gradients_output is not None:
         buckets = measured(found.series)
         if not buckets:
-            raise ConfigError(
-                f"{gradients_output} is not drawn: there is no update of run '{run}' to take gradients of"
-            )
+            raise ConfigError(f"{gradients_output} is not drawn: run '{run}' has no update to take gradients of")
         written = write_page(gradients_output, draw_gradients(run, buckets))
         say(Console(stderr=True), f"drawn: {written}")
 
@@ -71,7 +69,7 @@ def _print(console: Console, found: Diagnosis) -> None:
         print_table(console, [_signal_row(signal) for signal in found.verdict.signals])
     if found.points:
         print_table(console, [_point_row(point) for point in found.points], title="reasoning of first turns")
-        say(console, f"the last of them, {found.points[-1].words}")
+        say(console, f"the last probe, {found.points[-1].words}")
     else:
         say(console, "reasoning: no probe found reasoning under two different prompts")
     for iteration, buckets in measured(found.series).items():

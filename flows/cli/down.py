@@ -14,8 +14,8 @@ def down() -> None:
     stopped = server.stop(state_dir)
     say(console, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     if ended:
-        say(console, f"ended with it, in mid-run: {', '.join(ended)}")
-        say(console, "What they stored is kept: the same `ragen train` again goes on where they were.")
+        say(console, f"active runs stopped: {', '.join(ended)}")
+        say(console, "What they stored is kept: the same `ragen train` continues them.")
 
 
 def _at_work(state_dir: str) -> list[str]:

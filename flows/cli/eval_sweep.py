@@ -136,7 +136,7 @@ def _print_plan(plan: SweepPlan, store: Store, as_json: bool) -> None:
             }
         )  # fmt: skip
         return
-    print_rows(rows, False, f"sweep {plan.name}", "no cell: no checkpoint that was asked for is there yet")
+    print_rows(rows, False, f"sweep {plan.name}", "no cells: none of the requested checkpoints exists yet")
     console = Console()
     say(console, f"{len(plan.cells)} cells: {num_stored} are stored, {len(plan.missing)} missing")
     if dropped:
@@ -164,4 +164,4 @@ def _parsed(setting: str, value: Any) -> Any:
         return [kind(part) for part in value.split(",")]
     except ValueError as error:
         what = "whole numbers" if kind is int else "numbers"
-        raise ConfigError(f"--{setting} {value}: expected {what} with commas between them, such as 0,1") from error
+        raise ConfigError(f"--{setting} {value}: expected comma-separated {what}, such as 0,1") from error

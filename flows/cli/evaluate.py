@@ -31,8 +31,8 @@ def evaluate(
     strangers = [path for path in overrides if not path.startswith(_CHANGEABLE)]
     if strangers:
         raise ConfigError(
-            f"override {strangers[0]}: `ragen evaluate` asks a checkpoint what its run asked it; it can change the "
-            "engine (rollout.engine, rollout.vllm.*, rollout.openai.*) and evaluation.*"
+            f"override {strangers[0]}: `ragen evaluate` uses the settings of the checkpoint's run, except for the "
+            "engine (rollout.engine, rollout.vllm.*, rollout.openai.*) and evaluation.*, which can be changed"
         )
     recorded = recorded_config(run, opened.runs.get(run).config, "Evaluate runs of this release")
     config = apply_overrides(recorded, overrides, f"run {run}")
@@ -67,12 +67,12 @@ def _remarks(cell: str, values: Mapping[str, float]) -> Iterator[str]:
     if seen:
         on = [f"{value:.3f}" if value is not None else "not measured" for value in (of["success"], of["seen/success"])]
         yield (
-            f"{cell}: training of this checkpoint began in {seen:.0f} of the panel's prompts; success is {on[0]} on "
+            f"{cell}: this checkpoint's training started from {seen:.0f} of the panel's prompts; success is {on[0]} on "
             f"the others, {on[1]} on those"
         )
     unknown = values.get(f"evaluation/{cell}/num_unknown_origins")
     if unknown:
         yield (
-            f"{cell}: {unknown:.0f} stages of this checkpoint's training are not in this store, so prompts may be "
-            "counted in which it began"
+            f"{cell}: {unknown:.0f} stages of this checkpoint's training are not in this store, so prompts that it "
+            "started from may be counted"
         )

@@ -57,7 +57,7 @@ def export(
         print_json({"run": run, "format": form, "folder": str(folder), **facts})
         return
     if done.reused:
-        say(Console(), f"{len(done.reused)} iterations have the rollout of an earlier one, which was written once")
+        say(Console(), f"{len(done.reused)} iterations share an earlier one's rollout, which was written once")
     write(
         f"{done.num_written} {_UNITS[form]} of {done.num_chosen} trajectories (of {done.num_trajectories}, "
         f"{len(done.iterations)} iterations) in {folder}"

@@ -46,7 +46,7 @@ def import_(
 ) -> None:
     """Import trajectories made elsewhere as a run, to query, audit and show; invalid rows go to quarantine."""
     if form not in ("turns", *READERS):
-        raise ConfigError(f"'{form}' is no format to import; there are: turns, {', '.join(READERS)}")
+        raise ConfigError(f"'{form}' is not a format to import; formats: turns, {', '.join(READERS)}")
     config = load_preset(preset, parse_overrides(set_))
     importer = Importer(open_store(store), run)
     if form == "turns":
@@ -67,7 +67,7 @@ def import_(
         return
     for line in importer.notes:
         say(Console(), line)
-    write(f"run {run}: {len(files)} iterations, {importer.num_turns} turns. Look it through: ragen audit {run}")
+    write(f"run {run}: {len(files)} iterations, {importer.num_turns} turns. Check it: ragen audit {run}")
 
 
 class Importer(Runner):
@@ -107,7 +107,7 @@ class Importer(Runner):
                 taken = take_in(file, form, spool, aside, should_keep_groups=should_keep_groups)
                 digest = content_digest(spool.batches(), TURNS.schema)
                 if not taken.num_traces and not aside.num_traces:
-                    raise DataError(f"{file}: there is no trajectory in it")
+                    raise DataError(f"{file}: it contains no trajectory")
                 if aside.num_traces:
                     refusal = aside.keep(Location(self._store.url), digest[:32])
                     if not taken.num_traces:

@@ -40,7 +40,7 @@ def lineage(
         Console().print(draw_lineage(found, depth))
     for key in found.missing:
         errors.print("gone:", style="red", end=" ")
-        errors.print(f"{key} is named as an input, and nothing of it is in {opened.url}")
+        errors.print(f"{key} is named as an input, but {opened.url} holds nothing of it")
     for fault in found.unreadable:
         errors.print("unreadable elsewhere:", style="yellow", end=" ")
         errors.print(fault)

@@ -33,10 +33,10 @@ def environment(
 ) -> None:
     """Write an environment, its test, and settings to train on it (docs/extend.md)."""
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
-        raise ConfigError(f"{quoted(name)} cannot be a module: use small letters, digits and _, such as stairs")
+        raise ConfigError(f"{quoted(name)} cannot be a module: use lower-case letters, digits and _, such as stairs")
     taken = "a built-in environment" if name in ENVIRONMENTS else "a module that can be imported here"
     if name in ENVIRONMENTS or find_spec(name) is not None:
-        raise ConfigError(f"'{name}' is {taken} already: choose another name")
+        raise ConfigError(f"'{name}' is already {taken}: choose another name")
     paths = {template: folder / pattern.format(name) for template, pattern in _TEMPLATES.items()}
     for path in paths.values():
         _expect_new(path)
@@ -55,7 +55,7 @@ def prompt(
 ) -> None:
     """Write the built-in prompt as a template to edit (docs/prompts.md)."""
     if file.suffix != ".jinja":
-        raise ConfigError(f"'{file}' is no template's name, which ends in .jinja: such as mine.jinja")
+        raise ConfigError(f"'{file}' is not a template's name: expected one that ends in .jinja, such as mine.jinja")
     _expect_new(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(FULL_TEMPLATE, encoding="utf-8")
@@ -65,7 +65,7 @@ def prompt(
 
 def _expect_new(path: Path) -> None:
     if path.exists():
-        raise ConfigError(f"{path} exists already, and nothing was written: choose another name or folder")
+        raise ConfigError(f"{path} already exists, and nothing was written: choose another name or folder")
 
 
 def _class_name(name: str) -> str:

@@ -67,15 +67,15 @@ def _numbers(text: str | None) -> list[int] | None:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError as error:
-        raise ConfigError(f"--iterations {text}: expected numbers with commas between, such as 10,20,30") from error
+        raise ConfigError(f"--iterations {text}: expected comma-separated numbers, such as 10,20,30") from error
 
 
 def _print(console: Console, lab: Lab) -> None:
     for iteration, found in lab.found.items():
         print_table(console, [_row(found, name) for name in found.values], title=f"{lab.run}, iteration {iteration}")
-    say(console, "cosine: with the run's own gradient; nearest: the other objective whose gradient is most like it")
+    say(console, "cosine: with the run's own gradient; nearest: the other objective whose gradient is most similar")
     for name, settings in lab.kept.items():
-        say(console, f"{name}: measured on what is stored, not with {', '.join(settings)}")
+        say(console, f"{name}: measured on the stored data, without {', '.join(settings)}")
     if lab.num_computed:
         say(console, f"computed and stored for this: {lab.num_computed} stages")
     for name, reason in lab.left_out.items():
@@ -97,7 +97,7 @@ def _print_gains(console: Console, lab: Lab, iteration: int, gains: list[Gain]) 
     if len(gains) < MIN_PAIRS:
         say(
             console,
-            f"{len(gains)} objectives with a stored fork from checkpoint {iteration}, and a rank correlation needs "
+            f"{len(gains)} objectives with a stored fork from checkpoint {iteration}, but a rank correlation needs "
             f"{MIN_PAIRS}: `ragen fork {lab.run} --from {iteration} --method NAME`",
         )
 

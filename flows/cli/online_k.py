@@ -29,10 +29,10 @@ _COLUMNS = {
 _THRESHOLDS = ("max_kl", "min_effective_sample_size")
 _LEGEND = (
     "reuse: how many updates the rollout had served before. Before the first step of each update, the policy "
-    "against the one that sampled: quantiles over tokens of the ratio; ESS, the effective sample size as a share "
-    "of tokens and of trajectories (1: as good as fresh); clip share, tokens that PPO's clip would silence; "
-    "KL(behaviour || policy), nats a token. Last: the tokens that it did silence; the title names the policy that the "
-    "clipped ratio was taken to (update.ratio_to), the one at the update's start or the one that sampled (behaviour). "
+    "against the one that sampled: quantiles of the ratio over tokens; ESS, the effective sample size as a share "
+    "of tokens and of trajectories (1: as good as fresh); clip share, tokens that PPO's clip would mask; "
+    "KL(behaviour || policy), nats per token. Last column: the tokens that it did mask. The clipped ratio is to the "
+    "policy that the title names (update.ratio_to): at the update's start, or the one that sampled (behaviour). "
     "Means over the run's updates of that reuse."
 )
 

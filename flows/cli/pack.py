@@ -28,5 +28,5 @@ def pack(
         return
     write(f"{run}: {packed.num_artifacts} artifacts, {decimal(packed.size_bytes)} in {file}")
     if packed.num_dropped:
-        say(Console(), f"not kept, can be made again: {packed.num_dropped}")
+        say(Console(), f"not kept, can be rebuilt: {packed.num_dropped}")
     write(f"sha256 {packed.sha256}")

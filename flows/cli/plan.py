@@ -150,10 +150,10 @@ def _print_tables(name: str, config: StarPOConfig, found: Estimate, is_this: boo
         "policy": f"{_policy_name(config)}: {_count(found.architecture)}; "
         + ", ".join(f"{name} trains {number:,}" for name, number in found.num_trained.items()),
         "GPUs": f"{found.num_gpus}, shared by engine and learner" if found.num_gpus else "none: all on the CPU",
-        "tokens": f"an iteration: {tokens.num_trajectories} trajectories of about {tokens.prompt:.0f} prompt and "
+        "tokens": f"per iteration: {tokens.num_trajectories} trajectories of about {tokens.prompt:.0f} prompt and "
         f"{tokens.response:.0f} response tokens; {tokens.trained:,.0f} trained on; longest context "
         f"{tokens.longest_context:,}",
-        "time": f"an iteration: rollout {_seconds(seconds.rollout)}, update {_seconds(seconds.update)}; "
+        "time": f"per iteration: rollout {_seconds(seconds.rollout)}, update {_seconds(seconds.update)}; "
         f"{config.iterations} iterations: {_seconds(total)}; evaluations, environments and storage not counted",
         "by": f"{seconds.decoded_tokens_s:,.0f} tokens/s decoded, {seconds.trained_tokens_s:,.0f} tokens/s trained "
         f"({seconds.assumption})",

@@ -59,7 +59,7 @@ def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, c
             return False
         action = keys.get(typed.lower()) or grammar.read(typed)
         if action is None:
-            console.print(f"'{typed}' is no action here")
+            console.print(f"'{typed}' is not an action here")
             continue
         _, reward, terminated, _, _ = environment.step(action)
         total, left = total + reward, left - 1

@@ -60,7 +60,7 @@ def _drawn(store: Store, branch: Branch) -> Tree:
 
 def _changes(branch: Branch) -> str:
     if branch.changed is None:
-        return "the settings of one of the two are of another release"
+        return "one of the two has settings of another release"
     changes = [f"{path} {quoted(was)} -> {quoted(now)}" for path, (was, now) in branch.changed.items()]
     return ", ".join(changes) or "the same settings"
 

@@ -29,7 +29,7 @@ def show(
 ) -> None:
     """Show a run, where its time went, one of its iterations, or one of its trajectories."""
     if trajectory is not None and iteration is None:
-        raise ConfigError("--trajectory needs --iteration N: every iteration has trajectories of these names")
+        raise ConfigError("--trajectory needs --iteration N: the names of trajectories repeat in every iteration")
     if prompts and trajectory is None:
         raise ConfigError("--prompts needs --trajectory ID: of which trajectory?")
     if timings and iteration is not None:

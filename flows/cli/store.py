@@ -142,7 +142,7 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
         title = f"{'would be deleted' if is_dry_run else 'deleted'} from {url}"
         print_table(console, rows, title=title, numbers=("bytes",))
     else:
-        say(console, f"nothing in {url} may go")
+        say(console, f"nothing in {url} can be deleted")
     say(console, f"kept: {len(garbage.kept)} artifacts that runs need, {_bytes(garbage.kept)}")
     for what, folders in {
         f"kept: younger than {_age(garbage.min_age.total_seconds())}": garbage.young,
@@ -152,11 +152,11 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
         if folders:
             say(console, f"{what}: {len(folders)}, {_bytes(folders)}")
     if garbage.dropped:
-        say(console, f"not kept, can be made again: {len(garbage.dropped)} that runs name")
+        say(console, f"not kept, can be rebuilt: {len(garbage.dropped)} that runs name")
     if garbage.running:
         say(console, f"running: {', '.join(garbage.running)}")
     if garbage.faults:
-        refused = "this would be refused" if is_dry_run else "deleted all the same"
+        refused = "this would be refused" if is_dry_run else "deleted anyway"
         say(console, f"runs need what is missing or damaged ({refused}):\n{describe(garbage.faults)}")
 
 
@@ -216,13 +216,13 @@ def print_copy(url: str, copy: Copy, as_json: bool) -> None:
     say(console, f"copied: {copy.num_copied} artifacts, {decimal(copy.bytes_copied)}")
     say(console, f"there already: {copy.num_present} artifacts, {decimal(copy.bytes_present)}")
     if copy.num_dropped:
-        say(console, f"not kept, can be made again: {copy.num_dropped}")
+        say(console, f"not kept, can be rebuilt: {copy.num_dropped}")
     if copy.studies:
         say(console, f"copied with it: {', '.join(copy.studies)}")
     for place, why in copy.left.items():
         say(console, f"not copied: {place}: {why}")
     if copy.is_running:
-        say(console, "the run is still running: copy it again for what it makes from now on")
+        say(console, "the run is still running: copy it again later to get the rest")
 
 
 def _amount(folders: Sequence[StoredFolder]) -> dict[str, int]:
@@ -243,5 +243,5 @@ def _age(seconds: float) -> str:
 def _parsed_age(text: str, option: str) -> timedelta:
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or unit not in _UNITS:
-        raise ConfigError(f"{option} {text!r} is no age; expected a whole number and s, m, h, d or w, such as 12h")
+        raise ConfigError(f"{option} {text!r} is not an age; expected a whole number and s, m, h, d or w, such as 12h")
     return timedelta(**{_UNITS[unit]: int(number)})

@@ -70,9 +70,11 @@ def _outcome(verification: "Verification") -> str:
         case "faults":
             return f"NOT verified: faults: {num_faults}"
         case "not shown":
-            return f"nothing is different, {num_not_shown} of {total} checks are NOT SHOWN"
+            return f"no difference found, but {num_not_shown} of {total} checks are NOT SHOWN"
     left_out = [finding.stage for finding in verification.findings if finding.verdict is Verdict.LEFT_OUT]
-    return f"verified, but for {', '.join(left_out)} (left out; --warm-start includes it)" if left_out else "verified"
+    return (
+        f"verified, except for {', '.join(left_out)} (left out; --warm-start includes it)" if left_out else "verified"
+    )
 
 
 def _share(text: str) -> float:
@@ -82,7 +84,7 @@ def _share(text: str) -> float:
         share = 0.0
     if not 0 < share <= 1:
         raise ConfigError(
-            f"--sample {text} is no share of the iterations; expected more than 0% and at most 100%, such as 10%"
+            f"--sample {text} is not a share of the iterations; expected more than 0% and at most 100%, such as 10%"
         )
     return share
 

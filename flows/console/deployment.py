@@ -51,17 +51,17 @@ def follow_deployment(
         raise server.ServerError(
             f"the flow run completed, but its run '{run}' is not in {store.url}: another process serves the same "
             f"deployments at {server.api_url()}, such as that of another clone, and wrote to its own store. Stop it "
-            "there (`ragen down`), or give this one a server of its own by another port in PREFECT_API_URL"
+            "there (`ragen down`), or give this one its own server: another port in PREFECT_API_URL"
         )
     return run
 
 
 def _without_server(store: Store, run: str) -> str:
     if store.runs.is_running(run):
-        return f"Run {run} is still running without it: `ragen follow {run}` shows how far it is"
+        return f"Run {run} is still running without it: `ragen follow {run}` shows its progress"
     return (
-        f"Run {run} has ended with it, as `ragen down` ends the runs that are going on. What it stored is kept: the "
-        "same command again starts the server, and goes on where it was"
+        f"Run {run} has ended too, as `ragen down` stops all active runs. What it stored is kept: the same command "
+        "starts the server again and continues the run"
     )
 
 

@@ -77,7 +77,7 @@ class FlowRun:
         from prefect.client.orchestration import get_client
 
         try:
-            with asking("how the run stands"), get_client(sync_client=True) as client:
+            with asking("for the state of the run"), get_client(sync_client=True) as client:
                 state = client.read_flow_run(self.id).state
         except ServerBusyError:
             return None
@@ -111,7 +111,7 @@ def unfinished(name: str | None = None) -> list[Found]:
         name=None if name is None else FlowRunFilterName(any_=[name]),
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_AT_WORK if name is None else _UNFINISHED)),
     )
-    with asking("which runs there are"), get_client(sync_client=True) as client:
+    with asking("for the list of runs"), get_client(sync_client=True) as client:
         return client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
 
 
@@ -140,20 +140,21 @@ def asking(what: str) -> Iterator[None]:
         yield
     except httpx.TimeoutException as error:
         raise ServerBusyError(
-            f"the Prefect server at {address} is too busy to be asked {what}; run the same command again in a moment"
+            f"the Prefect server at {address} was asked {what} and is too busy to answer; run the same command again "
+            "in a moment"
         ) from error
     except httpx.TransportError as error:
-        raise ServerGoneError(f"the Prefect server at {address} does not answer any more ({error})") from error
+        raise ServerGoneError(f"the Prefect server at {address} no longer answers ({error})") from error
     except PrefectHTTPStatusError as error:
         status = error.response.status_code
         if status >= 500:
             raise ServerError(
-                f"the Prefect server at {address} was asked {what} and fails (HTTP {status}): its database may be "
+                f"the Prefect server at {address} was asked {what} and failed (HTTP {status}): its database may be "
                 "gone, damaged, or on a full disk. Its log is server.log in the state folder (RAGEN_STATE_DIR, var); "
-                "`ragen down`, then the same command again, starts it anew"
+                "`ragen down`, then the same command, restarts it"
             ) from error
         raise ServerError(
-            f"the Prefect server at {address} was asked {what} and refuses (HTTP {status}): {_detail(error.response)}"
+            f"the Prefect server at {address} was asked {what} and refused (HTTP {status}): {_detail(error.response)}"
         ) from error
 
 

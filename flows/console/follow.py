@@ -118,8 +118,8 @@ def _outcome(runs: Runs, run: str) -> Outcome | None:
     heard = runs.last_heard(run) or state.heartbeat
     return Outcome(
         "interrupted",
-        f"its process ({runs.process(run)}) is gone; the last sign of it is of {heard:%Y-%m-%d %H:%M:%S} UTC. What it "
-        "stored is kept: the same `ragen train` again goes on where it was",
+        f"its process ({runs.process(run)}) is gone; it was last heard from at {heard:%Y-%m-%d %H:%M:%S} UTC. What "
+        "the run stored is kept: the same `ragen train` continues it",
     )
 
 

@@ -62,7 +62,7 @@ def success_of(store: Store, episodes: str, cell: str) -> dict[str, float]:
     known = {name: value for name, value in found.items() if isinstance(value, int | float)}
     if len(known) < len(_BAND):
         raise ArtifactDamagedError(
-            f"the headline of episodes/{episodes} in {store.url} does not say the success on {cell}; `ragen store "
+            f"the headline of episodes/{episodes} in {store.url} lacks the success on {cell}; `ragen store "
             "verify` finds what is damaged, and `ragen evaluate` measures a checkpoint again"
         )
     return known

@@ -20,7 +20,7 @@ def named_repository(name: str | None, kind: Kind, is_public: bool) -> HubReposi
     """
     if name is None:
         if is_public:
-            raise ConfigError("--public needs --push OWNER/NAME: of what repository?")
+            raise ConfigError("--public needs --push OWNER/NAME: which repository?")
         return None
     return HubRepository(name, kind, is_public=is_public)
 
@@ -39,7 +39,7 @@ def push_folder(
     except HubError as error:
         if not is_kept:
             raise
-        raise HubError(f"{error}. The folder stays: {folder}") from None
+        raise HubError(f"{error}. The folder is kept: {folder}") from None
 
 
 def pushed_words(pushed: Pushed) -> str:

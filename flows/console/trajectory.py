@@ -58,9 +58,9 @@ def print_trajectory(
     is_known = "success" not in imported_facts(rows[-1]).get("absent", ())
     say(console, _OUTCOMES[rows[-1]["success"] if is_known else None])
     if any(len(text) > MAX_TEXT for row in rows for text in (row["observation"], row["response"])):
-        say(console, "long texts are cut; --json shows them whole, and `ragen sql` parts of them")
+        say(console, "long texts are cut; --json shows them in full, and `ragen sql` parts of them")
     if not should_show_prompts:
-        say(console, "--prompts shows what the model was told")
+        say(console, "--prompts shows the model's prompts")
     elif prompts is None:
         say(console, "prompts cannot be shown as text: no checkpoint with the run's tokenizer is in the store")
 

@@ -25,7 +25,7 @@ def watching(console: Console, what: str, *advice: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(console, f"\n{what} goes on; only this command has stopped watching it.")
+        say(console, f"\n{what} continues; only this command has stopped watching it.")
         for line in advice:
             say(console, f"  {line}")
         sys.exit(_INTERRUPTED)

@@ -59,7 +59,7 @@ class Shipped:
 PRESETS = Shipped(
     "a preset",
     FOLDER,
-    ". `ragen presets` describes them. A method is put over one: --method NAME. A model is a setting of theirs: "
+    ". `ragen presets` describes them. --method NAME applies a method to one. The model is a setting: "
     "--set policy.type=pretrained --set policy.name_or_path=FOLDER_OR_NAME",
 )
 METHODS = Shipped("a method", FOLDER / "methods", ". `ragen presets --methods` describes them")
@@ -107,7 +107,7 @@ def method(name_or_path: str) -> dict[str, Any]:
     for table, values in tables.items():
         if not isinstance(values, dict):
             raise ConfigError(
-                f"{name_or_path}: '{table}' is no table of settings, such as [update], which is all that a method has"
+                f"{name_or_path}: '{table}' is not a table of settings, such as [update]; a method has nothing else"
             )
     own = {f"{table}.{name}": value for table, values in tables.items() for name, value in values.items()}
     off = _SWITCHED_OFF if name_or_path in METHODS.names() else ()

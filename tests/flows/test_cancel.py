@@ -73,7 +73,7 @@ def test_a_run_is_cancelled_and_its_state_says_so(said, store):
 @pytest.mark.usefixtures("_not_at_work")
 def test_one_that_came_to_its_end_meanwhile_stays_completed(said, store):
     store.runs.set_state("mine", "completed", "completed")
-    assert "was through before" in said(Prefect("mine", outcome=Outcome("completed", "")))
+    assert "finished before it could be cancelled" in said(Prefect("mine", outcome=Outcome("completed", "")))
     assert store.runs.state("mine").status == "completed"
 
 
@@ -105,7 +105,7 @@ def test_one_that_is_over_needs_no_server(said, store, monkeypatch):
 
 
 def test_an_unknown_one_suggests_near_ones(said):
-    with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nNor does Prefect know of"):
+    with pytest.raises(StoreError, match=r"no run 'mina' .* did you mean mine\?\nPrefect knows no unfinished run"):
         said(Prefect(), "mina")
 
 

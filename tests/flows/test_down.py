@@ -20,4 +20,4 @@ def test_runs_of_a_work_pool_go_on_and_are_not_named(
     monkeypatch.setattr("starpo.flows.server.Process.num_children", lambda _: 1)
     monkeypatch.setattr("starpo.flows.server.stop", lambda _: ["serve", "server"])
     down()
-    assert "ended with it, in mid-run: served\n" in capsys.readouterr().out
+    assert "active runs stopped: served\n" in capsys.readouterr().out

@@ -57,8 +57,8 @@ def test_what_is_given_changes_a_shipped_sweep() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"temperatures": "warm"}, "--temperatures warm: expected numbers with commas between them, such as 0,1"),
-        ({"seeds": "0;1"}, "--seeds 0;1: expected whole numbers with commas"),
+        ({"temperatures": "warm"}, "--temperatures warm: expected comma-separated numbers, such as 0,1"),
+        ({"seeds": "0;1"}, "--seeds 0;1: expected comma-separated whole numbers"),
         ({"iterations": "newest"}, "expected 'last', 'all', 'ends', 'every:10'"),
         ({"num_prompts": 0}, "num_prompts = 0: should be greater than or equal to 1"),
     ],
@@ -187,7 +187,7 @@ def test_errors_stay_in_their_cells_of_a_page(store: Store, result: SweepResult)
         ((), 2, "name a run (`ragen runs` lists them), or a sweep with --grid"),
         (("mine", "--dry-run", "--json"), 0, '"missing": 1'),
         (("mine", "--dry-run", "--prompts", "0"), 1, "num_prompts = 0: should be greater than or equal to 1"),
-        (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected numbers with commas between them"),
+        (("mine", "--dry-run", "--temperatures", ""), 1, "--temperatures : expected comma-separated numbers"),
     ],
 )
 def test_the_command(store: Store, arguments: tuple[str, ...], code: int, said: str) -> None:

@@ -88,7 +88,7 @@ def test_ours_is_stopped_unless_runs_are_at_work(
     monkeypatch.setattr(Process, "num_children", lambda _: int(is_busy))
     try:
         if is_busy:
-            with pytest.raises(ServerError, match=r"Runs are going on.*`ragen down` stops them"):
+            with pytest.raises(ServerError, match=r"Runs are active.*`ragen down` stops them"):
                 server._stop_failing(url, str(tmp_path))
         else:
             server._stop_failing(url, str(tmp_path))

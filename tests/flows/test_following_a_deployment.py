@@ -50,7 +50,7 @@ def test_a_busy_server_is_asked_again(ended, read_fails_with):
 @pytest.fixture
 def without_server(monkeypatch, tmp_path):
     def gone():
-        raise ServerGoneError("the Prefect server at http://127.0.0.1:1/api does not answer any more")
+        raise ServerGoneError("the Prefect server at http://127.0.0.1:1/api no longer answers")
 
     monkeypatch.setattr("starpo.flows.console.deployment.start_deployment", lambda *_: gone)
     store = Store(str(tmp_path / "store"))
@@ -62,10 +62,12 @@ def test_a_run_that_ended_with_the_server_is_not_said_to_go_on(without_server):
     without_server.runs.set_state("mine", "running")
     with without_server.runs.hold("mine"):
         pass  # its process has ended
-    without_server.runs.set_state("mine", "failed", "ended from outside")
-    with pytest.raises(ServerError, match=r"Run mine has ended with it.* kept: the same command again") as raised:
+    without_server.runs.set_state("mine", "failed", "stopped from outside")
+    with pytest.raises(
+        ServerError, match=r"Run mine has ended too.* kept: the same command starts the server"
+    ) as raised:
         follow_deployment("starpo/smoke", {}, without_server, "mine", Console())
-    assert "goes on without" not in str(raised.value)
+    assert "still running without" not in str(raised.value)
 
 
 def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
@@ -79,15 +81,15 @@ def test_a_run_that_is_at_work_goes_on_without_the_server(without_server):
 
 def test_a_server_that_is_gone_is_told_from_one_that_is_busy(ended, read_fails_with):
     read_fails_with(httpx.ConnectError("[Errno 111] Connection refused"))
-    with pytest.raises(ServerGoneError, match=r"does not answer any more \(\[Errno 111\]"):
+    with pytest.raises(ServerGoneError, match=r"no longer answers \(\[Errno 111\]"):
         ended()
 
 
 @pytest.mark.parametrize(
     ("status", "said", "found"),
     [
-        (500, "Internal Server Error", r"asked how the run stands and fails \(HTTP 500\): its database may be gone"),
-        (409, "x" * 10_000, r"refuses \(HTTP 409\): x{500}\.\.\.$"),
+        (500, "Internal Server Error", r"for the state of the run and failed \(HTTP 500\): its database may be gone"),
+        (409, "x" * 10_000, r"refused \(HTTP 409\): x{500}\.\.\.$"),
     ],
 )
 def test_what_a_server_answers_is_one_line(ended, read_fails_with, status, said, found):
@@ -107,7 +109,7 @@ def test_ctrl_c_says_that_the_run_goes_on_and_how_to_follow_and_to_stop_it(monke
         follow_deployment("starpo/smoke", {"store": "s"}, Store(str(tmp_path / "s")), "mine", Console())
     assert ended.value.code == 130
     said = capsys.readouterr().out
-    assert "run mine goes on" in said
+    assert "run mine continues" in said
     assert "ragen follow mine --store s" in said
     assert "ragen cancel mine --store s" in said
 

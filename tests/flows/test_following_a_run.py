@@ -118,8 +118,8 @@ def test_a_run_whose_process_was_killed_is_interrupted(store):
         process.wait()
     heard = f"{store.runs.last_heard('a-run'):%Y-%m-%d %H:%M:%S} UTC"
     expected = (
-        rf"run a-run ended as interrupted: its process \({process.pid} on this machine\) is gone; the last sign of it "
-        rf"is of {heard}.*the same `ragen train` again goes on"
+        rf"run a-run ended as interrupted: its process \({process.pid} on this machine\) is gone; it was last "
+        rf"heard from at {heard}.*the same `ragen train` continues it"
     )
     with pytest.raises(RunFailedError, match=expected):
         follow(store)

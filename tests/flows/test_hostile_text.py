@@ -224,7 +224,7 @@ def test_a_headline_without_success_is_told(tmp_path: Path, make_run: Callable[.
     other.runs.record_stage("mine", 0, "evaluate:sokoban", {"episodes": key})
     (row,) = json.loads(ragen("runs", "--json", "--store", other.url)[1])
     assert row["state"] == "damaged"
-    assert "does not say the success on sokoban" in row["fault"]
+    assert "lacks the success on sokoban" in row["fault"]
 
 
 def test_an_import_without_rows_is_refused(ragen: Ragen, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_other_content_under_the_same_names_is_another_run(store: Store, tmp_pat
 
 def test_an_empty_file_is_no_run(store: Store, tmp_path: Path) -> None:
     (tmp_path / "chat.jsonl").write_text("")
-    assert "there is no trajectory in it" in refusal(store, "mine", tmp_path / "chat.jsonl", "--format", "messages")
+    assert "it contains no trajectory" in refusal(store, "mine", tmp_path / "chat.jsonl", "--format", "messages")
 
 
 CHAT = [

@@ -19,9 +19,10 @@ METRICS = {
 
 def test_a_line_has_what_was_measured_and_nothing_else() -> None:
     assert iteration_line(2, 10, METRICS, 1.25) == (
-        "iteration 3 of 10: success 0.312, return 1.25, entropy 1.1, KL 0.00468, 2 of 4 groups kept, 1.2 s an iteration"
+        "iteration 3 of 10: success 0.312, return 1.25, entropy 1.1, KL 0.00468, 2 of 4 groups kept, "
+        "1.2 s per iteration"
     )
-    assert iteration_line(0, 1, {}, 2.0) == "iteration 1 of 1: 2.0 s an iteration"
+    assert iteration_line(0, 1, {}, 2.0) == "iteration 1 of 1: 2.0 s per iteration"
 
 
 def test_markdown_begins_with_it_and_says_what_to_look_at() -> None:

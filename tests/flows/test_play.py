@@ -33,7 +33,7 @@ def test_a_sudoku_is_solved_in_either_form_of_a_placement() -> None:
     lines = [f"{r},{c},{d}" if c % 2 else f"place {d} at row {r} col {c}" for r, c, d in blanks]
     console = Typing("what", *lines)
     assert play_in_terminal("Sudoku", 1, console=console)
-    assert "'what' is no action here" in console.shown
+    assert "'what' is not an action here" in console.shown
     assert "the end, reward 15.0" in console.shown
 
 

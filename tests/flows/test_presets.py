@@ -203,7 +203,7 @@ def test_an_unknown_method_lists_those_there_are() -> None:
 
 def test_a_method_is_tables_alone(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text("iterations = 3")
-    with pytest.raises(ConfigError, match=r"'iterations' is no table of settings"):
+    with pytest.raises(ConfigError, match=r"'iterations' is not a table of settings"):
         method(str(tmp_path / "own.toml"))
 
 

@@ -48,7 +48,7 @@ def test_prompts_are_folded_to_their_size(store, capsys):
     assert f"context      {len(first['prompt_ids'])} tokens, all that the model saw" in text
     before = len(first["prompt_ids"]) + len(first["response_ids"])
     assert f"context      {len(second['prompt_ids'])} tokens, after {before} since turn 0" in text
-    assert "--prompts shows what the model was told" in text
+    assert "--prompts shows the model's prompts" in text
     assert "\nuser " not in text
 
 
@@ -88,5 +88,5 @@ def test_a_huge_response_is_shown_soon(store, capsys, monkeypatch):
     )  # fmt: skip
     text = shown(store, capsys)
     assert "[250,000 characters in all]" in " ".join(text.split())
-    assert "long texts are cut; --json shows them whole" in text
+    assert "long texts are cut; --json shows them in full" in text
     assert f"turn {rows[0]['turn']}," in text

@@ -207,8 +207,8 @@ def test_an_exported_policy_of_a_lineage_that_is_not_whole_says_so(
     print_checkpoint(store, "sparse", 4, tmp_path / "out", as_json=False)
     said = capsys.readouterr().out
     known = json.loads((tmp_path / "out" / "initial_states.json").read_text())
-    assert f"the {len(known)} states in which its training began" in said
-    assert "not all states in which its training began are known: 1 of the stages of its training" in said
+    assert f"the {len(known)} initial states that its training started from" in said
+    assert "not all initial states of its training are known: 1 of the stages of its training" in said
 
 
 class Jittery(TorchLearner):

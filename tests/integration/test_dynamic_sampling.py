@@ -268,7 +268,9 @@ def test_where_attempts_run_out_it_trains_on_what_varies_and_says_so(
     data = recorded_data(store.runs.iteration(run, 0))
     assert len(of_kind(data, "turns")) == 2
     num_kept = sum(row["kept"] for row in groups(store, data))
-    assert f"after 2 rollouts, which rollout.max_attempts allows, the filter has kept {num_kept} groups" in caplog.text
+    assert (
+        f"after 2 rollouts, all that rollout.max_attempts allows, the filter has kept {num_kept} groups" in caplog.text
+    )
     assert "update" in store.runs.iteration(run, 0)
 
 

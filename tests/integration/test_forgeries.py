@@ -153,7 +153,7 @@ def test_a_run_that_failed_is_shown_as_far_as_it_went_and_verified_when_it_has_e
             starpo(settings, preset="smoke", store=str(folder), run="twice")
     found, details = outcome(folder, "twice")
     assert found == "not shown"
-    assert any("the run is failed and has not come to its end: the record names no update" in each for each in details)
+    assert any("the run is failed and was not finished: the record names no update" in each for each in details)
     starpo(settings, preset="smoke", store=str(folder), run="twice")
     assert outcome(folder, "twice") == ("verified", [])
     records = Store(str(folder)).runs.iterations("twice")
@@ -180,7 +180,7 @@ def test_a_replay_over_another_rollout_is_found(folder: Path) -> None:
     edit_json(file, lambda record: record["stages"].update(rollout=records[0]["rollout"]))
     found, details = outcome(folder, name)
     assert found == "faults"
-    assert any(f"what is used again here is turns/{records[1]['rollout']['turns']}" in each for each in details)
+    assert any(f"what is reused here is turns/{records[1]['rollout']['turns']}" in each for each in details)
 
 
 def test_a_replay_without_its_base_is_not_shown(folder: Path) -> None:

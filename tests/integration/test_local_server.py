@@ -202,8 +202,8 @@ def test_down_says_which_runs_end_with_it(shell: Shell, run: str) -> None:
         rest = watched.stdout.read()
     assert any("/runs/flow-run/" in line for line in seen)
     assert "stopped: serve, server" in stopped.stdout
-    assert "ended with it, in mid-run: long" in stopped.stdout
-    assert "goes on without it" not in rest
+    assert "active runs stopped: long" in stopped.stdout
+    assert "still running without it" not in rest
     (row,) = [row for row in json.loads(shell.look("runs", "--json").stdout) if row["run"] == "long"]
     assert row["state"] in ("failed", "interrupted")
     assert "never awaited" not in (shell.folder / "state" / "serve.log").read_text()

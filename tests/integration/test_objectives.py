@@ -140,4 +140,4 @@ def test_what_cannot_be_measured_is_refused(folder: Path, run, methods, iteratio
 
 def test_iterations_are_numbers(folder: Path) -> None:
     said = CliRunner().invoke(app, ["objectives", "plain", "--store", str(folder), "--iterations", "a"])
-    assert "expected numbers with commas between" in str(said.exception)
+    assert "expected comma-separated numbers" in str(said.exception)

@@ -321,7 +321,7 @@ def test_the_command_names_what_is_not_shown_and_ends_with_3(
     assert command(*arguments, monkeypatch=monkeypatch) == 3
     out = capsys.readouterr().out
     assert "not shown: rollout (1): its manifest says that the same work need not give the same bits" in out
-    assert out.rstrip().endswith(" s: nothing is different, 1 of 6 checks are NOT SHOWN")
+    assert out.rstrip().endswith(" s: no difference found, but 1 of 6 checks are NOT SHOWN")
     assert command(*arguments, "--json", monkeypatch=monkeypatch) == 3
     facts = json.loads(capsys.readouterr().out)
     assert (facts["outcome"], facts["exit_code"], facts["is_faultless"]) == ("not shown", 3, True)
@@ -333,7 +333,7 @@ def test_the_command_names_what_it_left_out(
     monkeypatch.setattr(verifier, "LONG_WARM_START_S", 0.0)
     assert command(RUN, "--store", str(folder), "--stage", "warm_start", monkeypatch=monkeypatch) == 0
     out = capsys.readouterr().out.rstrip()
-    assert out.endswith(" s: verified, but for warm_start (left out; --warm-start includes it)")
+    assert out.endswith(" s: verified, except for warm_start (left out; --warm-start includes it)")
 
 
 @pytest.mark.parametrize(
@@ -342,9 +342,9 @@ def test_the_command_names_what_it_left_out(
         (["min"], "there is no run 'min'"),
         ([RUN, "--stage", "rolout"], "did you mean rollout?"),
         ([RUN, "--from", "9"], "leaves no iteration of run 'mine', which has 0 to 2"),
-        ([RUN, "--sample", "lots"], "--sample lots is no share"),
-        ([RUN, "--sample", "0%"], "--sample 0% is no share"),
-        ([RUN, "--sample", "0.5"], "--sample 0.5 is no share"),
+        ([RUN, "--sample", "lots"], "--sample lots is not a share"),
+        ([RUN, "--sample", "0%"], "--sample 0% is not a share"),
+        ([RUN, "--sample", "0.5"], "--sample 0.5 is not a share"),
     ],
 )
 def test_bad_arguments_are_one_message(

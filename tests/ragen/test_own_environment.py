@@ -104,8 +104,8 @@ def test_commands_take_its_name(config: StarPOConfig, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("sokoban", "is a built-in environment already"),
-        ("json", "is a module that can be imported here already"),
+        ("sokoban", "is already a built-in environment"),
+        ("json", "is already a module that can be imported here"),
         ("../x", "cannot be a module"),
         ("class", "cannot be a module"),
         ("Stairs", "cannot be a module"),
@@ -119,6 +119,6 @@ def test_names_that_cannot_be(tmp_path: Path, name: str, said: str) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / f"test_{NAME}.py").write_text("mine")
-    with pytest.raises(ConfigError, match="exists already, and nothing was written"):
+    with pytest.raises(ConfigError, match="already exists, and nothing was written"):
         environment(NAME, tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == [f"test_{NAME}.py"]

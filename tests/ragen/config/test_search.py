@@ -83,5 +83,5 @@ def test_an_environment_with_chance_must_be_able_to_draw_it_anew(monkeypatch):
     rollout(0, config, FIRST)
     monkeypatch.setattr(FrozenLake, "reseed", Environment.reseed)
     monkeypatch.setattr(FrozenLake, "reset", lambda self, **_: None)
-    with pytest.raises(ConfigError, match=r"copies of the environment, and: frozen_lake: has_chance is True .*reseed"):
+    with pytest.raises(ConfigError, match=r"which cannot be made: frozen_lake: has_chance is True .*reseed"):
         rollout(0, config, FIRST)
