@@ -79,13 +79,14 @@ def _print_finding(name: str, finding: Finding, console: Console, limit: int) ->
     console.print(finding.summary)
     console.print(finding.meaning, style="dim")
     rows = shown_rows(finding, limit)
-    long = [column for column in finding.table.schema.names if finding.is_over_time and _is_long(column, rows)]
+    columns = [column for column in finding.table.schema.names if column != "run"]
+    long = [column for column in columns if finding.is_over_time and _is_long(column, rows)]
     if rows:
-        shown = [column for column in finding.table.schema.names if column != "run" and column not in long]
-        print_table(console, rows, names=shown)
+        print_table(console, rows, names=[column for column in columns if column not in long])
     for column in long:
-        label = Text(f"{column.replace('_', ' ')} of iteration {rows[-1]['iteration']}: ", style="dim")
-        console.print(label.append(cell(rows[-1][column]), style="not dim"))
+        last = next(row for row in reversed(rows) if row[column])
+        label = Text(f"{column.replace('_', ' ')} of iteration {last['iteration']}: ", style="dim")
+        console.print(label.append(cell(last[column]), style="not dim"))
     if len(rows) < finding.table.num_rows:
         console.print(f"{len(rows)} of {finding.table.num_rows} rows; --rows N and --json show more", style="dim")
 

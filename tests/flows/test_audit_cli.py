@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from starpo.ragen.core.registry import AUDITS
+from starpo.ragen.evidence.audit.finding import Finding, shown_rows
 from starpo.ragen.store import Store
 from starpo.ragen.store.artifacts.keys import stage_key
 from starpo.schemas.examples import example
@@ -203,9 +204,17 @@ class TestAudit:
         assert "did you mean formats" in refused(ragen("audit", "mine", "format"))
         assert "did you mean mine" in refused(ragen("audit", "mint"))
 
-    def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
-        from starpo.ragen.evidence.audit.finding import Finding, shown_rows
+    def test_long_texts_are_the_last_that_there_are_and_the_run_is_none_of_them(
+        self, ragen: Ragen, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = pa.table({"run": ["a-run-with-a-name-of-a-grid"] * 2, "iteration": [0, 1], "example": ["x" * 40, None]})
+        finding = Finding("Found", "note", "Something.", "It says so.", table, is_over_time=True)
+        monkeypatch.setattr("starpo.flows.cli.audit.run_audits", lambda *_: [("errors", finding)])
+        _, out, _ = ragen("audit", "mine", "errors")
+        lines = [line for line in out.splitlines() if " of iteration " in line]
+        assert lines == [f"example of iteration 0: {'x' * 40}"]
 
+    def test_rows_of_a_long_run_are_spread_over_time(self) -> None:
         table = pa.table({"run": ["r"] * 60, "iteration": [i // 3 for i in range(60)]})
         over_time = Finding("t", "note", "s", "m", table, is_over_time=True)
         assert [row["iteration"] for row in shown_rows(over_time, 9)] == [0, 0, 0, 10, 10, 10, 19, 19, 19]
