@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.cli.options import JsonOption, StoreOption, open_store
-from starpo.flows.console.pages import check_suffix, write_page
+from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
@@ -25,7 +25,7 @@ def backtest(
 
     Every rule sees only what could have been known at an iteration; the collapse itself is judged in hindsight.
     """
-    check_suffix(output, ".svg")
+    check_output(output, ".svg")
     opened, console = open_store(store), Console(stderr=True)
     with progress_bar("runs", COUNTED) as show:
         tested = backtest_runs(opened, runs, show)

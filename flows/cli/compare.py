@@ -7,9 +7,8 @@ import typer
 
 from starpo.flows.cli.options import StoreOption, open_store
 from starpo.flows.console.listing import evaluation_curve
-from starpo.flows.console.pages import write_page
+from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.terminal import write
-from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.report.comparing import gather_runs
 from starpo.ragen.evidence.report.comparison import Curve, draw_comparison
 from starpo.ragen.evidence.report.comparison_page import render_comparison
@@ -24,17 +23,13 @@ def compare(
     store: StoreOption = None,
 ) -> None:
     """Compare runs: curves, settings that differ, last and peak success, shared stages; one self-contained page."""
+    check_output(output, ".html", ".svg")
     opened = open_store(store)
-    if output.suffix == ".html":
+    if output.suffix.lower() == ".html":
         write(
             write_page(output, render_comparison(gather_runs(opened, runs), title or "Comparison of runs", opened.url))
         )
         return
-    if output.suffix != ".svg":
-        raise ConfigError(
-            f"'{output}' is of no kind that a comparison can have; give a name that ends in .html (a page with curves, "
-            "settings and shared stages) or .svg (a picture of the success curves)"
-        )
     records = [opened.runs.get(run) for run in runs]
     curves = [
         Curve(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, StoreOption, open_store
-from starpo.flows.console.pages import check_suffix, write_page
+from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
@@ -41,8 +41,8 @@ def diagnose(
 
     Works on finished, interrupted, imported and older runs. What is missing is computed and stored.
     """
-    check_suffix(output, ".svg")
-    check_suffix(gradients_output, ".svg")
+    check_output(output, ".svg")
+    check_output(gradients_output, ".svg")
     opened = open_store(store)
     with progress_bar("probing", COUNTED) as show:
         found = diagnose_run(opened, run, every, with_gradients or gradients_output is not None, show)

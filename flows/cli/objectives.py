@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from starpo.flows.cli.options import JsonOption, RunArgument, SetOption, StoreOption, open_store, parse_overrides
-from starpo.flows.console.pages import check_suffix, write_page
+from starpo.flows.console.pages import check_output, write_page
 from starpo.flows.console.progress import COUNTED, progress_bar
 from starpo.flows.console.table import print_table
 from starpo.flows.console.terminal import Console, print_json, say
@@ -44,7 +44,7 @@ def objectives(
     Each replaces the objective of the run's settings. Stored rewards, selections and rollouts stay as they are.
     Results are stored.
     """
-    check_suffix(output, ".html")
+    check_output(output, ".html")
     opened = open_store(store)
     methods, wanted = [name.strip() for name in with_.split(",") if name.strip()], _numbers(iterations)
     with progress_bar("measuring", COUNTED) as show:

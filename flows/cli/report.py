@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from starpo.flows.cli.options import RunArgument, StoreOption, open_store
-from starpo.flows.console.pages import write_report
+from starpo.flows.console.pages import check_output, write_report
 from starpo.flows.console.terminal import write
 
 
@@ -30,4 +30,5 @@ def report(
     store: StoreOption = None,
 ) -> None:
     """Write a run's report: one self-contained HTML page."""
+    check_output(output, ".html")
     write(write_report(open_store(store), run, output, embed or (), should_audit=audits))

@@ -1,5 +1,6 @@
 """Pages and pictures that commands write."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,14 +45,25 @@ def _audited(store: Store, run: str) -> Audited | None:
         return None
 
 
-def check_suffix(path: Path | None, suffix: str) -> None:
-    """Refuse a file whose name says that it holds something else, before any work is done for it.
+def check_output(path: Path | None, *suffixes: str) -> None:
+    """Refuse a file that cannot be, before any work is done for it.
 
     Raises:
-        ConfigError: If its name does not end so.
+        ConfigError: If its name says that it holds something else, or it cannot be written.
     """
-    if path is not None and path.suffix.lower() != suffix:
-        raise ConfigError(f"'{path}' would hold {_FORMATS[suffix]}: give a name that ends in {suffix}")
+    if path is None:
+        return
+    if path.suffix.lower() not in suffixes:
+        held = " or ".join(_FORMATS[suffix] for suffix in suffixes)
+        raise ConfigError(f"'{path}' would hold {held}: give a name that ends in {' or '.join(suffixes)}")
+    nearest = next(place for place in (path, *path.absolute().parents) if os.access(place, os.F_OK))
+    if nearest.is_dir() == (nearest is path):
+        found = "it is a folder" if nearest is path else f"{nearest} is no folder"
+    elif not os.access(nearest, os.W_OK):
+        found = f"you may not write to {nearest}"
+    else:
+        return
+    raise ConfigError(f"{path} cannot be written ({found}); name another file with --output")
 
 
 def write_page(path: Path, text: str) -> Path:

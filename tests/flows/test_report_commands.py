@@ -77,6 +77,23 @@ def test_a_file_that_cannot_be_written_is_named(store: str, tmp_path: Path) -> N
     assert "--output" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("report.svg", "ends in .html"),
+        ("folder.html", "it is a folder"),
+        ("file/new/report.html", "file is no folder"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_before_the_run_is_read(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, found: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "folder.html").mkdir()
+    monkeypatch.setattr("starpo.flows.cli.report.write_report", lambda *_, **__: pytest.fail("the run was read"))
+    assert found in str(refusal("report", "half", "--store", store, "-o", str(tmp_path / name)))
+
+
 def test_a_report_shows_its_audits_unless_told_not_to(store: str, tmp_path: Path) -> None:
     path, without = tmp_path / "with.html", tmp_path / "without.html"
     ragen("report", "half", "--store", store, "-o", str(path))
