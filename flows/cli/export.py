@@ -9,6 +9,7 @@ import typer
 from starpo.flows.cli.options import JsonOption, PublicOption, PushOption, RunArgument, StoreOption, open_store
 from starpo.flows.console.pushing import named_repository, push_folder, pushed_words
 from starpo.flows.console.terminal import Console, print_json, say, write
+from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.evidence.exchange.cards import write_dataset_card
 from starpo.ragen.evidence.exchange.choosing import parse_choice, parse_iterations
 from starpo.ragen.evidence.exchange.exporting import FORMATS, export_run
@@ -33,20 +34,23 @@ def export(
         list[str] | None, typer.Option("--where", help="success, kept, valid, return>=X; may be repeated.")
     ] = None,
     pair: Annotated[
-        Literal["first", "all"], typer.Option("--pair", help="Preferences: compare the first responses only, or all.")
-    ] = "all",
+        Literal["first", "all"] | None,
+        typer.Option("--pair", help="Preferences: compare the first responses only, or all. Default: all."),
+    ] = None,
     push: PushOption = None,
     public: PublicOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export a run's trajectories as chat messages, ATIF, verl's lines, preference pairs or a datasets folder."""
+    if pair is not None and form != "preferences":
+        raise ConfigError(f"--pair {pair} chooses preference pairs, and --format {form} has none; leave it out")
     choice = parse_choice(where or [])
     repository = named_repository(push, "dataset", public)
     opened = open_store(store)
     recorded = Recorded(opened, run, parse_iterations(iterations) if iterations is not None else None)
     with Console(stderr=True).status("exporting"):
-        done = export_run(recorded, form, folder, choice, pair)
+        done = export_run(recorded, form, folder, choice, pair or "all")
     pushed = None
     if repository is not None:
         write_dataset_card(folder, opened, opened.runs.get(run), form, sorted(done.iterations))

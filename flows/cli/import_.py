@@ -36,9 +36,12 @@ def import_(
         typer.Option("--format", help=f"turns (Parquet, Arrow, JSON lines of dataset 'turns'), {', '.join(READERS)}."),
     ] = "turns",
     groups: Annotated[
-        Literal["whole", "alone"],
-        typer.Option("--groups", help="whole: set groups of unusual size aside. alone: each trajectory is a group."),
-    ] = "whole",
+        Literal["whole", "alone"] | None,
+        typer.Option(
+            "--groups",
+            help="whole: set groups of unusual size aside. alone: each trajectory is a group. Default: whole.",
+        ),
+    ] = None,
     preset: Annotated[str, typer.Option("--preset", help="Settings of reward, filter and environment.")] = "sokoban",
     set_: SetOption = None,
     store: StoreOption = None,
@@ -47,6 +50,8 @@ def import_(
     """Import trajectories made elsewhere as a run, to query, audit and show; invalid rows go to quarantine."""
     if form not in ("turns", *READERS):
         raise ConfigError(f"'{form}' is not a format to import; formats: turns, {', '.join(READERS)}")
+    if form == "turns" and groups is not None:
+        raise ConfigError(f"--groups {groups} is for traces of others; turns say their groups themselves: leave it out")
     config = load_preset(preset, parse_overrides(set_))
     importer = Importer(open_store(store), run)
     if form == "turns":
@@ -55,7 +60,7 @@ def import_(
     else:
         console = Console(stderr=True)
         for file in track(files, "importing", console=console, disable=not console.is_terminal):
-            importer.take_traces(file, form, should_keep_groups=groups == "whole")
+            importer.take_traces(file, form, should_keep_groups=groups != "alone")
     for iteration, turns in enumerate(importer.rollouts):
         importer.reuse(iteration, "rollout", turns)
         if importer.are_paid[iteration]:

@@ -32,6 +32,8 @@ def test_the_version_is_that_of_the_package() -> None:
         ("show mine --iteration 0 --timings", "leave out --iteration"),
         ("checkpoint mine --public", "--public needs --iteration N and --push OWNER/NAME"),
         ("lineage mine:0:update --dot --json", "give only one of --dot, --mermaid and --json"),
+        ("export mine --format atif -o atif --pair first", "--format atif has none"),
+        ("import mine turns.parquet --groups alone", "turns say their groups themselves"),
         ("diagnose mine -o plane.png", "give a name that ends in .svg"),
         ("diagnose mine --gradients-output gradients.png", "give a name that ends in .svg"),
         ("backtest -o leads.png", "give a name that ends in .svg"),
