@@ -21,8 +21,10 @@ _MAX_SHOWN = 20
 
 def verify(
     run: RunArgument,
-    first: Annotated[int | None, typer.Option("--from", help="First iteration. Default: the run's first.")] = None,
-    last: Annotated[int | None, typer.Option("--to", help="Last iteration. Default: the run's last.")] = None,
+    first: Annotated[
+        int | None, typer.Option("--from", min=0, help="First iteration. Default: the run's first.")
+    ] = None,
+    last: Annotated[int | None, typer.Option("--to", min=0, help="Last iteration. Default: the run's last.")] = None,
     stage: Annotated[list[str] | None, typer.Option(help="Only this stage; may be repeated.")] = None,
     sample: Annotated[str, typer.Option(help="Share of the iterations, evenly spread, such as 10%.")] = "100%",
     warm_start: Annotated[bool, typer.Option("--warm-start", help="Recompute a long warm start too.")] = False,

@@ -47,6 +47,12 @@ def test_options_that_would_do_nothing_or_something_else_are_refused(tmp_path, a
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_negative_iteration_is_not_the_whole_run(tmp_path):
+    result = ragen("verify", "mine", "--from", "-1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
+    assert result.returncode == 2
+    assert "Invalid value for '--from'" in result.stderr
+
+
 def test_a_query_without_a_run_is_told_so(tmp_path):
     result = ragen("sql", "select 1", RAGEN_STORE=str(tmp_path), COLUMNS="200")
     assert result.returncode == 2
