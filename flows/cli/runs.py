@@ -48,7 +48,7 @@ def print_tree(store: Store, as_json: bool) -> None:
 def _drawn(store: Store, branch: Branch) -> Tree:
     facts = at_a_glance(run_facts(store, branch.run))
     label = Text.assemble(
-        (plain(branch.run.name).plain, "bold"), f"  {facts['iterations']} updates  {facts['success']}"
+        (plain(branch.run.name).plain, "bold"), f"  {facts['iterations']} iterations  {facts['success']}"
     )
     if branch.start:
         label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")

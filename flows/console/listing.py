@@ -84,7 +84,7 @@ def run_facts(store: Store, run: Run) -> dict[str, Any]:
         "flow": run.flow,
         "preset": run.preset,
         "state": status,
-        "iterations": sum("update" in stages for stages in recorded.values()),
+        "iterations": sum("rollout" in stages or "update" in stages for stages in recorded.values()),
         "num_evaluations": len(curve),
         "success_first": curve[0]["success"] if curve else None,
         "success_last": curve[-1]["success"] if curve else None,

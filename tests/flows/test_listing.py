@@ -54,6 +54,13 @@ def test_one_evaluation_is_no_change(store, capsys):
     assert success_line(store, NAME) == "0.250 [0.250, 0.250] after 0 updates"
 
 
+def test_an_iteration_whose_filter_kept_nothing_is_one(store, capsys):
+    for stage in ("rollout", "reward", "variance_filter"):
+        store.runs.record_stage(NAME, 0, stage, {})
+    runs(store=store.url, as_json=True)
+    assert [row["iterations"] for row in json.loads(capsys.readouterr().out)] == [1]
+
+
 def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
     show(NAME, timings=True, store=store.url, as_json=True)
     assert json.loads(capsys.readouterr().out) == []  # these were put there by no work
