@@ -39,17 +39,18 @@ def print_tree(store: Store, as_json: bool) -> None:
         print_json([_branch_facts(store, root) for root in roots])
         return
     console = Console()
-    if not roots:
+    damaged = [row for row in (_facts_or_fault(store, run) for run in store.runs.names()) if row["fault"]]
+    if not roots and not damaged:
         say(console, f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     for root in roots:
         console.print(_drawn(store, root))
+    _print_faults(console, damaged)
 
 
 def _drawn(store: Store, branch: Branch) -> Tree:
-    facts = at_a_glance(run_facts(store, branch.run))
-    label = Text.assemble(
-        (plain(branch.run.name).plain, "bold"), f"  {facts['iterations']} iterations  {facts['success']}"
-    )
+    facts = at_a_glance(_facts_or_fault(store, branch.run.name))
+    known = "damaged" if facts["state"] == "damaged" else f"{facts['iterations']} iterations  {facts['success']}"
+    label = Text.assemble((plain(branch.run.name).plain, "bold"), f"  {known}")
     if branch.start:
         label.append(f"\nfrom {branch.start}: {_changes(branch)}", style="dim")
     tree = Tree(label)
@@ -70,7 +71,7 @@ def _branch_facts(store: Store, branch: Branch) -> dict[str, Any]:
     if branch.changed is not None:
         changed = {path: {"was": was, "is": now} for path, (was, now) in branch.changed.items()}
     forks = [_branch_facts(store, fork) for fork in branch.forks]
-    return {**run_facts(store, branch.run), "from": branch.start or None, "changed": changed, "forks": forks}
+    return {**_facts_or_fault(store, branch.run.name), "from": branch.start or None, "changed": changed, "forks": forks}
 
 
 def print_runs(store: Store, as_json: bool) -> None:
@@ -83,9 +84,13 @@ def print_runs(store: Store, as_json: bool) -> None:
     rows = facts if as_json else [at_a_glance(row) for row in facts]
     print_rows(rows, as_json, f"runs in {store.url}", f"no runs in {store.url} yet: `ragen train sokoban` makes one")
     if not as_json:
-        for row in facts:
-            if row["fault"]:
-                say(Console(), f"{row['run']} is damaged: {row['fault']}")
+        _print_faults(Console(), facts)
+
+
+def _print_faults(console: Console, facts: list[dict[str, Any]]) -> None:
+    for row in facts:
+        if row["fault"]:
+            say(console, f"{row['run']} is damaged: {row['fault']}")
 
 
 def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from starpo.ragen.config.load import recorded_config
 from starpo.ragen.config.structure import changed_settings
-from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError
+from starpo.ragen.core.errors import ArtifactDamagedError, ConfigError, StoreError
 from starpo.ragen.store import Store
 from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.store.records.run import Run
@@ -40,7 +40,7 @@ def family(store: Store) -> list[Branch]:
 
     A run begins in an older one when both have made at least one update alike; runs that share a warm start alone stand
     side by side. Of several older runs it is the one with most updates in common, the oldest of equals. Runs whose
-    records are damaged are left out (`ragen runs` names them).
+    records cannot be read are left out (`ragen runs` names them).
 
     Returns:
         Runs that begin in no other, the oldest first.
@@ -68,7 +68,7 @@ def _readable(store: Store) -> list[Run]:
     for name in store.runs.names():
         try:
             runs.append(store.runs.get(name))
-        except ArtifactDamagedError:
+        except StoreError:
             continue
     return [run for run in runs if run.flow == "starpo"]
 

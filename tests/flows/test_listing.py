@@ -1,6 +1,8 @@
 """Listings of runs in a terminal: the right numbers, and whole words in 80 columns."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +61,22 @@ def test_an_iteration_whose_filter_kept_nothing_is_one(store, capsys):
         store.runs.record_stage(NAME, 0, stage, {})
     runs(store=store.url, as_json=True)
     assert [row["iterations"] for row in json.loads(capsys.readouterr().out)] == [1]
+
+
+def test_a_tree_names_runs_that_are_damaged_and_draws_the_others(store, capsys):
+    folder = Path(store.url, "runs")
+    (folder / NAME / "state.json").write_text("{}")
+    (folder / "a-file").write_text("no run")
+    store.runs.create("sound", flow="starpo", preset="smoke", config=preset("smoke").model_dump(mode="json"))
+    runs(store=store.url, tree=True)
+    out = capsys.readouterr().out
+    assert f"{NAME}  damaged" in out
+    assert "sound  0 iterations" in out
+    assert [line.split()[0] for line in out.splitlines() if " is damaged: " in line] == ["a-file", NAME]
+    shutil.rmtree(folder / NAME)
+    shutil.rmtree(folder / "sound")
+    runs(store=store.url, tree=True)
+    assert "a-file is damaged" in capsys.readouterr().out
 
 
 def test_timings_are_those_of_the_stages_that_were_done(store, capsys):
