@@ -19,7 +19,7 @@ def test_a_deployment_of_other_settings_is_registered_anew_and_its_runs_can_be_c
     old = schema.model_copy(update={"properties": {**schema.properties, "iterations": {"type": "string"}}})
     made._parameter_openapi_schema = old
     made.apply()
-    with pytest.raises(ServerError, match=rf"asked to run {NAME} and refuses \(HTTP 4\d\d\): .*iterations") as refused:
+    with pytest.raises(ServerError, match=rf"asked to run {NAME} and refused \(HTTP 4\d\d\): .*iterations") as refused:
         FlowRun.start(NAME, {"iterations": 3}, "mine")  # by the settings of yesterday
     assert len(str(refused.value).splitlines()) == 1
 

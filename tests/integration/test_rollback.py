@@ -112,7 +112,7 @@ def test_a_back_test_knows_the_run_that_fell_and_its_alarm(ended: tuple[Store, s
     drawn = tmp_path / "leads.svg"
     answer = CliRunner().invoke(app, ["backtest", "--store", store.url, "-o", str(drawn)])
     assert answer.exit_code == 0, answer.output
-    assert "2 runs, in 1 of them success halved" in answer.stdout
+    assert "2 runs; in 1 of them success halved" in answer.stdout
     assert drawn.read_text().startswith("<svg")
 
 

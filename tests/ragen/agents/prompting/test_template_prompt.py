@@ -76,7 +76,7 @@ def test_the_built_in_prompt_can_be_written_edited_and_used(tmp_path):
     assert told[0] == told[1]
     file.write_text(file.read_text().replace("State:", "You see:"))
     assert "You see:\nP {{ rules }}" in turn_message(str(file))
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         prompt(file)
     with pytest.raises(ConfigError, match=r"ends in \.jinja"):
         prompt(tmp_path / "mine.txt")

@@ -105,7 +105,7 @@ def test_the_token_is_nowhere_but_in_the_requests(hub, store, put_run, tmp_path,
     said.append(export(store, tmp_path / "refused", "--push", "me/games"))
     assert isinstance(said[1].exception, HubError)
     assert "may not write there" in str(said[1].exception)
-    assert f"The folder stays: {tmp_path / 'refused'}" in str(said[1].exception)
+    assert f"The folder is kept: {tmp_path / 'refused'}" in str(said[1].exception)
     texts = [result.output + repr(result.exception) for result in said] + [caplog.text]
     assert [text for text in texts if TOKEN in text] == []
     assert [path for path in files_under(tmp_path) if TOKEN.encode() in path.read_bytes()] == []
