@@ -221,9 +221,10 @@ class Runs:
         """
         record = self.find(run)
         if record is None:
-            names = self._location.names("runs")
-            near = difflib.get_close_matches(run, names, n=3, cutoff=0.6) or names[-3:]
-            hint = f"did you mean {', '.join(near)}?" if near else "there are no runs in it yet: start one first."
+            names = self.names()
+            near = difflib.get_close_matches(run, names, n=3)
+            hint = f"it has {len(names)}: `ragen runs`" if names else "there are no runs in it yet: start one first."
+            hint = f"did you mean {', '.join(near)}?" if near else hint
             raise StoreError(f"there is no run '{run}' in {self._location.name}; {hint}")
         return record
 
