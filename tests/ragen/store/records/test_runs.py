@@ -65,7 +65,7 @@ def test_unknown_run_suggests_near_ones(store: Store) -> None:
         store.runs.create(name, flow="starpo", preset=None, config=CONFIG)
     with pytest.raises(StoreError, match=r"no run 'sokobn-1' in .*; did you mean sokoban-1\?"):
         store.runs.get("sokobn-1")
-    with pytest.raises(StoreError, match=r"no run 'else' in .*; it has 1: `ragen runs`$"):
+    with pytest.raises(StoreError, match=r"no run 'else' in .*; it has 2: `ragen runs`$"):
         store.runs.get("else")
 
 
