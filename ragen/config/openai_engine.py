@@ -11,7 +11,7 @@ class OpenAIServer(Settings):
     """A server that speaks OpenAI's protocol, and how it is reached. The key is never a setting: see `key_variable`."""
 
     transport: ClassVar[frozenset[str]] = frozenset(
-        {"base_url", "key_variable", "max_concurrent", "timeout_s", "max_retries"}
+        {"base_url", "key_variable", "max_concurrent", "timeout_s", "max_retries", "limit_parameter"}
     )
     """Settings that say how an answer is fetched, and nothing of what it is."""
 
@@ -21,6 +21,9 @@ class OpenAIServer(Settings):
     """The server's name for the model."""
     key_variable: str = Field("OPENAI_API_KEY", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     """Environment variable that holds the key; a server that wants none needs none."""
+    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """Request parameter that limits the length of a response. Most servers accept 'max_tokens'; OpenAI's reasoning
+    models only 'max_completion_tokens'."""
     max_concurrent: int = Field(16, ge=1, le=4096)
     """Requests in flight."""
     timeout_s: float = Field(120.0, gt=0)

@@ -102,7 +102,7 @@ class OpenAISession:
 
         common: dict[str, Any] = {
             "model": self._config.model,
-            "max_tokens": self._sampling.max_response_tokens,
+            self._config.limit_parameter: self._sampling.max_response_tokens,
             "temperature": self._sampling.temperature,
             "top_p": self._sampling.top_p,
             "seed": request.seed % _LARGEST_SEED,

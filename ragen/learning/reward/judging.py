@@ -113,8 +113,8 @@ class Judge:
         completion = client.chat.completions.create(
             model=self._options.model,
             messages=[{"role": "user", "content": prompt}],
-            max_tokens=self._options.max_answer_tokens,
             temperature=0.0,
+            **{self._options.limit_parameter: self._options.max_answer_tokens},
         )
         said = completion.choices[0].message.content or ""
         last = (said.strip().splitlines() or [""])[-1]

@@ -146,6 +146,13 @@ def test_prompts_go_as_ids_with_the_key_of_the_environment(server, play, tokeniz
     assert "return_token_ids" not in body
 
 
+def test_the_length_is_bounded_by_the_parameter_that_the_server_wants(server, play):
+    play(protocol="chat", limit_parameter="max_completion_tokens")
+    body = server.asked[0][3]
+    assert body["max_completion_tokens"] == 40
+    assert "max_tokens" not in body
+
+
 def test_chat_gets_the_messages_of_the_context(server, play):
     turns, _ = play(AgentConfig(prompt="state", should_prefill_think=True, should_show_reward=False), protocol="chat")
     assert set(turns["status"].to_pylist()) == {"ok"}  # the tag that the model says itself is not doubled
