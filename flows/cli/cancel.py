@@ -6,12 +6,14 @@ ended from here: it is said whose process it is.
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from starpo.flows.cli.options import RunArgument, StoreOption, open_store
 from starpo.flows.console.flow_run import FlowRun, unfinished
 from starpo.flows.console.follow import POLL_S
 from starpo.flows.console.terminal import Console, say
-from starpo.flows.server import ServerError
+from starpo.flows.server import ServerError, served_environment
+from starpo.ragen.config.runtime import Runtime
 from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.store import Store
 
@@ -43,7 +45,7 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
         CancelError: If it is at work and cannot be stopped from here; the message says what can be done.
     """
     try:
-        found, silence = unfinished(run), ""
+        found, silence = [flow_run for flow_run in unfinished(run) if _writes_to(store, flow_run.parameters)], ""
     except ServerError as error:
         found, silence = [], f" ({error})"
     is_known = store.runs.find(run) is not None
@@ -59,6 +61,13 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
         state = store.runs.state(run)
         status = "interrupted" if state is None or state.status == "running" else state.status
         say(console, f"run {run} is not running ({status}): there is nothing to cancel")
+
+
+def _writes_to(store: Store, parameters: dict[str, Any]) -> bool:
+    """Whether a flow run with these parameters writes to a store; without `store`, to that of its serving process."""
+    served = served_environment(Runtime.current().state_dir) or {}
+    address = parameters.get("store") or served.get("RAGEN_STORE")
+    return address is None or Store(address).address == store.address
 
 
 def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, *, is_known: bool) -> None:

@@ -17,9 +17,10 @@ from starpo.ragen.store import Store
 class Prefect:
     """Flow runs that have not ended, and what became of those that were cancelled."""
 
-    def __init__(self, *names: str, served: bool = True, outcome: Outcome | None = None) -> None:
+    def __init__(self, *names: str, served: bool = True, outcome: Outcome | None = None, **parameters: str) -> None:
         self.runs = [
-            SimpleNamespace(id=uuid4(), name=name, deployment_id=uuid4() if served else None) for name in names
+            SimpleNamespace(id=uuid4(), name=name, deployment_id=uuid4() if served else None, parameters=parameters)
+            for name in names
         ]
         self.outcome = outcome or Outcome("cancelled", "")
         self.cancelled: list[object] = []
@@ -68,6 +69,16 @@ def test_a_run_is_cancelled_and_its_state_says_so(said, store):
     state = store.runs.state("mine")
     assert (state.status, state.metrics) == ("failed", {"iteration": 3})
     assert state.message.startswith("cancelled by `ragen cancel`")
+
+
+@pytest.mark.usefixtures("_not_at_work")
+def test_one_of_the_same_name_in_another_store_is_left_alone(said, store, tmp_path):
+    elsewhere = Prefect("mine", store=str(tmp_path / "elsewhere"))
+    assert "is not running" in said(elsewhere)
+    assert elsewhere.cancelled == []
+    here = Prefect("mine", store=store.address)
+    assert "run mine is cancelled" in said(here)
+    assert len(here.cancelled) == 1
 
 
 @pytest.mark.usefixtures("_not_at_work")
