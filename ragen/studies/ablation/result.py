@@ -59,12 +59,15 @@ class PanelResult(Part):
 
 
 class EqualTime(Part):
-    """A cell on the training environment's panel when it had trained for as long as the base had at its end."""
+    """A cell on the training environment's panel when it had trained for as long as the base had at its end.
+
+    Between two evaluations success is interpolated linearly in time, prompt by prompt.
+    """
 
     relative_seconds: float
     """Seconds of its training, whole runs, over the base's; mean over seeds."""
-    updates: dict[int, int]
-    """Seed -> updates before the last evaluation that lies within the base's time."""
+    updates: dict[int, float]
+    """Seed -> updates within the base's time, interpolated between evaluations; at most those of the run."""
     success: float
     """Mean over seeds and prompts."""
     difference: MatchedDifference | None
@@ -244,7 +247,7 @@ def _panel_result(runs: Runs, base: Runs) -> PanelResult:
         peak=best_success,
         peak_iteration=common[best],
         peak_cross_fitted=cross_fitted_peak(rates),
-        difference=_difference(runs, base),
+        difference=_difference(_ends(runs), _ends(base)),
         curve=curve,
         seed_curves={
             seed: {at: float(np.mean(list(rates.values()))) for at, rates in iterations.items()}
@@ -253,8 +256,8 @@ def _panel_result(runs: Runs, base: Runs) -> PanelResult:
     )
 
 
-def _difference(runs: Runs, base: Runs) -> MatchedDifference | None:
-    ends = {seed: (_end(runs[seed]), _end(base[seed])) for seed in runs if seed in base}
+def _difference(rates: Mapping[int, Rates], base: Mapping[int, Rates]) -> MatchedDifference | None:
+    ends = {seed: (ours, base[seed]) for seed, ours in rates.items() if seed in base}
     ends = {seed: (ours, theirs) for seed, (ours, theirs) in ends.items() if ours.keys() & theirs.keys()}
     if not ends:
         return None
@@ -280,25 +283,40 @@ def _falls(runs: Mapping[int, RunOutcome]) -> dict[int, int | None]:
 def _at_equal_time(
     runs: Runs, base: Runs, seconds: Mapping[int, Series], base_seconds: Mapping[int, Series]
 ) -> EqualTime | None:
-    """Cut every run where it had trained for as long as the base's run of its seed.
+    """Success of every run when it had trained for as long as the base's run of its seed.
 
     None: times are not known, or no run had been evaluated by then.
     """
-    cut, relative = {}, []
+    updates: dict[int, float] = {}
+    rates: dict[int, Rates] = {}
+    relative = []
     for seed in (seed for seed in runs if seed in base and seconds[seed] and base_seconds[seed]):
         budget, spent = base_seconds[seed][max(base[seed])], seconds[seed]
-        if within := {at: rates for at, rates in runs[seed].items() if spent[at] <= budget}:
-            cut[seed] = within
+        if reached := _at_time(runs[seed], spent, budget):
+            updates[seed], rates[seed] = reached
             relative.append(spent[max(runs[seed])] / budget if budget else 1.0)
-    if not cut:
+    if not rates:
         return None
-    success = [_row(_end(runs), list(_end(runs))) for runs in cut.values()]
     return EqualTime(
         relative_seconds=float(np.mean(relative)),
-        updates={seed: max(runs) for seed, runs in cut.items()},
-        success=float(np.mean([np.mean(row) for row in success])),
-        difference=_difference(cut, {seed: base[seed] for seed in cut}),
+        updates=updates,
+        success=float(np.mean([np.mean(list(of_prompts.values())) for of_prompts in rates.values()])),
+        difference=_difference(rates, _ends(base)),
     )
+
+
+def _at_time(iterations: Mapping[int, Rates], spent: Series, budget: float) -> tuple[float, Rates] | None:
+    """Updates and success by prompt after `budget` seconds of training; None before the first evaluation."""
+    before = max((at for at in iterations if spent[at] <= budget), default=None)
+    if before is None:
+        return None
+    after = min((at for at in iterations if at > before), default=None)
+    if after is None:
+        return before, iterations[before]
+    share = (budget - spent[before]) / (spent[after] - spent[before])
+    earlier, later = iterations[before], iterations[after]
+    rates = {prompt: (1 - share) * rate + share * later[prompt] for prompt, rate in earlier.items() if prompt in later}
+    return before + share * (after - before), rates
 
 
 def _interval(ends: np.ndarray) -> tuple[float, float]:
@@ -318,6 +336,10 @@ def _order(cells: Sequence[Runs]) -> RankCorrelation | None:
 
 def _end(iterations: Mapping[int, Rates]) -> Rates:
     return iterations[max(iterations)]
+
+
+def _ends(runs: Runs) -> dict[int, Rates]:
+    return {seed: _end(iterations) for seed, iterations in runs.items()}
 
 
 def _row(rates: Rates, prompts: Sequence[Prompt]) -> list[float]:
