@@ -1,6 +1,6 @@
-"""The stages, one a file: each builds its work from settings and keys (`ragen.work`), and says how that is done.
+"""The stages, one per file: each builds its work from settings and keys (`ragen.work`) and defines how to do it.
 
-stage            the one Prefect task, which carries out any of them: retries for I/O only
+stage            the one Prefect task, which carries out any of them: retries I/O errors only
 warm_start       (configuration) -> checkpoint
 rollout          checkpoint -> turns
 reward           turns -> rewards
@@ -12,4 +12,5 @@ objectives       checkpoint, turns, rewards, selection -> metrics
 update           checkpoint, turns, rewards, selection -> checkpoint, samples, metrics
 evaluate         checkpoint -> episodes, metrics
 compare          two updates on one rollout -> metrics
+incident         turns of a healthy and of the alarming iteration -> incident
 """

@@ -1,4 +1,4 @@
-"""Two updates on one rollout -> metrics: what a replay changed."""
+"""Two updates on one rollout -> metrics of what a replay changed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,9 +23,9 @@ class Side:
 
     Attributes:
         config: Its settings.
-        data: Role -> key of what it was made from: turns, rewards and selection of every attempt.
+        data: Role -> key of its training data: turns, rewards and selection of every attempt.
         before: Key of the checkpoint that it started from.
-        update: Kind -> key of what it made; None: there was no update.
+        update: Kind -> key of its outputs; None if there was no update.
     """
 
     config: UpdateConfig
@@ -35,17 +35,17 @@ class Side:
 
 
 def compare(store: Store, context: UpdateContext, base: Side, branch: Side, reference: str) -> Work:
-    """Set the branch's update beside the base's.
+    """Compare the branch's update with the base's.
 
-    Without both updates the metrics are those of the filters alone. Cosines are left out where a checkpoint that they
-    need was not kept, unless they were measured while it was there.
+    Unless both sides have an update, only the filters are compared. Cosines are omitted if a checkpoint that they need
+    was not kept, unless they were measured while it was still stored.
 
     Args:
-        store: Says which checkpoints there are.
-        context: Where in the run both stand.
-        base: What the run did.
-        branch: What the replay did.
-        reference: The run's first checkpoint.
+        store: Looked up for checkpoints and existing results.
+        context: Position of both updates in the run.
+        base: The run's update.
+        branch: The replay's update.
+        reference: Key of the run's first checkpoint.
     """
     inputs = {role: key for role, key in base.data.items() if kind_of(role) == "turns"}
     for name, side in (("base", base), ("branch", branch)):
@@ -63,7 +63,7 @@ def compare(store: Store, context: UpdateContext, base: Side, branch: Side, refe
 
 
 def _has_weights(store: Store, side: Side) -> bool:
-    """Are the checkpoints before and after the update stored?"""
+    """Whether the checkpoints before and after the update are stored."""
     after = (side.update or {}).get("checkpoint")
     return after is not None and store.has("checkpoint", side.before) and store.has("checkpoint", after)
 
@@ -90,7 +90,7 @@ def _compare(
 def _compare_gradients(
     store: Store, context: UpdateContext, base: Side, branch: Side, reference: str
 ) -> dict[str, float]:
-    """Both gradients at the base's checkpoint; they need not be computed where data and settings are the same."""
+    """Compare both gradients at the base's checkpoint; identical data and settings need no computation."""
     from starpo.ragen.learning.learners.stored_update import stored_trajectories
     from starpo.ragen.placement import learner_at
     from starpo.ragen.recompute.replay.comparison import compare_directions

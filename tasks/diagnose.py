@@ -1,4 +1,4 @@
-"""turns, rewards, selection -> metrics of what was collected, paid and kept."""
+"""turns, rewards, selection -> metrics of the rollout, the rewards and the filter."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,12 +19,12 @@ STAGE = Stage(name="diagnose", version=3)
 
 
 def diagnose(iteration: int, max_attempts: int = 1, tags: Sequence[str] = (), **data: str) -> Work:
-    """Measure the data that an iteration learns from.
+    """Measure the training data of an iteration.
 
     Args:
-        iteration: Updates done before.
-        max_attempts: Rollouts that it may play; with more than one it is measured what they cost.
-        tags: Of the parts of a mixture, each of which is measured by itself too. Empty: it is none.
+        iteration: Updates completed before it.
+        max_attempts: Maximum number of rollouts per iteration; if more than one, their cost is measured too.
+        tags: Tags of the parts of a mixture, each of which is also measured separately. Empty if it is not a mixture.
         data: Role -> key of turns, rewards and selection of all attempts.
     """
 

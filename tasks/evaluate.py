@@ -1,4 +1,4 @@
-"""checkpoint -> episodes, metrics: one cell (an environment's fixed panel) at a time."""
+"""checkpoint -> episodes, metrics of one cell (the fixed panel of an environment)."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +18,7 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="evaluate", version=3)
 
 _OF_TRAINING_ALONE = {"temperature", "num_groups", "staleness", "max_attempts", "num_greedy", "search"}
-"""Settings of rollouts that an evaluation does not have; every other one counts, of a new engine's too."""
+"""Rollout settings that do not apply to an evaluation; all others, including those of new engines, are in the key."""
 
 
 def evaluate(
@@ -33,24 +33,24 @@ def evaluate(
     lineage: str,
     seed: int = 0,
 ) -> Work:
-    """Play the panel of this environment. The same stage during training and offline.
+    """Play the panel of this environment. The same stage is used during training and offline.
 
-    Every prompt is played, and success is over those in which no training of the checkpoint began. The others are
-    measured apart, as the cell `<cell>/seen`; the metric `num_seen_prompts` counts them. An environment with few
-    initial states has no such split: a panel of it covers all there is to train on.
+    Every prompt is played. Success is computed over the prompts from whose initial states the checkpoint's training
+    never started. The others are measured separately, as the cell `<cell>/seen`; the metric `num_seen_prompts` counts
+    them. An environment with few initial states has no such split: its panel covers all states to train on.
 
     Args:
-        iteration: Updates done before.
+        iteration: Updates completed before it.
         cell: Name of the panel.
-        environment: What is played.
-        agent: How.
-        rollout: With which engine and context.
-        evaluation: The panel, and the temperature.
-        checkpoint: Key of what plays.
-        lineage: Address of the store that has what the checkpoint was made from.
-        seed: Seed n plays every prompt with its n-th batch of members: the same initial states, other chance in
-            sampling and dynamics. Training plays seed 0, which is not in the key, so that what it has measured is
-            found.
+        environment: The environment.
+        agent: Settings of the agent.
+        rollout: Settings of engine and context.
+        evaluation: Settings of the panel, and the temperature.
+        checkpoint: Key of the evaluated checkpoint.
+        lineage: Address of the store that holds the artifacts from which the checkpoint was made.
+        seed: Seed n plays the n-th batch of members of every prompt: the same initial states, with different random
+            numbers for sampling and dynamics. Training uses seed 0, which is omitted from the key, so that its results
+            are found.
     """
     panel = make_panel(environment, evaluation.num_prompts, evaluation.panel_seed)
     settings = {
@@ -91,7 +91,7 @@ def _play(
 
     cell, iteration = work.part, work.settings["iteration"]
     groups = [(f"p{prompt:04d}", seed) for prompt, seed in enumerate(panel.env_seeds)]
-    # Shards of equal size, none with more trajectories than a rollout's.
+    # Shards of equal size, with at most as many trajectories as those of a rollout.
     num_trajectories = len(groups) * evaluation.samples_per_prompt
     num_shards = -(-num_trajectories // (rollout.shard_groups * rollout.group_size))
     shards = make_episodes(
@@ -115,12 +115,12 @@ def _play(
         store_url=store.address,
     )
     turns, usage = take_usage(play_shards(shard_player(rollout, len(shards)), job, shards))
-    # Asked for after playing: by then, what the run wrote last is in its store.
+    # Looked up after playing: by then, the run's latest artifacts are in its store.
     trained = training_states(Store(lineage), checkpoint)
     episodes = fold_episodes(turns, cell, evaluation.temperature, trained.seen(panel))
     facts = trained.facts(panel) | {f"engine_{name}": value for name, value in usage.items()}
     values = summarise(episodes) | {f"evaluation/{cell}/{name}": value for name, value in facts.items()}
-    # with a deadline it is the clock that decides what is played
+    # with a deadline, wall-clock time decides what is played
     is_repeatable = is_deterministic(rollout) and rollout.deadline_s is None
     told: dict[str, Any] = {"is_deterministic": is_repeatable, "replay_fault": make(environment).replay_fault}
     yield Made("metrics", metrics_table(iteration, work.name, values), values, **told)

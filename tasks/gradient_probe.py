@@ -1,4 +1,4 @@
-"""checkpoint, turns, rewards, selection -> metrics: which groups' gradients are signal, and which are noise?"""
+"""checkpoint, turns, rewards, selection -> metrics of which groups' gradients are signal and which are noise."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,18 +15,18 @@ STAGE = Stage(name="gradient_probe", version=1)
 
 
 def gradient_probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, **data: str) -> Work:
-    """Measure the gradients that an update on all groups would begin with, bucket by bucket of their reward std.
+    """Measure the initial gradients of an update on all groups, bucketed by reward std.
 
     Args:
-        config: Of the iteration.
-        iteration: Updates done before.
+        config: Settings of the iteration.
+        iteration: Updates completed before it.
         checkpoint: Key of the policy that is about to be updated.
-        reference: Key of the run's first checkpoint, to which a KL penalty refers.
-        data: Role -> key of turns, rewards and selection of all attempts; of groups that were dropped too gradients
-            are measured.
+        reference: Key of the run's first checkpoint, the reference of a KL penalty.
+        data: Role -> key of turns, rewards and selection of all attempts. Groups that the filter dropped are measured
+            too.
 
     Raises:
-        LearnerError: On doing it, if a loss is not finite.
+        LearnerError: When carried out, if a loss is not finite.
     """
     like = update(config, iteration, checkpoint, reference, **data)
     return Work(STAGE, ("metrics",), partial(_probe, config.update), like.settings, like.inputs, like.seed, like.code)
@@ -44,7 +44,7 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
     assert work.seed is not None
     trajectories, kept_share = stored_trajectories(store, config, work.inputs, should_keep_all=True)
     values: dict[str, float] = {}
-    if any(trajectory.num_response_tokens for trajectory in trajectories):  # else all ended in errors: nothing to tell
+    if any(trajectory.num_response_tokens for trajectory in trajectories):  # else all ended in errors
         spreads = learner.gradient_spreads(trajectories, update_context(work.settings, work.seed, kept_share), groups)
         values = gradient_metrics(selection, groups, spreads)
     table = metrics_table(work.settings["iteration"], STAGE.name, values)

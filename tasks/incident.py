@@ -1,4 +1,4 @@
-"""turns of a healthy iteration and of the one that rang the alarm -> incident: signals, transcripts, what was done."""
+"""turns of a healthy iteration and of the one that raised the alarm -> incident: signals, transcripts, action taken."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ _TOLD = ("turn", "observation", "response", "executed_actions", "success", "stat
 
 
 def incident(iteration: int, healthy: int, verdict: Verdict, action: str, turns: Mapping[int, str]) -> Work:
-    """Write down a collapse.
+    """Document a collapse.
 
     Args:
-        iteration: Updates done before the iteration that rang the alarm.
-        healthy: The iteration at which it did best while nothing pointed to it.
-        verdict: As it was told.
-        action: What is done, in words.
-        turns: Iteration -> key of its rollout.
+        iteration: Iteration that raised the alarm: updates completed before it.
+        healthy: Best iteration before any sign of the collapse.
+        verdict: Verdict that triggered the incident.
+        action: Action taken, in words.
+        turns: Iteration -> key of its turns.
     """
     settings = {
         "iteration": iteration,
@@ -47,7 +47,7 @@ def _write(facts: Mapping[str, Any], work: Work, store: Store) -> Iterator[Made]
 
 
 def _transcripts(store: Store, key: str) -> Sequence[dict[str, Any]]:
-    """The first trajectories, a line each."""
+    """Return the first few trajectories, one row each."""
     turns = store.read_table("turns", key, columns=["trajectory_id", *_TOLD]).to_pylist()
     found: dict[str, list[dict[str, Any]]] = {}
     for row in turns:

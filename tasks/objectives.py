@@ -1,4 +1,4 @@
-"""checkpoint, turns, rewards, selection -> metrics: where would other objectives have pulled this policy?"""
+"""checkpoint, turns, rewards, selection -> metrics of the gradients that other objectives would have had."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -25,20 +25,20 @@ def objectives(
     reference: str,
     **data: str,
 ) -> Work:
-    """Measure the gradients of several objectives, without a step, on what an update was given.
+    """Measure the gradients of several objectives on an update's inputs, without an optimiser step.
 
     Args:
-        config: Of the iteration.
+        config: Settings of the iteration.
         configs: Name of an objective -> its settings; at least one.
-        iteration: Updates done before.
-        checkpoint: Key of the policy that is about to be updated. It has a critic if an objective needs one.
-        reference: Key of the run's first checkpoint, to which a KL penalty refers.
-        data: Role -> key of what the update was given: turns, rewards and selection of all attempts.
+        iteration: Updates completed before it.
+        checkpoint: Key of the policy that is about to be updated. It must have a critic if an objective needs one.
+        reference: Key of the run's first checkpoint, the reference of a KL penalty.
+        data: Role -> key of the update's inputs: turns, rewards and selection of all attempts.
 
     Raises:
-        LearnerError: On doing it, if there is nothing to train on, or a loss is not finite.
+        LearnerError: When carried out, if there is nothing to train on, or a loss is not finite.
     """
-    # the policy takes no step, and a process reward model takes the one of the update
+    # only a process reward model takes a step, that of the update
     is_scheduled = any(own.needs_prm and own.optimisers["prm"].decay != "constant" for own in configs.values())
     settings = {
         "objectives": {name: own.effective() for name, own in configs.items()},
@@ -75,7 +75,11 @@ def _measure(configs: Mapping[str, UpdateConfig], work: Work, store: Store) -> I
 def _trajectories(
     store: Store, configs: Mapping[str, UpdateConfig], inputs: Mapping[str, str]
 ) -> "tuple[list[Trajectory], float]":
-    """What an update was given; its tokens told apart where that can be, and has to be if an objective asks."""
+    """Load the update's trajectories, with their tokens classified by kind if possible.
+
+    Raises:
+        LearnerError: If the kinds cannot be determined and an objective needs them.
+    """
     from starpo.ragen.core.errors import LearnerError
 
     asking = next((own for own in configs.values() if "spans" in own.needs), None)

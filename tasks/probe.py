@@ -1,4 +1,4 @@
-"""checkpoint, turns -> metrics: does the reasoning depend on the prompt?"""
+"""checkpoint, turns -> metrics of how far the reasoning depends on the prompt."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -14,14 +14,14 @@ STAGE = Stage(name="probe", version=1)
 
 
 def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str, turns: str) -> Work:
-    """Score reasoning under each other's prompts with the policy that is about to be updated.
+    """Score reasoning texts under each other's prompts with the policy that is about to be updated.
 
     Args:
-        config: Of the iteration.
-        iteration: Updates done before.
+        config: Settings of the iteration.
+        iteration: Updates completed before it.
         checkpoint: Key of that policy.
         reference: Key of the run's first checkpoint.
-        turns: Key of what was played.
+        turns: Key of the turns.
     """
     settings = {
         "iteration": iteration,
@@ -31,7 +31,7 @@ def probe(config: StarPOConfig, iteration: int, checkpoint: str, reference: str,
     }
     seed = derive_seed(config.seed, "probe", iteration)
     inputs = {"checkpoint": checkpoint, "turns": turns}
-    if config.update.kl_coefficient > 0:  # no score needs it; the learner that the update then uses has it
+    if config.update.kl_coefficient > 0:  # scoring does not need it, but the update that follows reuses this learner
         inputs["reference"] = reference
     return Work(STAGE, ("metrics",), partial(_probe, config.update), settings, inputs, seed)
 
@@ -56,7 +56,7 @@ def _probe(config: UpdateConfig, work: Work, store: Store) -> Iterator[Made]:
         contexts = [row.context for row in reasoned]
         values |= {f"{choice}/num_rows": len(reasoned), f"{choice}/num_prompts": len(set(contexts))}
         if len(set(contexts)) < 2:
-            continue  # without reasoning, or with one prompt, there is nothing to tell
+            continue  # needs reasoning under at least two prompts
         context = UpdateContext(iteration, iteration + 1, work.seed, temperature, 0)
         logprobs = learner.logprobs(crossed(reasoned), context).numpy()
         for unit, scores_NN in matrices(logprobs, reasoned).items():

@@ -1,4 +1,4 @@
-"""What a run says about itself while it works: its state in the store, for people and for `ragen follow`."""
+"""The state that a run writes to the store while it works, for people and for `ragen follow`."""
 
 import logging
 import time
@@ -9,23 +9,23 @@ from starpo.ragen.store import Store
 from starpo.ragen.store.records.runs import RunStatus
 
 _SETTLING_S = 0.05
-"""Stages that follow one another at once are one state."""
+"""Delay before writing, in seconds: states that follow each other faster are merged into one."""
 
 _log = logging.getLogger(__name__)
 
 
 class RunProgress:
-    """Writes a run's state, at most about twice a second while a stage works.
+    """Writer of a run's state, at most about twice per second during a stage.
 
-    A thread of its own writes, so that no stage waits for the store; what has been said meanwhile is left out, but for
-    the last. May be used by many threads.
+    A separate thread writes, so no stage waits for the store; of the states set in the meantime only the last is
+    written. Thread-safe.
     """
 
     def __init__(self, store_url: str, run: str) -> None:
-        """Write nothing yet.
+        """Prepare the writer; nothing is written yet.
 
         Args:
-            store_url: The store.
+            store_url: URL of the store.
             run: The run's name.
         """
         self._runs = Store(store_url).runs
@@ -37,7 +37,7 @@ class RunProgress:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="run-state")
 
     def say(self, message: str, **facts: float | None) -> None:
-        """Write the state: a sentence, and numbers that stay until they are said anew; None takes one back."""
+        """Write the state: a message, and numbers that persist until they are set again; None removes one."""
         self._message = message
         self._facts |= {name: value for name, value in facts.items() if value is not None}
         for name in (name for name, value in facts.items() if value is None):
@@ -45,14 +45,14 @@ class RunProgress:
         self._write_soon()
 
     def part(self, done: int, total: int) -> None:
-        """Part of the present stage is done."""
+        """Report the progress of the current stage."""
         if done < total and time.monotonic() - self._said_at < 0.5:
             return
         self._facts["fraction"] = done / total
         self._write_soon()
 
     def end(self, status: RunStatus, message: str) -> None:
-        """The run ended; its last state is written when this returns.
+        """Write the final state of the run and wait until it is stored.
 
         Raises:
             StoreError: If it cannot be written.
@@ -62,7 +62,7 @@ class RunProgress:
         self._runs.set_state(self._run, status, message, self._facts)
 
     def abandon(self) -> None:
-        """Write nothing more: the run has ended, or is another process's."""
+        """Stop writing: the run has ended, or another process has taken it over."""
         self._newest = None
         self._writer.shutdown(wait=True, cancel_futures=True)
 
@@ -72,7 +72,7 @@ class RunProgress:
         self._writer.submit(self._write_newest)
 
     def _write_newest(self) -> None:
-        if self._newest is None:  # written with what was said after it, or left out
+        if self._newest is None:  # a later state was written instead, or writing was stopped
             return
         time.sleep(_SETTLING_S)
         newest, self._newest = self._newest, None
@@ -80,5 +80,5 @@ class RunProgress:
             return
         try:
             self._runs.set_state(self._run, "running", *newest)
-        except StarPOError as error:  # the run's next artifact meets the same store, and fails there if it must
+        except StarPOError as error:  # if the store is broken, writing the next artifact fails the run
             _log.warning("the state of run %s could not be written: %s", self._run, error)

@@ -14,19 +14,20 @@ STAGE = Stage(name="reward", version=1)
 
 
 def reward(config: RewardConfig, turns: str, attempt: int = 0, types: Mapping[str, str] | None = None) -> Work:
-    """Pay every turn for what it did.
+    """Compute the rewards of every turn.
 
     Args:
-        config: Of the reward.
-        turns: Key of what was played.
-        attempt: Which of the iteration's rollouts that is.
-        types: Tag -> type of the parts of a mixture, for components that read its states. None: tags are types.
+        config: Settings of the reward.
+        turns: Key of the turns.
+        attempt: Index of that rollout within the iteration.
+        types: Tag -> environment type of the parts of a mixture, for components that read its states. None if the tags
+            are the types.
     """
     needed = {word for name in config.components for word in needs(REWARDS, name)}
 
     def do(work: Work, store: Store) -> Iterator[Made]:
         rewards = compute_rewards(store.read_table("turns", turns), config, store, types)
-        yield Made("rewards", rewards, is_deterministic="store" not in needed)  # a judge may change its mind
+        yield Made("rewards", rewards, is_deterministic="store" not in needed)  # a judge's scores may vary
 
     code, settings = {name: REWARDS[name] for name in config.components}, config.effective()
     if "scene" in needed:

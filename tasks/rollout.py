@@ -1,4 +1,4 @@
-"""checkpoint -> turns, and with `rollout.search` the siblings that were passed over."""
+"""checkpoint -> turns, and with `rollout.search` the siblings that were not chosen."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -20,24 +20,24 @@ STAGE = Stage(name="rollout", version=3)
 
 
 _NOT_OF_A_ROLLOUT = {"staleness", "max_attempts"}
-"""Settings that say who plays, which is an input, and how often."""
+"""Settings that decide which checkpoint plays (an input of the stage) and how often."""
 
 
 def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int = 0) -> Work:
-    """Play the iteration's groups with this checkpoint.
+    """Sample the iteration's groups with this checkpoint.
 
-    Initial states of the run's evaluation panels are never played: their digests are excluded by hash. Groups are
-    counted on from attempt to attempt, and so are their seeds: two attempts play what one rollout of twice the groups
-    would play. Of a mixture each group is dealt to a part, in every iteration alike.
+    Initial states of the run's evaluation panels are never played: they are excluded by digest. Group numbers, and with
+    them the seeds, continue from attempt to attempt, so two attempts play the same groups as one rollout of twice the
+    size. In a mixture, each group is assigned to a part; the assignment is the same in every iteration.
 
     Args:
-        iteration: Updates done before.
-        config: Of the iteration.
-        checkpoint: Key of who plays.
-        attempt: Which of the iteration's rollouts it is, from 0.
+        iteration: Updates completed before it.
+        config: Settings of the iteration.
+        checkpoint: Key of the sampling policy.
+        attempt: Index of this rollout within the iteration, from 0.
 
     Raises:
-        ConfigError: If the engine only evaluates, or the environment cannot be searched.
+        ConfigError: If the engine can only evaluate, or `rollout.search` is set and the environment cannot be cloned.
     """
     if config.rollout.engine == "openai":
         raise ConfigError(
@@ -62,7 +62,7 @@ def rollout(iteration: int, config: StarPOConfig, checkpoint: str, attempt: int 
 
 
 def held_out(config: StarPOConfig) -> list[Panel]:
-    """The panels whose initial states training must not see: the training environment's, and the variants'."""
+    """Return the panels whose initial states are held out: the training environment's and the variants'."""
     evaluation = config.evaluation
     return [
         make_panel(environment, evaluation.num_prompts, evaluation.panel_seed) for environment in config.panels.values()
@@ -70,10 +70,10 @@ def held_out(config: StarPOConfig) -> list[Panel]:
 
 
 def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
-    """Make sure that candidates can be tried on copies of this environment, or of each part of a mixture.
+    """Check that this environment, or each part of a mixture, can be cloned to try candidates on.
 
     Raises:
-        ConfigError: If they cannot.
+        ConfigError: If it cannot be cloned.
     """
     from starpo.ragen.envs import make
 
@@ -82,7 +82,7 @@ def _check_can_be_cloned(environment: EnvironmentConfig) -> None:
         world.reset(seed=0)
         try:
             world.clone(0)
-        except Exception as error:  # environments are foreign code
+        except Exception as error:  # environments are third-party code
             raise ConfigError(
                 f"rollout.search tries responses on copies of the environment, which cannot be made: {error}"
             ) from error
@@ -121,7 +121,7 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
     num_lost = num_lost_workers()
     turns, usage = take_usage(play_shards(shard_player(settings, len(shards)), job, shards))
     told = {"usage": usage, "lost_workers": num_lost_workers() - num_lost}
-    # with a deadline it is the clock that decides what is played
+    # with a deadline, wall-clock time decides what is played
     is_repeatable = is_deterministic(settings) and settings.deadline_s is None
     provenance = {name: value for name, value in told.items() if value}
     fault = make(config.environment).replay_fault
@@ -132,8 +132,7 @@ def _play(config: StarPOConfig, iteration: int, attempt: int, work: Work, store:
 
 
 def _headline(turns: pa.Table) -> dict[str, float]:
-    """How many trajectories there are, and how many reached the goal, greedy ones left out; `variance_filter` measures
-    the rest."""
+    """Count the trajectories, and those that reached the goal, without greedy ones; `diagnose` measures the rest."""
     turns = turns.filter(pc.not_equal(turns["origin"], "greedy"))
     goals = turns.filter(turns["success"])
     return {

@@ -1,6 +1,6 @@
-"""The Prefect task that carries out a stage, whichever it is.
+"""The Prefect task that carries out any stage.
 
-Work --stage_task--> task run of its name, retried where the outside world failed --> kind -> key
+Work --stage_task--> task run named after it, retried after I/O failures --> kind -> key
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from starpo.ragen.work import Keys, Work
 
 
 def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Retry when the outside world failed (store, network), never when the data or the settings are wrong."""
+    """Whether a task failed because of I/O (store, network) and may be retried; wrong data or settings are final."""
     error = state.result(raise_on_failure=False)
     if isinstance(error, ArtifactMissingError | ArtifactDamagedError):
         return False
@@ -24,7 +24,7 @@ def is_io_failure(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bo
 
 
 @task(
-    cache_policy=NO_CACHE,  # our own keys decide what is done again
+    cache_policy=NO_CACHE,  # the store's own keys decide what is done again
     persist_result=False,
     retries=3,
     retry_delay_seconds=exponential_backoff(backoff_factor=1),
@@ -36,12 +36,12 @@ def _carry_out(store_url: str, work: Work) -> Keys:
 
 
 def stage_task(work: Work, title: str, tags: set[str] | None = None) -> Task[[str, Work], Keys]:
-    """The task that carries out this work; its arguments are the store's address and the work.
+    """Return the task that carries out this work; its arguments are the store's address and the work.
 
     Args:
         work: The work.
-        title: Of the task run, for people.
-        tags: Of the task, such as those that a concurrency limit counts.
+        title: Title of the task run.
+        tags: Tags of the task, such as those that a concurrency limit counts.
     """
-    title = title.replace("{", "{{").replace("}", "}}")  # Prefect fills in what is in braces
+    title = title.replace("{", "{{").replace("}", "}}")  # Prefect treats it as a format string
     return _carry_out.with_options(name=work.stage.name, task_run_name=title, tags=tags)

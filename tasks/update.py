@@ -19,14 +19,14 @@ def update(config: StarPOConfig, iteration: int, checkpoint: str, reference: str
     """Train a checkpoint on the selected groups.
 
     Args:
-        config: Of the run.
-        iteration: Updates done before.
+        config: Settings of the iteration.
+        iteration: Updates completed before it.
         checkpoint: Key of the checkpoint to train.
-        reference: Key of the run's first checkpoint, to which a KL penalty refers.
-        data: Role -> key of what it learns from: turns, rewards and selection of all attempts.
+        reference: Key of the run's first checkpoint, the reference of a KL penalty.
+        data: Role -> key of the training data: turns, rewards and selection of all attempts.
 
     Raises:
-        LearnerError: On doing it, if the selection is empty, or a loss is not finite.
+        LearnerError: When carried out, if the selection is empty, or a loss is not finite.
     """
     own = config.update
     is_scheduled = any(optimiser.decay != "constant" for optimiser in own.optimisers.values())

@@ -13,18 +13,18 @@ from starpo.schemas.manifest import Stage
 STAGE = Stage(name="variance_filter", version=3)
 
 _OF_THE_RUN = {"max_empty_iterations"}
-"""Settings that say when a run stops, not what is kept."""
+"""Settings that decide when a run stops, not which groups are kept."""
 
 
 def variance_filter(config: FilterConfig, turns: str, rewards: str, earlier: Sequence[str] = ()) -> Work:
-    """Decide which groups are trained on, and say why. Iterations that share a rollout share its selection.
+    """Select the groups to train on and record the reasons. Iterations that share a rollout share its selection.
 
     Args:
-        config: Of the filter.
-        turns: Key of what was played.
-        rewards: Key of what was paid for it.
-        earlier: Keys of the selections of the iteration's attempts before this one, in their order: of what they kept
-            fewer groups are wanted.
+        config: Settings of the filter.
+        turns: Key of the turns.
+        rewards: Key of their rewards.
+        earlier: Keys of the selections of the iteration's earlier attempts, in order; the groups that they kept count
+            towards the wanted number.
     """
 
     def do(work: Work, store: Store) -> Iterator[Made]:

@@ -1,4 +1,4 @@
-"""(configuration) -> checkpoint: the first one of a run."""
+"""(configuration) -> the first checkpoint of a run."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,11 +21,11 @@ STAGE = Stage(name="warm_start", version=3)
 
 
 def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Work:
-    """Make the tiny policy and let it imitate demonstrations, or take a pretrained one, fine-tuned if asked for."""
+    """Create the tiny policy and train it on demonstrations, or take a pretrained one, optionally fine-tuned."""
     policy = config.policy
     settings: dict[str, Any] = {"policy": policy.model_dump(mode="json")}
     code: dict[str, str] = {}
-    if config.fresh:  # all else is made from this checkpoint, so nothing that is stored is found
+    if config.fresh:  # all other keys depend on this checkpoint, so no stored artifact is reused
         settings["fresh"] = config.fresh
     player = policy if isinstance(policy, TinyPolicy) else policy.fine_tuning
     if player is None:
@@ -69,7 +69,7 @@ def warm_start(config: StarPOConfig, progress: RunProgress | None = None) -> Wor
 
 
 def _is_repeatable(policy: TinyPolicy | PretrainedPolicy) -> bool:
-    """Does it come out the same again? A pretrained policy is fine-tuned on the GPU, where there is one."""
+    """Whether the result is reproducible: a pretrained policy is fine-tuned on the GPU if there is one."""
     import torch
 
     return isinstance(policy, TinyPolicy) or policy.fine_tuning is None or not torch.cuda.is_available()
