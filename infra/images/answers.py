@@ -1,4 +1,4 @@
-"""Does something answer there? `python answers.py http://host:port/path | tcp://host:port`: exit code 0, or 1."""
+"""Health check: `python answers.py http://host:port/path | tcp://host:port` exits with 0 if it answers, else with 1."""
 
 import socket
 import sys
@@ -10,7 +10,7 @@ PATIENCE_S = 5
 
 
 def answers(address: str) -> bool:
-    """Whether an address of HTTP says 200, or one of TCP accepts a connection."""
+    """Whether an HTTP address responds with 200, or a TCP address accepts a connection."""
     parts = urlsplit(address)
     try:
         if parts.scheme == "tcp":

@@ -1,10 +1,10 @@
-"""The bucket of a store on S3: made, or put to the test that the store depends on.
+"""Create the bucket of a store on S3, or test the guarantee that the store depends on.
 
-    python bucket.py create s3://BUCKET/PREFIX     have the bucket; nothing happens where there is one, or to a folder
-    python bucket.py check s3://BUCKET/PREFIX      eight clients write one object if there is none: exactly one may win
+    python bucket.py create s3://BUCKET/PREFIX     create the bucket; a no-op if it exists, or if the store is a folder
+    python bucket.py check s3://BUCKET/PREFIX      eight clients race to create one object: exactly one may succeed
 
-An artifact is committed by such a write (`If-None-Match: *`). A server that lets two win would let two runs disagree
-about what they both read, without an error.
+An artifact is committed by such a conditional write (`If-None-Match: *`). On a server that lets two clients succeed,
+two runs could read different content under one key, without an error.
 """
 
 import sys
@@ -19,7 +19,7 @@ NUM_ROUNDS = 5
 
 
 def create(client: Any, bucket: str) -> str:
-    """Make the bucket unless it is there."""
+    """Create the bucket unless it exists."""
     try:
         client.head_bucket(Bucket=bucket)
     except client.exceptions.ClientError as error:
@@ -31,7 +31,7 @@ def create(client: Any, bucket: str) -> str:
 
 
 def check(client: Any, bucket: str, prefix: str) -> str:
-    """Let clients race for new objects.
+    """Let clients race to create new objects.
 
     Raises:
         SystemExit: If a race has not exactly one winner, or its object is not the winner's.
@@ -66,7 +66,7 @@ def _status(error: Any) -> int:
 
 
 def main(verb: str, address: str) -> str:
-    """Do it, with the endpoint and the credentials of the standard AWS chain."""
+    """Run the command, with the endpoint and the credentials of the standard AWS chain."""
     place = urlsplit(address)
     if place.scheme not in ("s3", "s3a"):
         return f"{address} is no bucket: nothing to do"

@@ -1,12 +1,11 @@
-"""A real S3 server on this machine: Ceph's gateway, with one monitor and one store in memory, on loopback.
+"""A real S3 server on this machine: Ceph's gateway, with one monitor and one in-memory object store, on loopback.
 
-    python infra/s3/ceph.py install [--folder var/ceph]     Debian's packages, unpacked into the folder; no root needed
-    python infra/s3/ceph.py start [--port N]                prints the variables that clients need
-    python infra/s3/ceph.py stop                            ends it; all that was stored is gone
+    python infra/s3/ceph.py install [--folder var/ceph]     unpack Debian's packages into the folder; no root needed
+    python infra/s3/ceph.py start [--port N]                start it and print the variables that clients need
+    python infra/s3/ceph.py stop                            stop it and delete all stored objects
 
-For tests and for trying things out: one copy of everything, in memory, a fixed key. `start` uses Ceph from the folder
-when it was installed there, else the machine's own; several servers can run, each with a folder `--run` of its own.
-It needs nothing but Python's standard library.
+For tests and experiments: one replica, in memory, fixed credentials. `start` uses the Ceph installed in the folder, or
+else the machine's own. Several servers can run, each with its own folder `--run`. Needs only Python's standard library.
 """
 
 import argparse
@@ -26,7 +25,7 @@ from pathlib import Path
 PACKAGES = ("radosgw", "ceph-mon", "ceph-osd", "ceph-common")
 ACCESS_KEY, SECRET_KEY = "starpo-local-access", "starpo-local-secret"
 START_S = 120
-"""Seconds that a part of the server may take to answer."""
+"""Startup timeout of each component, and timeout of each command, in seconds."""
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -36,7 +35,7 @@ class CephError(RuntimeError):
 
 
 class Ceph:
-    """A server: programs in one folder, what it does and stores in another (a short path: it holds sockets)."""
+    """A server: its programs in one folder, its state in another (with a short path, as it holds Unix sockets)."""
 
     def __init__(self, folder: Path, run: Path | None = None) -> None:
         self.folder = folder.absolute()
@@ -46,16 +45,20 @@ class Ceph:
 
     @property
     def is_installed(self) -> bool:
-        """Is there a Ceph, here or on the machine?"""
+        """Whether Ceph is installed, in the folder or on the machine."""
         return (self.root / "usr/bin/radosgw").exists() and (self.root / "usr/bin/ceph-mon").exists()
 
     @property
     def variables(self) -> dict[str, str]:
-        """What clients need in their environment."""
+        """Environment variables that clients need."""
         return json.loads((self.run / "client.json").read_text())
 
     def install(self) -> None:
-        """Download Debian's packages with all that they need and this machine lacks, and unpack them."""
+        """Download and unpack Debian's packages, with the dependencies that this machine lacks.
+
+        Raises:
+            CephError: If there is no apt-get, or a download or unpacking fails.
+        """
         if not shutil.which("apt-get"):
             raise CephError("apt-get is needed to download Ceph; install radosgw, ceph-mon, ceph-osd and ceph-common")
         lists, archives = self.folder / "lists", self.folder / "archives"
@@ -76,10 +79,10 @@ class Ceph:
             shutil.rmtree(left)
 
     def start(self, port: int | None = None) -> None:
-        """Start monitor, object store and gateway, and make the user.
+        """Start monitor, object store and gateway, and create the user.
 
         Raises:
-            CephError: If Ceph is not installed, is running already, or does not come up; what was started is ended.
+            CephError: If Ceph is not installed, is already running, or does not come up; what was started is stopped.
         """
         if not self.is_installed:
             raise CephError(f"there is no Ceph in {self.folder} and none on this machine: run `install` first")
@@ -98,11 +101,11 @@ class Ceph:
             raise
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """End the processes that `start` began, and remove what they stored."""
+        """Stop the processes that `start` launched, and delete what they stored."""
         for file in sorted(self.run.glob("*.pid"), reverse=True):  # gateway, then object store, then monitor
             process, name = int(file.read_text()), file.stem.partition("-")[2]
             if name in _command(process):
-                os.kill(process, signal.SIGKILL)  # it keeps nothing, so there is nothing to finish
+                os.kill(process, signal.SIGKILL)  # nothing is persistent, so nothing can be lost
                 _wait(lambda process=process: not _command(process), f"{name} to end")  # type: ignore[misc]
             file.unlink()
         if keep_logs:
@@ -266,7 +269,7 @@ def _answers(url: str) -> bool:
 
 
 def _command(process: int) -> str:
-    """Its command line; empty: there is no such process, or it has ended."""
+    """Command line of a process; empty if it does not exist or has ended."""
     try:
         return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
     except OSError:
@@ -280,7 +283,7 @@ def _free_port() -> int:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("install", "start", "stop"))
     parser.add_argument("--folder", type=Path, default=Path("var/ceph"))

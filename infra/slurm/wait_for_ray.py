@@ -1,4 +1,4 @@
-"""Wait until so many nodes of the Ray cluster of RAY_ADDRESS are alive: `python wait_for_ray.py NODES [SECONDS]`."""
+"""Wait until NODES nodes of the Ray cluster at RAY_ADDRESS are alive: `python wait_for_ray.py NODES [SECONDS]`."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ print(sum(node["Alive"] for node in ray.nodes()))
 
 
 def num_alive() -> int:
-    """Nodes that are alive; none while the head does not answer. A process of its own: Ray itself would not give up."""
+    """Count the live nodes; 0 while the head does not answer. Uses a subprocess, as Ray itself would never give up."""
     try:
         done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, timeout=60)
         return int(done.stdout.split()[-1])
@@ -22,10 +22,10 @@ def num_alive() -> int:
 
 
 def wait(num_nodes: int, patience_s: float) -> None:
-    """Return when they are there.
+    """Wait until this many nodes are alive.
 
     Raises:
-        SystemExit: If they are not in time.
+        SystemExit: If they are not within `patience_s` seconds.
     """
     deadline = time.monotonic() + patience_s
     while (found := num_alive()) < num_nodes:
