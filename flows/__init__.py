@@ -1,25 +1,25 @@
 """Prefect flows, the deployments that serve them, and the command line.
 
 starpo      the training loop: rollout, reward, variance_filter, update, evaluate
-warm_start  the first checkpoint of a run, as a flow of its own
-replay      reward, filter and update again over stored rollouts, with other settings
-ablation    a grid of settings, a sub-flow `starpo` for every cell and seed
-eval_sweep  checkpoints on panels, a task for every cell
-study       what these two have in common; ablation_plan and sweep_plan: what is to be done
-audit       named audits of the runs that are going on, hourly, as Prefect artifacts
+warm_start  the first checkpoint of a run, as a separate flow
+replay      reward, filter and update over stored rollouts, with other settings
+ablation    a grid of settings, one sub-flow `starpo` per cell and seed
+eval_sweep  checkpoints on panels, one task per cell
+study       shared code of these two; ablation_plan and sweep_plan: their plans
+audit       named audits of running runs, hourly, as Prefect artifacts
 
-record      what a run leaves behind: its record, its state, wandb metrics; announcements: Prefect artifacts
-plan        what a run would do, by keys alone
-walk        a run's record beside what its settings ask for
-objectives  objectives beside each other on stored rollouts; objective_forks: and what forks gained
-verify      a run's stages computed again and compared
-*_summary   results as rows and markdown
-markdown    text of a store on Prefect's pages; logs: in logs
+record      recording of a run: its record, its state, wandb metrics; announcements: Prefect artifacts
+plan        what a run would do, derived from keys alone
+walk        a run's record compared with what its settings imply
+objectives  comparison of objectives on stored rollouts; objective_forks: with the gains of forks
+verify      a run's stages recomputed and compared
+*_summary   results as rows and Markdown
+markdown    escaping of stored text for Prefect's pages; logs: for logs
 presets/    TOML files with complete settings; grids/ of ablations, sweeps/
 
-serve       the deployments; server: a local Prefect server and the process that serves them
-cli/        the `ragen` command: a file a command
-console/    what several commands do and print
+serve       serves the deployments; server: a local Prefect server and the process that serves them
+cli/        the `ragen` command: one file per command
+console/    code shared by several commands
 """
 
 from starpo.flows.logs import install

@@ -1,9 +1,9 @@
-"""Ablations as a flow: every cell and seed of a grid is a sub-flow `starpo`, and what is stored is not done again.
+"""Ablations as a flow: every cell and seed of a grid is a sub-flow `starpo`; stored results are not recomputed.
 
-    grid -> plan_ablation (what is finished?) -> starpo, a process a run -> flows.study.finish
+    grid -> plan_ablation (which runs are finished) -> starpo, one process per run -> flows.study.finish
 
-A process a run: one that is killed takes no other with it, and each gives its memory back. Where RAGEN_POOL = ray they
-are tasks on the cluster instead (`flows.runners`).
+With one process per run, a killed run does not affect the others, and each frees its memory. With RAGEN_POOL = ray,
+runs are tasks on the cluster instead (`flows.runners`).
 """
 
 from collections import deque
@@ -53,16 +53,16 @@ def ablation(
 
     Args:
         grid: Base, axes and seeds.
-        config: Settings of the base, all of them. None: those of the grid's preset or run.
-        store: Store URL. None: the one of the serving process (RAGEN_STORE).
-        concurrency: Runs at a time; they share this machine's cores.
+        config: All settings of the base. None for those of the grid's preset or run.
+        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        concurrency: Maximum number of concurrent runs; they share this machine's cores.
         allow_few_seeds: Accept fewer than three seeds.
 
     Returns:
         The ablation's name; its result is in `<store>/ablations/<name>`.
 
     Raises:
-        ConfigError: If something is wrong with the grid; nothing has been done then.
+        ConfigError: If the grid is invalid; nothing has been done in that case.
         CellsFailedError: If runs failed; the message names them.
     """
     opened = Store(store or Runtime.current().store)
@@ -79,17 +79,17 @@ def ablation(
 
 
 def _share_first_checkpoints(store: Store, runs: Sequence[CellRun], plans: dict[str, RunPlan]) -> None:
-    """Make every warm start once, before runs that need the same one start side by side and all make it."""
+    """Compute every warm start once in advance, so that concurrent runs do not all compute the same one."""
     first = {work: run for run in runs for work in plans[run.name].new if work.stage == WARM_START}
     for work, run in first.items():
         try:
             stage_task(work, "warm start")(store.url, work)
-        except Exception as error:  # the runs that need it will meet the same, and be named
+        except Exception as error:  # the runs that need it will fail likewise and be reported
             get_run_logger().warning("the warm start of run %s failed: %s", run.name, error)
 
 
 def _run_on_ray(store: Store, runs: Sequence[CellRun]) -> Iterator[tuple[str, str | None]]:
-    """Yields each run's name with why it failed, if it did, as it ends; so does the other."""
+    """Yield each run's name and its error, if it failed, as it ends; like `_run_in_processes`."""
     if not runs:
         return
     with cell_runner(len(runs)) as runner:
@@ -98,13 +98,13 @@ def _run_on_ray(store: Store, runs: Sequence[CellRun]) -> Iterator[tuple[str, st
             task = run_cell.with_options(task_run_name=run.name.replace("{", "{{").replace("}", "}}"))
             futures[runner.submit(task, _parameters(store, run))] = run.name
         for future in as_completed(list(futures)):
-            future.wait()  # takes its final state over
+            future.wait()  # sets its final state
             yield futures[future], failure(future.state)
 
 
 @task(name="cell", cache_policy=NO_CACHE, persist_result=False)
 def run_cell(config: StarPOConfig, preset: str, store: str, run: str) -> None:
-    """A run as a sub-flow of a task, on whichever node Ray finds room for it."""
+    """Run the flow `starpo` as a sub-flow of a task, on any node where Ray schedules it."""
     starpo.with_options(flow_run_name=run)(config=config, preset=preset, store=store, run=run)
 
 
@@ -134,7 +134,7 @@ def _run_in_processes(store: Store, runs: Sequence[CellRun], concurrency: int) -
 
 
 def _error(run: CellRun, exit_code: int) -> str | None:
-    """Why a sub-flow whose process has ended did not complete, as Prefect was told; None: it did."""
+    """Return why a sub-flow whose process has ended did not complete, as recorded by Prefect; None if it completed."""
     with get_client(sync_client=True) as client:
         found = client.read_flow_runs(
             flow_run_filter=FlowRunFilter(

@@ -1,4 +1,4 @@
-"""A grid with everything in it checked and named: its cells, and a run for every cell and seed.
+"""Validation and expansion of a grid: its cells, and a named run for every cell and seed.
 
 grid (+ preset or run) -> plan_ablation -> AblationPlan -> starpo.flows.ablation, or a dry run
 """
@@ -30,15 +30,15 @@ from starpo.ragen.work import Work
 
 @dataclass(frozen=True)
 class CellRun:
-    """A cell with a seed.
+    """Run of one cell with one seed.
 
     Attributes:
         cell: The cell.
         seed: The seed.
-        label: What its settings are called: ablation and cell.
+        label: Label of its settings: ablation and cell.
         config: The run's settings.
-        name: The run's name: label, seed, and eight digits of settings and code; or that of a run of the same settings
-            and code which was finished before, whoever asked for it.
+        name: The run's name: label, seed, and eight digits of settings and code; or the name of an earlier finished run
+            with the same settings and code, whatever started it.
     """
 
     cell: Cell
@@ -53,10 +53,10 @@ class AblationPlan:
     """An ablation, ready to be planned or run.
 
     Attributes:
-        grid: What was asked for.
+        grid: The grid.
         base: The settings that its cells start from.
-        cells: The base first.
-        runs: Seed by seed, so that cells can be compared as soon as one seed is through.
+        cells: The cells; the base comes first.
+        runs: The runs, ordered by seed, so that cells can be compared as soon as one seed is complete.
     """
 
     grid: Grid
@@ -66,7 +66,7 @@ class AblationPlan:
 
     @property
     def name(self) -> str:
-        """The ablation's."""
+        """Name of the ablation."""
         return self.grid.name
 
     @property
@@ -75,16 +75,16 @@ class AblationPlan:
         return [run.name for run in self.runs]
 
     def plans(self, store: Store) -> dict[str, RunPlan]:
-        """What each run has done and is yet to do, by its name; every stage is looked up in the store once."""
+        """Plan every run, by its name; each stage is looked up in the store only once."""
         known: dict[Work, bool] = {}
         return {run.name: plan_run(store, run.name, run.config, known) for run in self.runs}
 
     def result(self, store: Store, errors: Mapping[str, str]) -> AblationResult:
-        """Read what the runs measured, and summarise it.
+        """Read the runs' measurements and summarise them.
 
         Args:
-            store: Where the runs are.
-            errors: Run -> why it failed.
+            store: Where the runs are stored.
+            errors: Run -> its error, for runs that failed.
         """
         figure = FIGURES[self.grid.figure]
         names = store.runs.names()
@@ -96,7 +96,7 @@ class AblationPlan:
 
 
 def _outcome(store: Store, run: CellRun, name: str, error: str | None, figure: Figure) -> RunOutcome:
-    """What became of a run, by the name that it ended as; of one that failed, training as far as it went."""
+    """Read the outcome of a run, under the name that it ended as; a failed run's training metrics are kept."""
     evaluations: Evaluations | None = None
     series: dict[str, Series] = {}
     seconds: Series = {}
@@ -126,14 +126,14 @@ def plan_ablation(
 
     Args:
         grid: The grid.
-        store: Where its base run is, if it names one.
-        config: Settings of its base. None: those of its preset or run.
-        source: Where it is from, for messages. None: its name.
-        folder: A TOML file that it names as its preset may be relative to this one.
-        allow_few_seeds: Are fewer than three seeds meant?
+        store: Where its base run is stored, if it names one.
+        config: Settings of its base. None for those of its preset or run.
+        source: Origin of the grid, for messages. None for its name.
+        folder: Folder that a TOML file named as its preset may be relative to.
+        allow_few_seeds: Accept fewer than three seeds.
 
     Raises:
-        ConfigError: If anything is wrong with it; the message says what, and in which cell.
+        ConfigError: If the grid is invalid; the message says why, and in which cell.
     """
     source = source or f"grid {grid.name}"
     check_grid(grid, source, allow_few_seeds=allow_few_seeds)
@@ -156,7 +156,7 @@ def _runs(grid: Grid, cells: list[Cell], store: Store) -> list[CellRun]:
 
 
 def _is_twin(store: Store, run: str, config: StarPOConfig) -> bool:
-    """Has a run of this name been finished with just these settings?"""
+    """Whether a run of this name was finished with exactly these settings."""
     try:
         state, record = store.runs.state(run), store.runs.get(run)
     except StoreError:  # a damaged record
@@ -166,14 +166,14 @@ def _is_twin(store: Store, run: str, config: StarPOConfig) -> bool:
 
 
 def is_finished(store: Store, run: CellRun, plan: RunPlan) -> bool:
-    """Has it come to its end, with exactly the stages that this release would make?"""
+    """Whether the run is complete, with exactly the stages that this release would compute."""
     state = store.runs.state(run.name)
     is_whole = not plan.new and not plan.assumed and plan.stops is None
     return state is not None and state.status == "completed" and is_whole
 
 
 def _base_settings(grid: Grid, store: Store, source: str, folder: Path | None) -> StarPOConfig:
-    """The settings of the preset, file or stored run that cells start from."""
+    """Load the settings of the preset, file or stored run that cells start from."""
     if grid.preset is not None:
         path = next((file for file in ((folder or Path()) / grid.preset, Path(grid.preset)) if file.is_file()), None)
         if path is None and grid.preset not in PRESETS.names():

@@ -1,6 +1,6 @@
-"""What a run shows in Prefect: its name, its progress, a summary an iteration, and where its files are.
+"""What a run shows in Prefect: its name, its progress, a summary per iteration, and a link to its files.
 
-What cannot be sent is said in the log: a page that is out of date is no reason to stop training.
+Failures to send are only logged: an outdated page is no reason to stop training.
 """
 
 import logging
@@ -23,22 +23,22 @@ from prefect.events import emit_event
 from starpo.flows.markdown import artifact_key
 
 _PROGRESS_EVERY_S = 5.0
-"""How often a percentage is sent that somebody may be looking at."""
+"""Minimum interval between progress updates, in seconds."""
 
 _SILENT_S = 60.0
-"""How long nothing is sent after something could not be: a server that is gone costs each attempt its timeout."""
+"""Pause after a failure to send, in seconds: without a server, every attempt would wait for its timeout."""
 
 
 class Announcements:
     """The Prefect artifacts of one run, for use inside its flow."""
 
     def __init__(self, run: str, address: str, log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
-        """Nothing is sent yet.
+        """Prepare the announcements; nothing is sent yet.
 
         Args:
             run: The run's name.
-            address: Of its folder, as a browser takes it.
-            log: Where it is said that something could not be sent.
+            address: URL of its folder, for a browser.
+            log: Logger for failures to send.
         """
         self._run = run
         self._address = address
@@ -59,7 +59,7 @@ class Announcements:
         Args:
             done: Updates so far.
             total: Updates when the run ends.
-            summary: Markdown about the iteration; None: none.
+            summary: Markdown summary of the iteration; None to send none.
         """
         if summary is not None:
             self._send(create_markdown_artifact, summary, key=self._key, description=f"{self._run}, iteration {done}")
@@ -68,18 +68,18 @@ class Announcements:
             self._send(self._show_progress, 100.0 * done / total)
 
     def collapse(self, iteration: int, status: str, words: str) -> None:
-        """Emit the event `starpo.run.STATUS`, which automations can wait for (infra/automations).
+        """Emit the event `starpo.run.STATUS`, which automations can react to (infra/automations).
 
         Args:
-            iteration: Updates done before the iteration that tells.
+            iteration: Iteration that shows it: updates completed before it.
             status: 'warning', 'collapsing' or 'collapsed'.
-            words: What points to it.
+            words: The evidence, in words.
         """
         resource = {"prefect.resource.id": f"starpo.run.{self._run}", "prefect.resource.name": self._run}
         self._send(emit_event, f"starpo.run.{status}", resource, payload={"iteration": iteration, "words": words})
 
     def _take_name(self) -> None:
-        """Have Prefect call the flow run what the run is called, however it was started."""
+        """Rename the flow run to the run's name, however it was started."""
         context = FlowRunContext.get()
         if context is not None and context.flow_run is not None and context.flow_run.name != self._run:
             with get_client(sync_client=True) as client:

@@ -1,9 +1,9 @@
-"""The deployments, in one list for `ragen up` and for work pools: `python -m starpo.flows.deployments > prefect.yaml`.
+"""All deployments, for `ragen up` and for work pools: `python -m starpo.flows.deployments > prefect.yaml`.
 
-Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings; the warm starts of those
-presets with a tiny policy are deployments of `warm-start`; `replay/updates` replays a run; each grid but the papers'
-own is a deployment of `ablation`, and `ablation/custom` takes any; each sweep is a deployment of `eval-sweep` with a
-schedule that is to be resumed, and `eval-sweep/custom` takes any.
+Each preset is a deployment of the flow `starpo`, and `starpo/custom` takes any settings. Each preset with a tiny policy
+is also a deployment of `warm-start`. `replay/updates` replays a run. Each grid except those of the papers is a
+deployment of `ablation`, and `ablation/custom` takes any grid. Each sweep is a deployment of `eval-sweep` with a paused
+schedule, and `eval-sweep/custom` takes any sweep. `audit/hourly` audits the running runs.
 """
 
 import sys
@@ -32,7 +32,7 @@ from starpo.ragen.studies.ablation.grid import Grid
 from starpo.ragen.studies.sweep.sweep import Sweep
 
 CPU_POOL, GPU_POOL = "starpo", "gpu"
-"""Work pools. Sweeps are evaluations and nothing else, so they go where the GPUs are."""
+"""Work pools. Sweeps consist of evaluations alone, so they run where the GPUs are."""
 
 _BY_MODULE = EntrypointType.MODULE_PATH
 
@@ -49,14 +49,14 @@ class Deployed:
     """A deployment.
 
     Attributes:
-        flow: What it runs.
+        flow: The flow.
         name: Its name.
-        tags: Of its runs.
-        parameters: That its runs have, unless told otherwise.
-        settings: A parameter with all settings of the preset that `parameters` names, for forms to show.
-        cron: When it runs by itself; "": never.
-        is_active: Does it do so from the start?
-        pool: Whose workers run it, where there are pools.
+        tags: Tags of its flow runs.
+        parameters: Default parameters of its flow runs.
+        settings: A parameter with all settings of the preset named in `parameters`, to prefill forms in the UI.
+        cron: Cron schedule; empty if it has none.
+        is_active: Whether the schedule is active from the start.
+        pool: Work pool, if work pools are used.
     """
 
     flow: Flow[Any, Any]
@@ -74,7 +74,7 @@ class Deployed:
         return f"{self.flow.name}/{self.name}"
 
     def to_runner(self) -> RunnerDeployment:
-        """As `ragen up` serves it."""
+        """Convert to the form that `ragen up` serves."""
         own: dict[str, Any] = {"tags": list(self.tags), "parameters": self.parameters | self.settings}
         if not self.cron:
             return _described(self.flow).model_copy(update={"name": self.name, **own})
@@ -85,7 +85,7 @@ class Deployed:
         )  # fmt: skip
 
     def to_yaml(self) -> dict[str, Any]:
-        """As `prefect.yaml` has it."""
+        """Convert to an entry of `prefect.yaml`."""
         entry: dict[str, Any] = {
             "name": self.name,
             "entrypoint": f"{self.flow.fn.__module__}.{self.flow.fn.__name__}",
@@ -93,7 +93,7 @@ class Deployed:
             "work_pool": {"name": self.pool},
         }
         if self.parameters:
-            entry["parameters"] = dict(self.parameters)  # a copy: YAML would refer to the same one elsewhere
+            entry["parameters"] = dict(self.parameters)  # a copy: YAML would write an alias for a shared object
         if self.cron:
             entry["schedules"] = [{"cron": self.cron, "timezone": "UTC", "active": self.is_active}]
             entry["concurrency_limit"] = {"limit": 1, "collision_strategy": "CANCEL_NEW"}
@@ -102,12 +102,12 @@ class Deployed:
 
 @cache
 def _described(flow: Flow[Any, Any]) -> RunnerDeployment:
-    """What all deployments of a flow have in common; reading the schema off a flow takes tenths of a second."""
+    """Return the deployment that others of a flow are copied from; deriving the schema takes tenths of a second."""
     return RunnerDeployment.from_flow(flow, flow.name, entrypoint_type=_BY_MODULE)
 
 
 def deployments() -> list[Deployed]:
-    """All of them. A preset whose environment cannot be loaded is told of and left out: the others can be served."""
+    """Return all deployments. A preset whose environment cannot be loaded is reported and skipped."""
     made = []
     for name in names():
         try:
@@ -123,7 +123,7 @@ def deployments() -> list[Deployed]:
     for name in served_grids():
         made.append(Deployed(ablation, name, ("ablation",), {"grid": _short(Grid.load(GRIDS.path(name)))}))
     made.append(Deployed(ablation, "custom", ("ablation",)))
-    for name in SWEEPS.names():  # not active: on a single machine it would take cores from the runs
+    for name in SWEEPS.names():  # paused: on a single machine it would take cores from the runs
         sweep = {"sweep": _short(Sweep.load(SWEEPS.path(name)))}
         made.append(
             Deployed(eval_sweep, name, ("eval-sweep",), sweep, cron="37 * * * *", is_active=False, pool=GPU_POOL)
@@ -138,7 +138,7 @@ def _short(model: BaseModel) -> dict[str, Any]:
 
 
 def prefect_yaml() -> str:
-    """The file for work pools."""
+    """Return the content of `prefect.yaml`, for work pools."""
     content = {
         "name": "starpo",
         "prefect-version": version("prefect"),

@@ -1,6 +1,7 @@
-"""Did the lab's order tell what forks gained? Its scores beside the success of stored forks.
+"""Whether the lab's ranking of objectives predicts what forks gain: its scores against the success of stored forks.
 
-Lab, stored runs that share a measured checkpoint and went on with an objective's settings -> gains -> rank correlations
+Lab, stored runs that share a measured checkpoint and continued with an objective's settings -> gains
+-> rank correlations
 """
 
 from dataclasses import dataclass
@@ -18,22 +19,22 @@ from starpo.ragen.store.keeping.checkpoints import policies
 from starpo.ragen.studies.ranks import RankCorrelation, correlation_over_runs
 
 MIN_PAIRS = 3
-"""Objectives with a fork; with fewer, an order says nothing."""
+"""Minimum number of objectives with a fork; with fewer, a ranking is meaningless."""
 
 _IDLE = {"schedule", "fresh", "iterations", "diagnostics"}
-"""Settings that do not say which objective an iteration had."""
+"""Settings that do not affect an iteration's objective."""
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What a run gained that went on from a measured checkpoint with an objective.
+    """Gain of a run that continued from a measured checkpoint with one objective.
 
     Attributes:
-        objective: Its name in the lab.
-        fork: The run; the lab's own for its own objective.
-        before: Success at the measured checkpoint, or the last evaluation before it.
-        after: At the first evaluation that is late enough.
-        updates: From the measured checkpoint to there.
+        objective: The objective's name in the lab.
+        fork: The run; for the run's own objective, the lab's run itself.
+        before: Success at the measured checkpoint, or at the last evaluation before it.
+        after: Success at the first evaluation that is late enough.
+        updates: Number of updates from the measured checkpoint to that evaluation.
     """
 
     objective: str
@@ -44,22 +45,22 @@ class Gain:
 
     @property
     def gain(self) -> float:
-        """Success won."""
+        """Increase in success."""
         return self.after - self.before
 
 
 def fork_gains(store: Store, lab: Lab, iteration: int, updates: int) -> list[Gain]:
-    """What was gained after a measured iteration, by every objective with which a stored run went on from there.
+    """Collect the gains after a measured iteration, for every objective with which a stored run continued from there.
 
-    A run counts if it has the lab's checkpoint at the iteration, was evaluated at least so many updates later, and has
-    exactly the objective's settings from the one to the other, those of reward, filter and rollout included. Of several
-    the first by name.
+    A run counts if it has the lab's checkpoint at the iteration, was evaluated at least `updates` updates later, and
+    has exactly the objective's settings in between, including those of reward, filter and rollout. If there are
+    several, the lab's own run is taken, or else the first by name.
 
     Args:
-        store: Where the runs are.
-        lab: What was measured.
-        iteration: One of its.
-        updates: After how many success is read, at least.
+        store: Where the runs are stored.
+        lab: The measurements.
+        iteration: A measured iteration of the lab.
+        updates: Minimum number of updates after which success is read.
     """
     checkpoint = policies(store, lab.run)[iteration]
     gains: dict[str, Gain] = {}
@@ -80,7 +81,7 @@ def fork_gains(store: Store, lab: Lab, iteration: int, updates: int) -> list[Gai
 
 
 def predictions(lab: Lab, iteration: int, gains: list[Gain]) -> dict[str, RankCorrelation]:
-    """Score of the lab -> its rank correlation with the gains; where there is none it is absent."""
+    """Compute score of the lab -> its rank correlation with the gains; undefined correlations are omitted."""
     found = lab.found[iteration]
     noise = {name: own.get("signal_to_noise") for name, own in found.values.items()}
     likeness = {name: own.get(OWN) for name, own in found.cosines.items()}
@@ -95,7 +96,7 @@ def predictions(lab: Lab, iteration: int, gains: list[Gain]) -> dict[str, RankCo
 
 
 def _config_of(store: Store, run: str, iteration: int, checkpoint: str) -> StarPOConfig | None:
-    """Settings of a run that has this checkpoint at an iteration; None: it has not, or cannot be read."""
+    """Return the settings of a run if it has this checkpoint at the iteration; None otherwise, or if unreadable."""
     try:
         record = store.runs.get(run)
         checkpoints = policies(store, run) if record.flow == "starpo" else {}

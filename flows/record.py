@@ -1,6 +1,6 @@
-"""What a run leaves behind for people: its record in the store, its state, wandb metrics, Prefect artifacts.
+"""Recording of a run: its record in the store, its state, wandb metrics, Prefect artifacts.
 
-Stages do not know of runs; this is the only place that puts names on keys.
+Stages do not depend on runs; this is the only place that assigns names to keys.
 """
 
 import logging
@@ -32,11 +32,11 @@ from starpo.tasks.progress import RunProgress
 from starpo.tasks.stage import stage_task
 
 _TIMED_ITERATIONS = 10
-"""The time left is judged by this many iterations before."""
+"""Number of recent iterations from which the remaining time is estimated."""
 
 
 class RunRecorder(Runner):
-    """Has stages done by Prefect's tasks, in the name of a run."""
+    """Runner that carries out stages as Prefect tasks and records them under a run's name."""
 
     progress: RunProgress
 
@@ -74,21 +74,21 @@ class RunRecorder(Runner):
         stop: int | None = None,
         start: int = 0,
     ) -> "RunRecorder":
-        """Begin a run, or continue the one of this name, configuration and code.
+        """Begin a run, or continue the one with this name, configuration and code.
 
         Args:
-            store_url: The store.
+            store_url: URL of the store.
             name: The run's name.
             flow: Name of the flow.
-            preset: What the settings are called.
+            preset: Label of the settings.
             config: The settings.
-            code: What it is made with, from `flows.run_code.code_of`.
-            parameters: What else the flow was given.
-            stop: Updates done when it ends. None: those of the settings.
-            start: Updates done when it begins.
+            code: Identity of its code, from `flows.run_code.code_of`.
+            parameters: Further parameters of the flow.
+            stop: Updates completed when it ends. None for the number in the settings.
+            start: Updates completed when it begins.
 
         Raises:
-            StoreError: If the name is taken by a run with other settings or code; the message names them.
+            StoreError: If the name is taken by a run with different settings or code; the message lists them.
         """
         Store(store_url).runs.create(
             name, flow=flow, preset=preset, config=config.model_dump(mode="json"), parameters=parameters, code=code
@@ -96,7 +96,7 @@ class RunRecorder(Runner):
         return cls(store_url, name, config, stop, start)
 
     def __enter__(self) -> "RunRecorder":
-        logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # a task's state says that it has finished
+        logging.getLogger("prefect.task_runs").setLevel(logging.WARNING)  # task states already show what has finished
         with ExitStack() as opened:
             opened.enter_context(self._lease)
             self._tracker = Tracker(self.name, self._config.model_dump(mode="json"))
@@ -111,7 +111,7 @@ class RunRecorder(Runner):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with self._opened:
-            if self._lease.is_lost:  # the run is another process's now, and so is its state
+            if self._lease.is_lost:  # another process has taken over the run and its state
                 self.progress.abandon()
                 return
             if error is not None:
@@ -122,25 +122,25 @@ class RunRecorder(Runner):
     def _failed(self, error: BaseException) -> None:
         try:
             self.progress.end("failed", _reason(error))
-        except StarPOError as unwritten:  # such as a store that is gone, which is why the run failed
+        except StarPOError as unwritten:  # such as an unreachable store, which may be why the run failed
             self._log.warning("the failure of run %s could not be recorded: %s", self.name, unwritten)
 
     def stage(self, iteration: int, work: Work) -> Keys:
-        """Have one stage done and write down what it made."""
+        """Carry out one stage and record its outputs."""
         self.progress.say(work.name, fraction=None)
         keys = self.unrecorded(iteration, work)
         self._made(iteration, work.name, keys)
         return keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
-        """Have one stage done and leave it to others to write down what it made."""
+        """Carry out one stage without recording its outputs."""
         return stage_task(work, _title(iteration, work))(self.store_url, work)
 
     @contextmanager
     def beside(self, iteration: int, work: Work) -> Iterator[Keys]:
-        """Have one stage done in a thread while the block runs; write it down, and fill it in, after the block.
+        """Carry out one stage in a thread while the block runs; its keys are recorded and filled in after the block.
 
-        A block that fails stops what is in play, so that the run ends without waiting for it.
+        If the block fails, rollouts in progress are stopped, so that the run ends without waiting for them.
         """
         from starpo.ragen.placement import stop_playing
 
@@ -156,37 +156,37 @@ class RunRecorder(Runner):
         self._made(iteration, work.name, keys)
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """Write down that this iteration uses what an earlier one (Online-k) or another run (replay) made."""
+        """Record that this iteration uses artifacts of an earlier one (Online-k) or of another run (replay)."""
         self._record(iteration, name, keys)
 
     def tell(self, message: str) -> None:
-        """Say something to whoever reads the run's log."""
+        """Log a message at level info."""
         self._log.info(message)
 
     def warn(self, message: str) -> None:
-        """Say something that should not go unseen."""
+        """Log a warning."""
         self._log.warning(message)
 
     def note(self, iteration: int, values: Mapping[str, float]) -> None:
-        """Show numbers that no stage measures; they follow from what is stored."""
+        """Report metrics that no stage measures, as they follow from stored data."""
         self._measured[iteration] |= values
         self._tracker.log(iteration, dict(values))
 
     def retain(self, checkpoints: Sequence[str]) -> None:
-        """Drop the checkpoints that the run's settings do not keep, as far as no other run needs them."""
+        """Drop the checkpoints that the run's settings do not keep, unless another run needs them."""
         for key in self._retention.apply(checkpoints):
             self._log.info("checkpoint %s dropped; `ragen checkpoint %s` says how to rebuild it", key, self.name)
 
     def training_begins(self) -> None:
-        """What came before (warm start, first evaluation) says nothing about the time left."""
+        """Start the timer: what came before (warm start, first evaluation) is not used to estimate the time left."""
         self._ends.append(time.monotonic())
 
     def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """Tell people how it goes.
+        """Report the iteration's progress.
 
         Args:
-            iteration: Updates done before it.
-            should_summarise: Publish its summary as a Prefect artifact too.
+            iteration: Updates completed before it.
+            should_summarise: Also publish a summary as a Prefect artifact.
         """
         self._ends.append(time.monotonic())
         done, total, metrics = iteration + 1, self._stop, self.measured(iteration)
@@ -209,7 +209,7 @@ class RunRecorder(Runner):
         self._tell_of_collapse(iteration)
 
     def _tell_of_collapse(self, iteration: int) -> None:
-        """Say so where the verdict on the run has become worse."""
+        """Warn if the verdict on the run has worsened."""
         verdict = self._alarm.observe(iteration, self.measured(iteration))
         if self._alarm.has_worsened:
             self.warn(f"iteration {iteration}: {verdict.words}")
@@ -217,7 +217,7 @@ class RunRecorder(Runner):
 
     @cached_property
     def _address(self) -> str:
-        """Of the run's folder, as a browser takes it."""
+        """URL of the run's folder, for a browser."""
         place = f"{self._store.url}/runs/{self.name}"
         return place if "://" in place else Path(place).resolve().as_uri()
 
@@ -227,13 +227,13 @@ class RunRecorder(Runner):
             self._absorb(iteration, keys["metrics"])
 
     def _record(self, iteration: int, name: str, keys: Keys) -> None:
-        """Put names on keys, once what they name is stored."""
+        """Record keys under a stage's name, once their artifacts are stored."""
         self._lease.check()
         self._store.runs.record_stage(self.name, iteration, name, keys)
-        self._stages[iteration][name] = dict(keys)  # as they are now: callers go on to add to theirs
+        self._stages[iteration][name] = dict(keys)  # a copy: callers may extend theirs
 
     def measured(self, iteration: int) -> Mapping[str, float]:
-        """The metrics of an iteration."""
+        """Return the metrics of an iteration."""
         return self._measured[iteration]
 
     def _absorb(self, iteration: int, metrics_key: str) -> None:

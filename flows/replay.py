@@ -1,10 +1,10 @@
-"""Other rewards, another filter, another update over the rollouts of a run: no environment, no engine.
+"""Replay of reward, filter and update over a run's rollouts with other settings: no environment, no engine.
 
-stored turns -> reward -> variance_filter -> update -> checkpoint       compare: the branch's update beside the run's
+stored turns -> reward -> variance_filter -> update -> checkpoint       compare: the branch's update with the run's
 
-Stages and their keys are those of the flow `starpo`: what was not changed is found in the store, not computed. Each
-update starts from the branch's own checkpoint, on rollouts that the base run's policy played: it is off-policy, more so
-with every update, and the comparison says how far.
+Stages and their keys are those of the flow `starpo`, so unchanged stages are found in the store, not recomputed. Each
+update starts from the branch's own checkpoint, on rollouts that the base run's policy sampled: it is off-policy, more
+so with every update, and the comparison measures how far.
 """
 
 from typing import Any
@@ -46,12 +46,12 @@ def replay(
     Args:
         base: The run whose rollouts are replayed.
         start: The checkpoint to start from; checkpoint n is the one after n updates.
-        stop: The checkpoint to end at. None: the run's last one.
-        overrides: Single settings by dotted path, such as {"filter.keep": 0.5}.
-        should_update: False: reward and filter only.
-        should_evaluate: Meet the panel with both checkpoints `stop`, the branch's and the run's.
-        store: Store URL. None: the one of the serving process (RAGEN_STORE).
-        run: Name of the replay. None: made of the run's name, the range, what was changed, and the code.
+        stop: The checkpoint to end at. None for the run's last one.
+        overrides: Individual settings by dotted path, such as {"filter.keep": 0.5}.
+        should_update: Whether to replay updates; False for reward and filter only.
+        should_evaluate: Evaluate both checkpoints `stop`, the branch's and the run's, on the panel.
+        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        run: Name of the replay. None to derive it from the run's name, the range, the changes and the code.
 
     Returns:
         The replay's name: it is a run like any other.
@@ -70,12 +70,12 @@ def replay(
 
 
 def carry_out(runner: Runner, plan: ReplayPlan, should_evaluate: bool) -> None:
-    """The loop.
+    """Run the replay loop.
 
     Args:
-        runner: Carries out the stages, or says what they are (`flows.walk`).
-        plan: What is replayed.
-        should_evaluate: Meet the panel with both checkpoints `stop`.
+        runner: Carries out the stages, or checks them against a record (`flows.walk`).
+        plan: The replay.
+        should_evaluate: Evaluate both checkpoints `stop` on the panel.
     """
     checkpoint = _replay(runner, plan)
     if should_evaluate and plan.should_update:
@@ -83,7 +83,7 @@ def carry_out(runner: Runner, plan: ReplayPlan, should_evaluate: bool) -> None:
 
 
 def _replay(runner: Runner, plan: ReplayPlan) -> str:
-    """Replay all iterations; returns the key of the branch's last checkpoint."""
+    """Replay all iterations and return the key of the branch's last checkpoint."""
     config = plan.config
     checkpoints = [plan.checkpoints[number] for number in range(plan.start + 1)]
     runner.training_begins()
@@ -115,7 +115,7 @@ def _compare(runner: Runner, plan: ReplayPlan, iteration: int, recorded: StageKe
 
 
 def _evaluate_ends(runner: Runner, plan: ReplayPlan, checkpoint: str) -> None:
-    """Both ends on the training environment's panel, as the base run evaluates: what it has measured is found."""
+    """Evaluate both ends on the training environment's panel like the base run, so that its results are found."""
     config = plan.config
     cell = config.environment.type
     settings = cell, config.environment, config.agent, config.rollout, config.evaluation
@@ -127,6 +127,6 @@ def _evaluate_ends(runner: Runner, plan: ReplayPlan, checkpoint: str) -> None:
 
 
 def _publish(store: Store, base: str, run: str) -> None:
-    """The comparison in Prefect."""
+    """Publish the comparison as a Prefect artifact."""
     key = artifact_key(f"replay-{run}")
     create_markdown_artifact(comparison_markdown(store, run), key=key, description=f"{base} beside {run}")

@@ -1,4 +1,4 @@
-"""What a replay found, an iteration a row: as facts, as a table for the terminal, as markdown for Prefect."""
+"""Results of a replay, one row per iteration: as facts, as a table for the terminal, as Markdown for Prefect."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,11 +29,11 @@ _PAIRS = {
     "entropy": "entropy",
     "ESS": "validity_before/effective_sample_size_trajectories",
 }
-"""Two numbers, the base's and the branch's."""
+"""Columns with two numbers, the base's and the branch's."""
 
 
 def replay_facts(store: Store, run: str) -> dict[str, Any]:
-    """A replay's record, the comparison of every iteration, and the evaluations of both ends beside each other.
+    """Collect a replay's record, the comparison of every iteration, and the evaluations of both ends.
 
     Raises:
         StoreError: If there is no such run, or an artifact of it cannot be read.
@@ -57,7 +57,7 @@ def replay_facts(store: Store, run: str) -> dict[str, Any]:
 
 
 def comparison_markdown(store: Store, run: str) -> str:
-    """The comparison as a page of markdown."""
+    """Format the comparison as a Markdown page."""
     facts = replay_facts(store, run)
     header, *rows = _rows(facts, " / ")
     ends = [f"- {text(line)}" for line in _lines(facts)]
@@ -65,7 +65,7 @@ def comparison_markdown(store: Store, run: str) -> str:
 
 
 def print_comparison(store: Store, run: str, as_json: bool) -> None:
-    """The comparison on the terminal."""
+    """Print the comparison to the terminal."""
     facts = replay_facts(store, run)
     if as_json:
         print_json(facts)
@@ -79,11 +79,11 @@ def print_comparison(store: Store, run: str, as_json: bool) -> None:
 
 
 def _rows(facts: dict[str, Any], between: str) -> list[list[str]]:
-    """A header and a row an iteration; columns of which no iteration has a number are left out.
+    """Return a header and one row per iteration; columns without a number in any iteration are omitted.
 
     Args:
-        facts: Of `replay_facts`.
-        between: What stands between the base's number and the branch's.
+        facts: From `replay_facts`.
+        between: Separator between the base's number and the branch's.
     """
     iterations = facts["iterations"]
     single = {label: name for label, name in _COLUMNS.items() if any(name in row for row in iterations)}
@@ -97,7 +97,7 @@ def _rows(facts: dict[str, Any], between: str) -> list[list[str]]:
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    """What was replayed, what was changed, and how both ends did."""
+    """Summarise what was replayed, what was changed, and the success of both ends."""
     changed = [f"{path}: {value['was']} -> {value['is']}" for path, value in facts["changed"].items()]
     lines = [f"{facts['base']}, from checkpoint {facts['start']} to {facts['stop']}", *(changed or ["nothing changed"])]
     for side, ends in facts["evaluation"].items():
@@ -112,7 +112,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 
 
 def _ends(record: Run, recorded: Mapping[int, StageKeys]) -> dict[str, str]:
-    """'base' and 'branch' -> key of the episodes of its last checkpoint; empty where they were not evaluated."""
+    """Find 'base' and 'branch' -> key of the episodes of its last checkpoint; empty if they were not evaluated."""
     cell = record.environment
     names = {"base": f"evaluate_base:{cell}", "branch": f"evaluate:{cell}"}
     return {
@@ -121,7 +121,7 @@ def _ends(record: Run, recorded: Mapping[int, StageKeys]) -> dict[str, str]:
 
 
 def _difference(store: Store, ends: Mapping[str, str]) -> dict[str, float]:
-    """The branch's success minus the base's, prompt by prompt, with the 95% bootstrap interval of the pairs."""
+    """Compute the branch's success minus the base's, paired by prompt, with its 95% bootstrap interval."""
     if len(ends) < 2:
         return {}
     base, branch = (success_by_prompt(store, ends[side]) for side in ("base", "branch"))

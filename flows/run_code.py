@@ -1,6 +1,6 @@
-"""Which code a run is made with, so that a name stands for one: edited code is another run.
+"""Identity of the code that a run uses, so that a run's name stands for one version: edited code is another run.
 
-configuration --the loop's first iteration, planned--> stage -> version, stage.role -> identity of what settings name
+configuration --plan of the loop's first iteration--> stage -> version, stage.role -> identity of code named in settings
 """
 
 from contextlib import suppress
@@ -16,11 +16,11 @@ from starpo.tasks import reward, update, variance_filter
 
 
 def code_of(config: StarPOConfig) -> dict[str, str]:
-    """The code that a run with these settings is made with, as keys hold it.
+    """Identify the code that a run with these settings uses, as it enters the keys.
 
     Returns:
         Stage -> its version; `stage.role` -> the identity of the code that settings name, such as
-        `update.advantage`. Panels share the names of one stage, and count together.
+        `update.advantage`. Stages of several panels share names, so their values are joined.
     """
     planners = [_FirstIteration() for _ in config.phases]
     for planner, phase in zip(planners, config.phases, strict=True):
@@ -31,33 +31,33 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
         stage = work.stage
         code.setdefault(stage.name, set()).add(str(stage.version))
         for role, identity in work.identities.items():
-            known = identity if is_reusable(identity) else UNREADABLE.rstrip(":")  # else no process would agree
+            known = identity if is_reusable(identity) else UNREADABLE.rstrip(":")  # otherwise it would differ between processes
             code.setdefault(f"{stage.name}.{role}", set()).add(known)
     return {name: " ".join(sorted(found)) for name, found in sorted(code.items())}
 
 
 def replay_code(config: StarPOConfig) -> dict[str, str]:
-    """The code that a replay with these settings is made with: of the stages that it does anew."""
+    """Identify the code that a replay with these settings uses: that of the stages that it recomputes."""
     done = {module.STAGE.name for module in (reward, variance_filter, update)}
     return {name: identity for name, identity in code_of(config).items() if name.partition(".")[0] in done}
 
 
 def default_run_name(preset: str, config: StarPOConfig) -> str:
-    """Preset, seed, and eight digits of settings and code: the same of both continue the same run."""
+    """Return preset, seed, and eight digits of settings and code, so that the same settings continue the same run."""
     return f"{preset}-s{config.seed}-{settings_digits(config)}"
 
 
 def settings_digits(config: StarPOConfig) -> str:
-    """Eight digits of settings, and of the code that a run of them is made with."""
+    """Hash settings, and the code that a run with them uses, into eight digits."""
     return name_digits({"config": config.model_dump(mode="json"), "code": code_of(config)})
 
 
 class _IterationDoneError(Exception):
-    """The loop has asked for every stage once."""
+    """The loop has requested every stage once."""
 
 
 class _FirstIteration(Planner):
-    """Plans what every iteration is like, and looks nothing up."""
+    """Planner of the first iteration, which stands for all; it does not access the store."""
 
     def __init__(self) -> None:
         super().__init__(Store("never-opened"), "", {})
@@ -66,5 +66,5 @@ class _FirstIteration(Planner):
         return False
 
     def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """All that follows is the same again."""
+        """Stop: later iterations repeat the same stages."""
         raise _IterationDoneError

@@ -1,10 +1,10 @@
-"""Credentials of the store from a Prefect block, for those who keep them in Prefect and not in the environment.
+"""Store credentials from a Prefect block, as an alternative to environment variables.
 
     RAGEN_STORE_BLOCK=secret/NAME             a Secret block with JSON: {"AWS_ACCESS_KEY_ID": ..., ...}
-    RAGEN_STORE_BLOCK=aws-credentials/NAME    of the package prefect-aws; minio-credentials/NAME likewise
+    RAGEN_STORE_BLOCK=aws-credentials/NAME    a block of the package prefect-aws; minio-credentials/NAME likewise
 
-They become variables of this process, as the standard AWS chain expects them, and of the processes that it starts; the
-library below knows nothing of blocks. Nothing is written anywhere.
+They become environment variables of this process and its child processes, as the standard AWS chain expects. The
+library itself does not depend on blocks. Nothing is written to disk.
 """
 
 import os
@@ -15,7 +15,7 @@ from starpo.ragen.agents.rollout.ray_cluster import prepare
 from starpo.ragen.core.errors import StoreError
 
 VARIABLE = "RAGEN_STORE_BLOCK"
-"""Names the block, as `type/name`."""
+"""Environment variable that names the block, as `type/name`."""
 
 _FIELDS = {
     "AWS_ACCESS_KEY_ID": ("aws_access_key_id", "minio_root_user"),
@@ -27,10 +27,10 @@ _FIELDS = {
 
 
 def load_credentials() -> None:
-    """Put what the block of `RAGEN_STORE_BLOCK` holds into the environment; nothing where that is not set.
+    """Load the block named by `RAGEN_STORE_BLOCK` into the environment; a no-op if the variable is not set.
 
     Raises:
-        StoreError: If there is no such block, Prefect's server cannot be asked, or the block holds no credentials.
+        StoreError: If there is no such block, Prefect's server cannot be reached, or the block holds no credentials.
     """
     name = os.environ.get(VARIABLE)
     if name:
@@ -40,15 +40,15 @@ def load_credentials() -> None:
 def _load(name: str) -> Any:
     from prefect.blocks.core import Block
 
-    prepare()  # a block is looked for in all of Prefect's collections, that of Ray among them
+    prepare()  # loading a block imports all of Prefect's collections, including that of Ray
     try:
         return Block.load(name, _sync=True)  # type: ignore[call-arg]
-    except Exception as error:  # of the server, of the network, of a type whose package is missing
+    except Exception as error:  # server or network errors, or a block type whose package is missing
         raise StoreError(
             f"{VARIABLE} is '{name}', and that block cannot be loaded ({type(error).__name__}). Expected secret/NAME, "
             "or aws-credentials/NAME with the package prefect-aws; `prefect block ls` lists those of the server "
             "that PREFECT_API_URL names"
-        ) from None  # the error may show what the block holds
+        ) from None  # the error may reveal the block's content
 
 
 def _variables(name: str, block: Any) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""What ablations and sweeps have in common as flows: what is not stored is done, and a result is made of what is.
+"""Shared code of the flows for ablations and sweeps: missing cells are computed, and a result is made of all cells.
 
-plan -> begin -> cells, one after the other or side by side -> result -> record, drawing, Prefect artifacts
+plan -> begin -> cells, sequentially or concurrently -> result -> record, drawing, Prefect artifacts
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,22 +27,22 @@ class CellsFailedError(StarPOError):
 
 
 class StudyPlan(Protocol):
-    """A study with everything in it checked and named."""
+    """A validated study whose cells are named."""
 
     @property
     def name(self) -> str:
-        """Of the study."""
+        """Name of the study."""
 
     @property
     def labels(self) -> list[str]:
-        """Of its cells."""
+        """Labels of its cells."""
 
     def result(self, store: Store, errors: Mapping[str, str]) -> StudyResult:
-        """Read what the cells measured, and summarise it.
+        """Read the cells' measurements and summarise them.
 
         Args:
-            store: Where they are.
-            errors: Label of a cell -> why it failed.
+            store: Where the cells are stored.
+            errors: Label of a cell -> its error, for cells that failed.
         """
 
 
@@ -53,14 +53,14 @@ def finish(
     num_missing: int,
     ended: Iterable[tuple[str, str | None]],
 ) -> str:
-    """Do what is missing, and make and publish the result. A cell that fails does not stop the others.
+    """Compute the missing cells, then create and publish the result. A cell that fails does not stop the others.
 
     Args:
-        studies: Where the result goes.
-        plan: The study; it has begun.
-        store: Where its cells are.
-        num_missing: Cells that are to be done.
-        ended: Does them; yields the label of each, and why it failed if it did, as it ends.
+        studies: Where the result is saved.
+        plan: The study, already begun.
+        store: Where its cells are stored.
+        num_missing: Number of cells to compute.
+        ended: Computes them; yields each cell's label and its error, or None, as the cell ends.
 
     Returns:
         The study's name.
@@ -93,7 +93,7 @@ def finish(
 
 
 def failure(state: State[Any]) -> str | None:
-    """Why a task did not complete; None: it did."""
+    """Return why a task did not complete; None if it completed."""
     if state.is_completed():
         return None
     error = state.result(raise_on_failure=False)
@@ -101,7 +101,7 @@ def failure(state: State[Any]) -> str | None:
 
 
 def markdown(studies: Studies[Any, Any], result: StudyResult) -> str:
-    """A result as a page for Prefect."""
+    """Format a result as a Markdown page for Prefect."""
     parts = [f"# {studies.word.capitalize()} {text(result.name)}"]
     if conclusion := type(studies).conclude(result):
         parts += ["", text(conclusion)]
@@ -115,7 +115,7 @@ def markdown(studies: Studies[Any, Any], result: StudyResult) -> str:
 
 
 def _publish(studies: Studies[Any, Any], result: StudyResult) -> None:
-    """The result in Prefect: its first table, and the whole as markdown."""
+    """Publish the result in Prefect: its first table, and all of it as Markdown."""
     what = f"{studies.word} {result.name}"
     key = artifact_key(what)
     create_markdown_artifact(markdown(studies, result), key=key, description=what)

@@ -1,9 +1,9 @@
-"""Is a run what its record says? Every stage computed again from its stored inputs; what is stored checked in itself.
+"""Verification of a run against its record: stages are recomputed, and stored artifacts are checked for consistency.
 
     run record -> seals, walk -> visits -> Verifier -> findings
 
-The verified store is only read. Every stage is computed from its stored inputs, in the order of the run, so that what
-was computed may stand in for what is lost.
+The verified store is only read. Every stage is recomputed from its stored inputs, in the order of the run, so that
+recomputed artifacts can replace lost ones.
 """
 
 import time
@@ -25,13 +25,13 @@ Outcome = Literal["verified", "faults", "not shown"]
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found.
+    """Result of verifying a run.
 
     Attributes:
         run: The run's name.
-        findings: In the order of the work.
-        num_iterations: Iterations looked at.
-        seconds: It took.
+        findings: Findings, in the order of the stages.
+        num_iterations: Number of iterations verified.
+        seconds: Duration of the verification.
     """
 
     run: str
@@ -40,24 +40,24 @@ class Verification:
     seconds: float
 
     def count(self, verdict: Verdict) -> int:
-        """How many findings are of this verdict."""
+        """Count the findings with this verdict."""
         return sum(finding.verdict is verdict for finding in self.findings)
 
     @property
     def is_faultless(self) -> bool:
-        """Is nothing different or damaged? There may be what is not shown all the same: see `outcome`."""
+        """Whether nothing is different or damaged; some checks may still be inconclusive, see `outcome`."""
         return not any(finding.verdict.is_fault for finding in self.findings)
 
     @property
     def outcome(self) -> Outcome:
-        """In a word."""
+        """Overall outcome."""
         if not self.is_faultless:
             return "faults"
         return "not shown" if self.count(Verdict.NOT_SHOWN) else "verified"
 
     @property
     def exit_code(self) -> int:
-        """0: everything that was looked at is the same. 1: something is not. 3: nothing is, and not all is shown."""
+        """0: everything checked is the same. 1: something differs or is damaged. 3: no fault, but not all is shown."""
         return {"verified": 0, "faults": 1, "not shown": 3}[self.outcome]
 
 
@@ -72,20 +72,21 @@ def verify_run(
     with_warm_start: bool = False,
     on_visit: Callable[[int, int, Visit], None] | None = None,
 ) -> Verification:
-    """Verify the stages that a run recorded, and the record itself: that always as a whole.
+    """Verify the stages that a run recorded, and the record itself, which is always checked as a whole.
 
     Args:
-        store: Where the run is; nothing is written to it.
-        run: Its name.
-        first: First iteration. None: the run's first.
-        last: Last iteration, included. None: the run's last.
-        stages: Only these. Empty: all.
-        share: Share of the iterations to look at, evenly spread.
-        with_warm_start: Do the warm start again even where it took long.
-        on_visit: Called with each stage, in the order of the run, and with the number of stages done and of all.
+        store: Where the run is stored; nothing is written to it.
+        run: The run's name.
+        first: First iteration. None for the run's first.
+        last: Last iteration, inclusive. None for the run's last.
+        stages: Stages to verify. Empty for all.
+        share: Share of the iterations to verify, evenly spread.
+        with_warm_start: Recompute the warm start even if it took long.
+        on_visit: Called before each stage, in the order of the run, with the number of stages done, their total and the
+            stage.
 
     Raises:
-        StoreError: If there is no such run; the message names those that are near.
+        StoreError: If there is no such run; the message suggests similar names.
         ConfigError: If a stage does not exist, the range is not in the run, or its settings are not this release's.
     """
     from starpo.ragen.agents.policy.load import without_progress_bars
@@ -109,7 +110,7 @@ def verify_run(
 
 
 def _of_seals(store: Store, run: str) -> CheckResult:
-    """What the chain of the run's records shows."""
+    """Check the chain of seals over the run's records."""
     seals = store.runs.seals(run)
     for path, what in seals.broken.items():
         more = f" (and {len(seals.broken) - 1} more)" if len(seals.broken) > 1 else ""
