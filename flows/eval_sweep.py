@@ -1,8 +1,8 @@
-"""Evaluation sweeps as a flow: a task a cell, and what is stored is not played again.
+"""Evaluation sweeps as a flow: one task per cell; stored cells are not played again.
 
-    sweep -> plan_sweep (which cells are missing?) -> evaluate, a task a cell -> flows.study.finish
+    sweep -> plan_sweep (which cells are missing) -> evaluate, one task per cell -> flows.study.finish
 
-Cells are tasks with the tag `gpu`, so `prefect concurrency-limit create gpu N` bounds those at work in all sweeps.
+Cells are tasks with the tag `gpu`, so `prefect concurrency-limit create gpu N` limits how many run across all sweeps.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -22,25 +22,25 @@ from starpo.ragen.studies.sweep.sweep import Sweep
 from starpo.tasks.stage import stage_task
 
 CELL_TAG = "gpu"
-"""Of every cell's task; a Prefect concurrency limit of this name bounds how many are at work."""
+"""Tag of every cell's task; a Prefect concurrency limit of this name bounds how many run concurrently."""
 
 
 @flow(name="eval-sweep", validate_parameters=True)
 def eval_sweep(sweep: Sweep, store: str | None = None, concurrency: int = 1) -> str:
-    """Evaluate checkpoints x environments x temperatures x seeds; running it again evaluates what is missing.
+    """Evaluate checkpoints x environments x temperatures x seeds; running it again evaluates the missing cells.
 
     A cell that fails does not stop the others; in the end it fails the sweep.
 
     Args:
         sweep: Checkpoints, environments, temperatures and seeds.
-        store: Store URL. None: the one of the serving process (RAGEN_STORE).
-        concurrency: Cells at a time.
+        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        concurrency: Maximum number of concurrent cells.
 
     Returns:
         The sweep's name; its result is in `<store>/sweeps/<name>`.
 
     Raises:
-        ConfigError: If something is wrong with the sweep; nothing has been done then.
+        ConfigError: If the sweep is invalid; nothing has been done in that case.
         CellsFailedError: If cells failed; the message names them.
     """
     opened = Store(store or Runtime.current().store)
@@ -52,9 +52,9 @@ def eval_sweep(sweep: Sweep, store: str | None = None, concurrency: int = 1) -> 
 
 
 def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> Iterator[tuple[str, str | None]]:
-    """Evaluate what is not stored; yields each cell's label with why it failed, if it did, as it ends.
+    """Evaluate the missing cells and yield each cell's label and its error, if it failed, as it ends.
 
-    Cells of a checkpoint that was dropped wait for the first of them, which brings it back: it is derived once.
+    Other cells of a dropped checkpoint wait for the first one, which restores it, so that it is derived only once.
     """
     measured = {planned.label: planned.work.keys for planned in plan.cells if planned.is_stored}
     studies.name_cells(plan.name, measured)
@@ -69,7 +69,7 @@ def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> 
                 task = stage_task(planned.work, planned.label, tags={CELL_TAG})
                 futures[runner.submit(task, {"store_url": store.address, "work": planned.work})] = planned
             for future in as_completed(list(futures)):
-                future.wait()  # takes its final state over
+                future.wait()  # sets its final state
                 planned, error = futures[future], failure(future.state)
                 if error is None:
                     measured[planned.label] = planned.work.keys
@@ -78,7 +78,7 @@ def _ended(store: Store, plan: SweepPlan, studies: Sweeps, concurrency: int) -> 
 
 
 def _waves(missing: Sequence[PlannedCell], dropped: Collection[str]) -> Iterator[list[PlannedCell]]:
-    """All cells, but of each dropped checkpoint one; then the others."""
+    """Yield all cells, except that each dropped checkpoint has only one; then the remaining ones."""
     begun: set[str] = set()
     first: list[PlannedCell] = []
     later: list[PlannedCell] = []

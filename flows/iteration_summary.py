@@ -1,4 +1,4 @@
-"""What an iteration came to: a line for Prefect's log, and markdown for its artifacts."""
+"""Summary of an iteration: one line for Prefect's log, and Markdown for its artifacts."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ _BY_TAG = {
     "in-group reward std": "reward/in_group_std",
     "groups kept": "filter/num_kept",
 }
-"""Of each part of a mixture."""
+"""Metrics shown for each part of a mixture."""
 
 _LINE = (
     ("success {:.3f}", "rollout/success_rate"),
@@ -41,13 +41,13 @@ _LINE = (
 
 
 def iteration_line(iteration: int, iterations: int, metrics: Mapping[str, float], seconds: float) -> str:
-    """An iteration in a line.
+    """Summarise an iteration in one line.
 
     Args:
-        iteration: Updates done before it.
-        iterations: Updates in all.
-        metrics: What it measured.
-        seconds: What an iteration takes, mean of the last ones.
+        iteration: Updates completed before it.
+        iterations: Total number of updates.
+        metrics: The iteration's metrics.
+        seconds: Mean duration of the last iterations, in seconds.
     """
     parts = [form.format(metrics[name]) for form, name in _LINE if name in metrics]
     parts += [kept] if (kept := _kept(metrics)) else []
@@ -71,17 +71,17 @@ def iteration_markdown(
     store_url: str,
     address: str,
 ) -> str:
-    """Headline numbers of an iteration and where its artifacts are.
+    """Format the main metrics of an iteration and the locations of its artifacts as Markdown.
 
     Args:
         run: The run's name.
-        iteration: Updates done before it.
-        iterations: Updates in all.
-        metrics: What it measured.
-        seconds: What an iteration takes, mean of the last ones.
-        stages: What it made.
-        store_url: Where the artifacts are.
-        address: Of the run's folder, as a browser takes it.
+        iteration: Updates completed before it.
+        iterations: Total number of updates.
+        metrics: The iteration's metrics.
+        seconds: Mean duration of the last iterations, in seconds.
+        stages: Stage -> kind -> key of its artifacts.
+        store_url: URL of the store.
+        address: URL of the run's folder, for a browser.
     """
     rows = [(label, f"{metrics[name]:.4g}") for label, name in SHOWN.items() if name in metrics]
     evaluations = [

@@ -1,6 +1,6 @@
-"""The lab of objectives: on a run's stored rollouts and checkpoints, where would other objectives have pulled?
+"""The lab of objectives: gradients that other objectives would have had on a run's stored rollouts and checkpoints.
 
-run, iterations, methods -> a stage `objectives` an iteration, computed and stored -> Lab
+run, iterations, methods -> one stage `objectives` per iteration, computed and stored -> Lab
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,25 +24,25 @@ from starpo.ragen.work import Work
 from starpo.tasks.objectives import objectives
 
 OWN = "run"
-"""What the run's own objective is called; it is always among them."""
+"""Name of the run's own objective, which is always included."""
 ALL = "all"
-"""Stands for every shipped method."""
+"""Selects every shipped method."""
 _STORED = ("rollout", "reward", "filter")
-"""Tables of settings whose outcome is stored: a method that has others is measured with what is there."""
+"""Tables of settings whose outcome is stored: a method with other values is measured on the stored data anyway."""
 
 
 @dataclass(frozen=True)
 class Lab:
-    """What was measured.
+    """Measurements of several objectives on one run.
 
     Attributes:
-        run: Its name.
-        settings: Iteration -> objective -> settings that it stands for.
-        found: Iteration -> the objectives beside each other.
-        left_out: Objective -> why it could not be measured, at the first iteration at which it could not.
-        kept: Objective -> settings of it that are not what was stored, as `path = value`.
-        not_measured: Iteration -> why nothing of it could be.
-        num_computed: Stages that were computed for this; they are stored, and found the next time.
+        run: The run's name.
+        settings: Iteration -> objective -> its settings.
+        found: Iteration -> comparison of the objectives.
+        left_out: Objective -> why it could not be measured, at the first iteration where that was the case.
+        kept: Objective -> its settings that differ from those of the stored data, as `path = value`.
+        not_measured: Iteration -> why it could not be measured at all.
+        num_computed: Number of stages computed for this; they are stored and reused the next time.
     """
 
     run: str
@@ -62,19 +62,20 @@ def compare_objectives(
     overrides: Mapping[str, Any] | None = None,
     on_stage: Callable[[int, int], None] = lambda done, total: None,
 ) -> Lab:
-    """Measure objectives on what a run has stored. Nothing of the run changes.
+    """Measure objectives on a run's stored data. The run itself does not change.
 
     Args:
-        store: Where it is; what is computed is stored there.
-        run: Its name.
-        methods: Names of methods, or TOML files of the user's own; 'all': every shipped one. The run's own is added.
-        iterations: At which; each is measured by itself. None: at the last that was updated.
-        overrides: Dotted path -> value, on top of every objective's settings, the run's own too.
-        on_stage: Told how many stages were looked at, and of how many.
+        store: Where the run is stored; results are stored there too.
+        run: The run's name.
+        methods: Names of methods, or paths of the user's TOML files; 'all' for every shipped method. The run's own
+            objective is added.
+        iterations: Iterations, each measured separately. None for the last one with an update.
+        overrides: Dotted path -> value, applied to every objective's settings, including the run's own.
+        on_stage: Called with the number of stages done and their total.
 
     Raises:
         StoreError: If there is no such run.
-        ConfigError: If there is no such method or iteration, if two have one name, or if nothing can be measured.
+        ConfigError: If a method or iteration does not exist, two methods share a name, or nothing can be measured.
     """
     record = store.runs.get(run)
     recorded = store.runs.iterations(record.name)
@@ -105,7 +106,7 @@ def _measurable(
     beside: frozenset[str],
     lab: Lab,
 ) -> dict[str, StarPOConfig]:
-    """Settings of the objectives that what is stored suffices for; the lab is told of the others."""
+    """Return the settings of the objectives that the stored data suffice for; the others are noted in the lab."""
     found: dict[str, StarPOConfig] = {}
     for name, settings in named.items():
         try:
@@ -140,7 +141,7 @@ def _carried_out(
 
 
 def _named(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Name -> settings of the objectives, the run's own first."""
+    """Return name -> settings of the objectives, the run's own first."""
     named: dict[str, dict[str, Any]] = {OWN: {}}
     for given in [name for one in methods for name in (METHODS.names() if one == ALL else [one])]:
         name = given if given in METHODS.names() else Path(given).stem
@@ -160,7 +161,7 @@ def _named(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
 def _iterations(
     run: str, recorded: Mapping[int, StageKeys], checkpoints: Mapping[int, str], wanted: Sequence[int] | None
 ) -> list[int]:
-    """Those that are asked for, and can be measured."""
+    """Return the requested iterations, after checking that they can be measured."""
     updated = [n for n, stages in recorded.items() if "update" in stages and n in checkpoints]
     if not updated:
         raise ConfigError(
@@ -179,7 +180,7 @@ def _iterations(
 
 
 def _check_measurable(config: UpdateConfig, beside: frozenset[str], *, has_greedy: bool) -> None:
-    """Go on if what is stored, and the models `beside` the policy in the checkpoint, are what an objective needs."""
+    """Check that stored data, and the models `beside` the policy in the checkpoint, suffice for an objective."""
     for needed, words in (("critic", "critic"), ("prm", "process reward model")):
         if needed in config.needs and needed not in beside:
             raise ConfigError(
@@ -191,6 +192,6 @@ def _check_measurable(config: UpdateConfig, beside: frozenset[str], *, has_greed
 
 
 def _differing(stored: StarPOConfig, own: StarPOConfig) -> list[str]:
-    """Settings of an objective that stand for something else than what is stored."""
+    """Return the settings of an objective that differ from those of the stored data."""
     was, now = (one.model_dump(mode="json", include=set(_STORED)) for one in (stored, own))
     return [f"{path} = {value}" for path, (_, value) in changed_settings(was, now)]

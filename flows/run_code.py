@@ -31,7 +31,7 @@ def code_of(config: StarPOConfig) -> dict[str, str]:
         stage = work.stage
         code.setdefault(stage.name, set()).add(str(stage.version))
         for role, identity in work.identities.items():
-            known = identity if is_reusable(identity) else UNREADABLE.rstrip(":")  # otherwise it would differ between processes
+            known = identity if is_reusable(identity) else UNREADABLE.rstrip(":")  # else it differs per process
             code.setdefault(f"{stage.name}.{role}", set()).add(known)
     return {name: " ".join(sorted(found)) for name, found in sorted(code.items())}
 

@@ -1,4 +1,4 @@
-"""A sweep with everything in it checked and named: its cells, their keys, and which of them are stored.
+"""Validation and expansion of a sweep: its named cells, their keys, and which of them are stored.
 
 sweep, store -> plan_sweep -> SweepPlan -> starpo.flows.eval_sweep, or a dry run
 """
@@ -24,8 +24,8 @@ class PlannedCell:
 
     Attributes:
         cell: The cell.
-        work: Evaluates it.
-        is_stored: Has it been evaluated before, by whatever run or sweep?
+        work: The stage that evaluates it.
+        is_stored: Whether its evaluation is already stored, by any run or sweep.
     """
 
     cell: SweepCell
@@ -34,7 +34,7 @@ class PlannedCell:
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Label of the cell, for people."""
         return self.cell.label
 
 
@@ -43,9 +43,9 @@ class SweepPlan:
     """A sweep, planned.
 
     Attributes:
-        sweep: What was asked for.
-        cells: What that comes to now.
-        waiting: Run -> what was asked for and is not there yet.
+        sweep: The sweep.
+        cells: Its cells, as of now.
+        waiting: Run -> the requested checkpoints that it does not have yet.
     """
 
     sweep: Sweep
@@ -54,35 +54,35 @@ class SweepPlan:
 
     @property
     def name(self) -> str:
-        """The sweep's."""
+        """Name of the sweep."""
         return self.sweep.name
 
     @property
     def labels(self) -> list[str]:
-        """Of the cells."""
+        """Labels of the cells."""
         return [planned.label for planned in self.cells]
 
     @property
     def missing(self) -> list[PlannedCell]:
-        """Those that are to be evaluated."""
+        """Cells that are not evaluated yet."""
         return [planned for planned in self.cells if not planned.is_stored]
 
     @cached_property
     def runs(self) -> list[str]:
-        """Whose checkpoints are evaluated."""
+        """Names of the runs whose checkpoints are evaluated."""
         return list(dict.fromkeys(planned.cell.run for planned in self.cells))
 
     def dropped(self, store: Store) -> list[str]:
-        """Checkpoints that were not kept and that missing cells need; they are derived first."""
+        """Return the dropped checkpoints that missing cells need; they are derived first."""
         keys = dict.fromkeys(planned.cell.checkpoint for planned in self.missing)
         return [key for key in keys if store.dropped("checkpoint", key) is not None]
 
     def result(self, store: Store, errors: Mapping[str, str]) -> SweepResult:
-        """Read what the cells measured, and summarise it.
+        """Read the cells' measurements and summarise them.
 
         Args:
-            store: Where they are.
-            errors: Label of a cell -> why it failed.
+            store: Where the cells are stored.
+            errors: Label of a cell -> its error, for cells that failed.
         """
         outcomes, unread = {}, dict(errors)
         for planned in self.cells:
@@ -97,11 +97,11 @@ class SweepPlan:
 
 
 def plan_sweep(store: Store, sweep: Sweep) -> SweepPlan:
-    """Check a sweep, and find out which of its cells are stored. Nothing is written.
+    """Check a sweep, and look up which of its cells are stored. Nothing is written.
 
     Raises:
-        ConfigError: If something is wrong with it, or there is no run to sweep over.
-        StoreError: If it names a run that is not there.
+        ConfigError: If the sweep is invalid, or there is no run to sweep over.
+        StoreError: If it names a run that does not exist.
     """
     due = [] if sweep.runs else [run for run in due_runs(store) if store.runs.get(run).flow == "starpo"]
     if not sweep.runs and not due:

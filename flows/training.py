@@ -1,12 +1,12 @@
-"""The training loop: plain Python over stages. Resuming a run is running it again.
+"""The training loop: plain Python over stages. To resume a run, run it again.
 
 checkpoint -> rollout -> reward -> variance_filter -> diagnose -> update -> checkpoint
-     |            `-> probe, now and then      |      beside it, with rollout.staleness = 1: the next rollout
+     |            `-> probe, periodically      |      concurrently, with rollout.staleness = 1: the next rollout
      |                                         |`-> rollout:1, ... with rollout.max_attempts, while too few are kept
-     |                                         `-> gradient_probe, now and then
-     `-> evaluate
+     |                                         `-> gradient_probe, periodically
+     `-> evaluate, periodically
 
-Whoever carries out its stages is a `Runner`: one does them, one plans them, one holds a record against them.
+Its stages are delegated to a `Runner`: one carries them out, one plans them, one compares them with a record.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,16 +34,16 @@ from starpo.tasks.variance_filter import variance_filter
 from starpo.tasks.warm_start import warm_start
 
 PlayOn = Callable[[int], str]
-"""Plays the attempt of this number; returns the key of its turns."""
+"""Plays the attempt with this index and returns the key of its turns."""
 
 
 class Runner:
-    """What the loop asks its stages of, and tells how it goes; listening is optional.
+    """Base class of what carries out the loop's stages; the notification methods are no-ops unless overridden.
 
     Attributes:
         name: The run's name.
-        store_url: Where its artifacts are.
-        progress: Where stages say how far they are.
+        store_url: URL of the store with its artifacts.
+        progress: Receives the progress of stages; None for no progress.
     """
 
     name: str
@@ -51,62 +51,62 @@ class Runner:
     progress: RunProgress | None = None
 
     def measured(self, iteration: int) -> Mapping[str, float]:
-        """The metrics of an iteration; what it did not measure, such as an update's where there was none, is absent."""
+        """Return the metrics of an iteration; those not measured are absent, e.g. an update's if there was none."""
         raise NotImplementedError
 
     def stage(self, iteration: int, work: Work) -> Keys:
-        """One stage of an iteration; returns what it made."""
+        """Carry out one stage of an iteration and return its outputs."""
         raise NotImplementedError
 
     @contextmanager
     def beside(self, iteration: int, work: Work) -> Iterator[Keys]:
-        """One stage beside those of the block; what it made is there when the block has ended."""
+        """Carry out one stage concurrently with the block; the yielded dict is filled when the block has ended."""
         keys: Keys = {}
         yield keys
         keys |= self.stage(iteration, work)
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
-        """One stage that has no place of its own in the record; returns what it made."""
+        """Carry out one stage that has no entry of its own in the record, and return its outputs."""
         raise NotImplementedError
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """An iteration uses artifacts that were made before, or elsewhere."""
+        """Note that an iteration uses artifacts from an earlier iteration or another run."""
 
     def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
-        """Groups that the selection of an attempt keeps; NaN, of which no comparison holds: it is not known yet."""
+        """Count the groups that the selection of an attempt keeps; NaN, for which comparisons are false, if unknown."""
         return num_kept(Store(self.store_url), selection)
 
     def warn(self, message: str) -> None:
-        """Something that should not go unseen."""
+        """Warn the user."""
 
     def note(self, iteration: int, values: Mapping[str, float]) -> None:
-        """Numbers that no stage measures; they follow from what is stored."""
+        """Report metrics that no stage measures, as they follow from stored data."""
 
     def retain(self, checkpoints: Sequence[str]) -> None:
-        """Of the run's checkpoints so far, the first to the newest, keep those that its settings say."""
+        """Apply the run's retention settings to its checkpoints so far, from the first to the newest."""
 
     def training_begins(self) -> None:
-        """What came before says nothing about the time left."""
+        """Note that training begins, as the time before is not used to estimate the time left."""
 
     def iteration_done(self, iteration: int, should_summarise: bool = True) -> None:
-        """An iteration is complete; should it be summarised for people?"""
+        """Note that an iteration is complete; `should_summarise` asks for a summary for people."""
 
 
 def train(runner: Runner, config: StarPOConfig) -> None:
-    """The loop.
+    """Run the training loop.
 
     Args:
-        runner: Carries out the stages, or, when a run is only planned, derives their keys (`flows.plan`).
+        runner: Carries out the stages, or only derives their keys when a run is planned (`flows.plan`).
         config: All settings.
 
     Raises:
-        NothingKeptError: If the filter kept no group, too many iterations in a row.
-        CollapsedError: If the run is collapsing, and the settings say that it ends then.
+        NothingKeptError: If the filter kept no group in too many consecutive iterations.
+        CollapsedError: If the run collapses, and the settings demand that it ends then.
     """
     first = checkpoint = runner.stage(0, warm_start(config, runner.progress))["checkpoint"]
     turns: Keys = {}
-    ahead: Keys = {}  # the next rollout, where it was played beside the last update
-    lag = 0  # updates since the policy that played, when its rollout is first learned from
+    ahead: Keys = {}  # the next rollout, if it was played concurrently with the last update
+    lag = 0  # number of updates by which the sampling policy is behind when its rollout is first used
     checkpoints = [first]
     played: dict[int, str] = {}
     alarm = Alarm()
@@ -166,10 +166,10 @@ def train(runner: Runner, config: StarPOConfig) -> None:
 def _act_on_collapse(
     runner: Runner, config: StarPOConfig, iteration: int, alarm: Alarm, played: Mapping[int, str]
 ) -> None:
-    """End the run where its settings want that; `played` are the keys of all rollouts.
+    """End the run if the verdict and its settings demand it; `played` maps iterations to keys of turns.
 
     Raises:
-        CollapsedError: If the run is as bad as the settings say; `flows.rollback` says what comes then.
+        CollapsedError: If the verdict reaches the configured severity; `flows.rollback` decides what follows.
     """
     verdict = alarm.observe(iteration, runner.measured(iteration))
     if is_due(config.diagnostics, verdict):
@@ -180,9 +180,9 @@ def _act_on_collapse(
 
 
 def _collected(iteration: int, played: Mapping[int, str]) -> int:
-    """When the rollout of an iteration was first used: its success is that of the policy of then (Online-k).
+    """Return the iteration that first used this iteration's rollout, whose policy its success measures (Online-k).
 
-    The iteration itself where that was the run's beginning, to which no run is rolled back.
+    Returns the iteration itself if that is iteration 0, to which no run is rolled back.
     """
     return min(other for other, turns in played.items() if turns == played[iteration]) or iteration
 
@@ -192,7 +192,7 @@ def _play_on(runner: Runner, iteration: int, config: StarPOConfig, checkpoint: s
 
 
 def reuse_rollouts(runner: Runner, iteration: int, turns: Keys) -> None:
-    """An iteration uses rollouts that were played before, or elsewhere: all attempts of one iteration."""
+    """Note that an iteration uses all attempts of an earlier iteration's, or another run's, rollout."""
     for attempt, key in enumerate(of_kind(turns, "turns")):
         runner.reuse(iteration, numbered("rollout", attempt), {"turns": key})
 
@@ -200,19 +200,19 @@ def reuse_rollouts(runner: Runner, iteration: int, turns: Keys) -> None:
 def reward_and_filter(
     runner: Runner, config: StarPOConfig, iteration: int, turns: Keys, play_on: PlayOn | None = None
 ) -> Keys:
-    """Pay what was played, choose what is learned from, play on while that is too little, and measure all of it.
+    """Compute rewards, select groups, play further attempts while too few are kept, and diagnose all of the data.
 
     Args:
         runner: Carries out the stages.
-        config: Settings of reward and filter, and how many attempts there may be.
-        iteration: Updates done before.
-        turns: Role -> key of what was played: `turns` and, of further attempts, `turns:1`, ....
-        play_on: Plays another attempt. None: what was played is all there is.
+        config: Settings of reward and filter, and the maximum number of attempts.
+        iteration: Updates completed before it.
+        turns: Role -> key of the turns: `turns` and, for further attempts, `turns:1`, ....
+        play_on: Plays another attempt. None to use only the given turns.
 
     Returns:
         Role -> key of turns, rewards and selection of all attempts.
     """
-    data = {role: key for role, key in turns.items() if kind_of(role) == "turns"}  # not the siblings beside them
+    data = {role: key for role, key in turns.items() if kind_of(role) == "turns"}  # without siblings
     attempt = 0
     while True:
         _reward_and_filter_one(runner, config, iteration, attempt, data)
@@ -237,7 +237,7 @@ def _reward_and_filter_one(runner: Runner, config: StarPOConfig, iteration: int,
 
 
 def _is_enough(runner: Runner, config: StarPOConfig, iteration: int, selections: Sequence[str]) -> bool:
-    """Do the attempts so far keep as many groups as are wanted, or may there be no other?"""
+    """Whether the attempts so far keep as many groups as wanted, or no further attempt is allowed."""
     wanted, most = config.filter.num_wanted, config.rollout.max_attempts
     if wanted is None or most == 1:
         return True
@@ -254,9 +254,9 @@ def _is_enough(runner: Runner, config: StarPOConfig, iteration: int, selections:
 def _next_rollout(
     runner: Runner, config: StarPOConfig, iteration: int, checkpoint: str
 ) -> AbstractContextManager[Keys]:
-    """The rollout of an iteration, played during the update before it by the checkpoint which that begins with.
+    """Play the rollout of an iteration during the preceding update, with the checkpoint that this update starts from.
 
-    Nothing where the settings want it played afterwards, or the run ends.
+    A no-op if the settings require it to be played afterwards, or the run ends.
     """
     if config.rollout.staleness == 0 or iteration == config.iterations:
         return nullcontext({})
@@ -264,7 +264,7 @@ def _next_rollout(
 
 
 def _evaluate_if_due(runner: Runner, config: StarPOConfig, iteration: int, checkpoint: str) -> None:
-    """The first and the last checkpoint meet every panel; those in between the training environment's, now and then."""
+    """Evaluate the first and last checkpoint on every panel, others periodically on the training environment's."""
     is_end = iteration in (0, config.iterations)
     if not is_end and iteration % config.evaluation.every:
         return

@@ -1,11 +1,10 @@
-"""A run's record beside what its settings ask for: the training loop walked with the keys that are recorded.
+"""A run's record compared with what its settings imply: the training loop is walked with the recorded keys.
 
     run.json, records --RecordWalk in place of RunRecorder--> loop --> visits, findings
 
-The loop is the real one, and so are its stages' keys; only the work is not done. Every key follows from the settings,
-the stage's place and the recorded keys of its inputs, so a key that was put into another place does not fit there, an
-evaluation that was taken out is missed, and one that was put in is left over. What the loop decides by measured numbers
-it decides here by the stored ones.
+The loop is the real one, and so are its stages' keys; only the work is skipped. Every key follows from the settings,
+the stage's place and the recorded keys of its inputs. So a key that was moved to another place does not fit there, a
+removed evaluation is missed, and an inserted one is left over. Decisions that depend on metrics use the stored ones.
 """
 
 import math
@@ -40,14 +39,14 @@ from starpo.ragen.work import Keys, Work
 
 
 class _RecordEndsError(Exception):
-    """A stage is not recorded, and nothing after it is."""
+    """A stage and everything after it are not recorded."""
 
 
 def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[int, StageKeys]) -> "RecordWalk":
-    """Compare a run's record with what its settings ask for.
+    """Compare a run's record with what its settings imply.
 
     Args:
-        store: Where the run is; it is only read.
+        store: Where the run is stored; it is only read.
         run: The run.
         config: Its settings.
         recorded: From `Runs.iterations`.
@@ -82,7 +81,7 @@ def walk_record(store: Store, run: Run, config: StarPOConfig, recorded: Mapping[
 
 
 def _walk_replay(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
-    """A replay's rollouts are those that the record of its base names, and as that one's loop asks for them."""
+    """Walk a replay; its rollouts must be those in the base run's record, as the base run's loop expects them."""
     store, parameters, stages = walk.store, run.parameters, walk.names()
     should_update = parameters.get("should_update", True)
     try:
@@ -110,19 +109,19 @@ def _walk_import(walk: "RecordWalk", run: Run, config: StarPOConfig) -> None:
 
 
 class RecordWalk(Runner):
-    """Stands in for a `RunRecorder`: gives the loop what is recorded, and compares that with what the loop asks for.
+    """Replacement for a `RunRecorder` that gives the loop the recorded keys and compares them with the expected ones.
 
     Attributes:
         name: The run's name.
-        store: Where it is.
-        store_url: Its address.
+        store: Where the run is stored.
+        store_url: URL of the store.
         recorded: Iteration -> stage -> {kind: key}.
-        visits: Recorded stages in the order of the work. Work that several iterations recorded (Online-k) is visited
-            where it was done.
-        findings: Where the record does not fit.
-        works: Key -> the stage that made it, as the loop asks for it.
-        left: (Iteration, stage) -> {kind: key}: what of the record was not come by yet.
-        ends_at: Iteration and stage that were missed last.
+        visits: Recorded stages, in the order of the loop. Work that several iterations recorded (Online-k) is visited
+            once, where it was done.
+        findings: Places where the record does not fit.
+        works: Key -> the stage that made it, as expected by the loop.
+        left: (Iteration, stage) -> {kind: key}: recorded entries that the loop has not reached yet.
+        ends_at: Iteration and name of the stage that was missing last.
     """
 
     def __init__(self, store: Store, name: str, recorded: Mapping[int, StageKeys]) -> None:
@@ -139,11 +138,11 @@ class RecordWalk(Runner):
         self._seen: set[tuple[tuple[str, str], ...]] = set()
 
     def names(self) -> set[str]:
-        """Of all recorded stages."""
+        """Return the names of all recorded stages."""
         return {name for stages in self.recorded.values() for name in stages}
 
     def stage(self, iteration: int, work: Work) -> Keys:
-        """Compare what is recorded in this place with what the loop asks for; returns the former."""
+        """Compare the record of this stage with the work that the loop expects, and return the recorded keys."""
         recorded = self._taken(iteration, work.name)
         if recorded is None:
             self._missed(iteration, work.name)
@@ -156,12 +155,12 @@ class RecordWalk(Runner):
         return keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
-        """Keys of a stage that the record does not name in a place of its own."""
+        """Return the keys of a stage that has no entry of its own in the record."""
         self.works[work.key] = work
         return work.keys
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """Compare what is recorded in this place with artifacts that were made before, or elsewhere."""
+        """Compare the record of this stage with the reused artifacts of an earlier iteration or another run."""
         recorded = self._taken(iteration, name)
         if recorded is None:
             self._missed(iteration, name)
@@ -175,14 +174,14 @@ class RecordWalk(Runner):
         self._visit(Visit(iteration, name, stage, recorded, work, is_misplaced))
 
     def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
-        """As stored; where that cannot be read, by what the record says: was another attempt needed?"""
+        """Count the groups kept, as stored; if unreadable, 0 if the record has a further attempt, else infinity."""
         try:
             return super().num_kept(iteration, attempt, selection)
         except StarPOError:
             return 0.0 if numbered("rollout", attempt + 1) in self.recorded.get(iteration, {}) else math.inf
 
     def given(self, iteration: int, name: str) -> Keys:
-        """What is recorded in this place, whatever it is: it came from elsewhere."""
+        """Return the recorded keys of a stage without comparison, as its artifacts were imported."""
         recorded = self._taken(iteration, name)
         if recorded is None:
             self._missed(iteration, name)
@@ -191,16 +190,16 @@ class RecordWalk(Runner):
         return dict(recorded)
 
     def close(self) -> None:
-        """Name what the loop did not come by."""
+        """Report recorded entries that the loop did not reach."""
         for (iteration, name), keys in self.left.items():
             self.fault(iteration, name, "the run's settings ask for no such stage here", keys)
 
     def fault(self, iteration: int, name: str, detail: str, keys: Mapping[str, str] | None = None) -> None:
-        """Something in the record does not fit."""
+        """Report that an entry of the record does not fit."""
         self._find(iteration, name, Verdict.DIFFERENT, detail, keys)
 
     def not_shown(self, iteration: int, name: str, detail: str) -> None:
-        """Nothing tells whether it fits."""
+        """Report that it cannot be determined whether an entry fits."""
         self._find(iteration, name, Verdict.NOT_SHOWN, detail, None)
 
     def _find(self, iteration: int, name: str, verdict: Verdict, detail: str, keys: Mapping[str, str] | None) -> None:
@@ -230,7 +229,7 @@ class RecordWalk(Runner):
         self._visit(Visit(iteration, work.name, work.stage.name, recorded, work, is_misplaced, excuse))
 
     def _misfit(self, recorded: Keys, work: Work) -> tuple[Verdict, str]:
-        """Say how what is recorded differs from what belongs there, and whether that is a matter of releases."""
+        """Explain how the record differs from the expected work, and whether a change of release excuses it."""
         if recorded.keys() != work.keys.keys():
             return Verdict.DIFFERENT, f"it names {_listed(recorded)}, but the stage makes {', '.join(work.keys)}"
         excuses = set()
@@ -258,11 +257,11 @@ class RecordWalk(Runner):
             self.visits.append(visit)
 
     def measured(self, iteration: int) -> Mapping[str, float]:
-        """The stored metrics of an iteration."""
+        """Return the stored metrics of an iteration."""
         return LookedUp(partial(self._value, iteration))
 
     def _value(self, iteration: int, name: str) -> float:
-        """The newest; where it cannot be read, what the record says, or NaN."""
+        """Look up the newest value of a metric; if it cannot be read, infer it from the record, or return NaN."""
         for key in reversed(self._measured[iteration]):
             try:
                 values = stored_metrics(self.store, key)

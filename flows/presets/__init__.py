@@ -1,6 +1,6 @@
-"""Shipped TOML files: presets, which `extend` each other, whole methods, grids of ablations and evaluation sweeps.
+"""Shipped TOML files: presets, which `extend` each other, methods, grids of ablations and evaluation sweeps.
 
-`names()` lists the presets that are complete runs.
+`names()` lists the presets that define complete runs.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from starpo.ragen.core.errors import ConfigError
 
 FOLDER = Path(__file__).parent
 FRAGMENTS = ("paper", "tiny", "objective", "starpo", "starpo-public-code", "starpo-s")
-"""Presets that only others extend: settings of an algorithm or a scale, without an environment."""
+"""Presets that only serve as a base for others: settings of an algorithm or a scale, without an environment."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """The files of one folder, whose names stand for them wherever a user may name a file.
+    """The files of one folder, which users may refer to by name instead of by path.
 
     Attributes:
-        word: What they are, such as "a preset".
-        folder: Where they are.
-        advice: What a message about an unknown one ends with.
+        word: Word for one of them, such as "a preset".
+        folder: The folder.
+        advice: Advice at the end of the error message about an unknown name.
     """
 
     word: str
@@ -33,14 +33,14 @@ class Shipped:
     advice: str = ""
 
     def names(self) -> list[str]:
-        """Those that can be asked for."""
+        """Return the names of the files, without fragments."""
         return sorted(path.stem for path in self.folder.glob("*.toml") if path.stem not in FRAGMENTS)
 
     def path(self, name_or_path: str) -> Path:
-        """The file of this name, or the user's own at this path.
+        """Return the path of the file with this name, or of the user's file at this path.
 
         Raises:
-            ConfigError: If there is neither.
+            ConfigError: If neither exists.
         """
         names = self.names()
         path = self.folder / f"{name_or_path}.toml" if name_or_path in names else Path(name_or_path)
@@ -52,7 +52,7 @@ class Shipped:
         return path
 
     def description(self, name: str) -> str:
-        """What a file says about itself in its first line."""
+        """Return the description in the file's first line."""
         return self.path(name).read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
 
 
@@ -69,39 +69,38 @@ names = PRESETS.names
 
 
 def served_grids() -> list[str]:
-    """The grids that are deployments of their own: all but the papers' own, which need GPUs and days.
+    """Return the grids with their own deployment: all except those of the papers, which take days on GPUs.
 
-    Those are run by the deployment `ablation/custom`, as grids of a user's are.
+    The latter are run by the deployment `ablation/custom`, like a user's own grids.
     """
     return [name for name in GRIDS.names() if not name.endswith("-paper")]
 
 
 def preset(name_or_path: str, overrides: Mapping[str, Any] | None = None) -> StarPOConfig:
-    """The configuration of a preset, or of a TOML file of the user's.
+    """Load the configuration of a preset, or of a user's TOML file.
 
     Args:
         name_or_path: A name of `names()`, or the path of a TOML file (which may extend presets by name).
         overrides: Dotted path -> value.
 
     Raises:
-        ConfigError: If there is no such preset or file, or the settings are wrong.
+        ConfigError: If there is no such preset or file, or the settings are invalid.
     """
     return load_config(PRESETS.path(name_or_path), search_path=FOLDER, overrides=overrides or {})
 
 
 _SWITCHED_OFF = ("update.importance_cap", "update.effective_sample_reference")
-"""Parts of an objective that are None where there are none, which TOML cannot say: a shipped method switches them off
-unless it has them."""
+"""Parts of an objective that None disables. TOML has no null, so a shipped method disables them unless it sets them."""
 
 
 def method(name_or_path: str) -> dict[str, Any]:
-    """The settings that make a method, as overrides of any run's: dotted path -> value.
+    """Return the settings of a method, as overrides for any run: dotted path -> value.
 
     Args:
-        name_or_path: A name of `METHODS`, or the path of a TOML file of the user's with tables such as `[update]`.
+        name_or_path: A name of `METHODS`, or the path of a user's TOML file with tables such as `[update]`.
 
     Raises:
-        ConfigError: If there is no such method or file.
+        ConfigError: If there is no such method or file, or the file contains anything but tables.
     """
     tables = read_fragment(METHODS.path(name_or_path), FOLDER)
     for table, values in tables.items():
