@@ -1,6 +1,6 @@
-"""Audits of runs on a schedule: what is wrong is seen while a run still goes on.
+"""Scheduled audits of runs, so that problems are seen while a run still trains.
 
-running runs (or the newest) -> named audits -> a Prefect artifact each; a fault makes the flow run fail
+running runs (or the newest) -> named audits -> Prefect artifacts per run; a fault makes the flow run fail
 """
 
 from contextlib import suppress
@@ -21,21 +21,21 @@ from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.store import Store
 
 MAX_ROWS = 8
-"""Rows of each table in an artifact."""
+"""Maximum number of rows per table in an artifact."""
 
 
 @flow(name="audit", validate_parameters=True)
 def audit(run: str | None = None, names: list[str] | None = None, store: str | None = None) -> State:
-    """Look runs through with the named audits, and write what was found as Prefect artifacts.
+    """Run the named audits on runs, and publish the findings as Prefect artifacts.
 
     Args:
-        run: Name of the run. None: all that are running, or, where none is, the newest.
-        names: Audits; None: all.
-        store: Store URL. None: the one of the serving process (RAGEN_STORE).
+        run: Name of the run. None for all running ones, or the newest if none is running.
+        names: Names of audits. None for all.
+        store: Store URL. None for that of the serving process (RAGEN_STORE).
 
     Returns:
-        Completed; or Failed, if what a run has stored contradicts itself or cannot be read. One run's failure does not
-        keep the others from being audited.
+        Completed; or Failed if the stored data of a run contradict themselves or cannot be read. One run's failure does
+        not prevent the audits of the others.
     """
     opened, log = Store(store or Runtime.current().store), get_run_logger()
     chosen = chosen_audits(names or [])
@@ -60,16 +60,17 @@ def audit(run: str | None = None, names: list[str] | None = None, store: str | N
 
 
 def due_runs(store: Store) -> list[str]:
-    """Names of the runs that are going on, or else of the newest one; none in an empty store.
+    """Return the names of the running runs, or else of the newest one; empty for an empty store.
 
-    One whose state cannot be read may be going on. One whose record cannot be read is not the newest: nobody knows.
+    A run whose state cannot be read counts as running. A run whose record cannot be read is never the newest, as its
+    age is unknown.
     """
     names = store.runs.names()
     if running := [name for name in names if _may_be_running(store, name)]:
         return running
     runs = []
     for name in names:
-        with suppress(ArtifactDamagedError):  # `ragen runs` names it
+        with suppress(ArtifactDamagedError):  # `ragen runs` lists it
             runs.append(store.runs.get(name))
     return [max(runs, key=lambda run: (run.created, run.name)).name] if runs else []
 
@@ -82,7 +83,7 @@ def _may_be_running(store: Store, run: str) -> bool:
 
 
 def findings_markdown(run: str, findings: dict[str, Finding], store_url: str) -> str:
-    """Findings as Markdown, the serious ones first and with their rows."""
+    """Format findings with their rows as Markdown, the most severe first."""
     order = serious_first(findings)
     lines = [f"# Audit of {text(run)}", "", text(verdict(findings)), "", f"in {code(store_url)}", ""]
     found = [(name, finding.severity, Verbatim(text(finding.summary))) for name, finding in order]

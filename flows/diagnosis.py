@@ -1,7 +1,7 @@
-"""Diagnosing a stored run: what its metrics say of a collapse, and probes of its stored checkpoints.
+"""Diagnosis of a stored run: signs of a collapse in its metrics, and probes of its stored checkpoints.
 
-run -> metrics and probes that are missing, computed and stored -> series -> verdict, path over RAGEN-2's plane
-runs -> series -> how every alarm did
+run -> missing metrics and probes, computed and stored -> series -> verdict, path over RAGEN-2's plane
+runs -> series -> score of every alarm
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,20 +26,20 @@ from starpo.tasks.gradient_probe import gradient_probe
 from starpo.tasks.probe import probe
 
 DEFAULT_EVERY = 10
-"""Iterations between probes of a run whose settings ask for none."""
+"""Iterations between probes, for a run whose settings have no probes."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of a run.
+    """Diagnosis of a run.
 
     Attributes:
-        run: Its name.
+        run: The run's name.
         series: Metric -> iteration -> value.
-        verdict: Is it collapsing, and what says so?
-        points: Its probes.
-        num_computed: Stages that were computed for this; they are stored, and found the next time.
-        not_computed: Reason -> how many stages could not be.
+        verdict: Whether it is collapsing, and the evidence.
+        points: Results of its probes.
+        num_computed: Number of stages computed for this; they are stored and reused the next time.
+        not_computed: Reason -> number of stages that could not be computed.
     """
 
     run: str
@@ -60,11 +60,11 @@ def diagnose_run(
     """Diagnose a run, finished or not, of this release or another, trained here or imported.
 
     Args:
-        store: Where it is; what is computed is stored there.
-        run: Its name.
-        every: Probe at every n-th iteration; 0: compute no probe. None: as its settings say, or every tenth.
-        with_gradients: Measure gradients too, where reasoning is probed.
-        on_stage: Told how many stages were looked at, and of how many.
+        store: Where the run is stored; results are stored there too.
+        run: The run's name.
+        every: Probe every n-th iteration; 0 for no probes. None for the interval of its settings, or every tenth.
+        with_gradients: Also measure gradients at the probed iterations.
+        on_stage: Called with the number of stages done and their total.
 
     Raises:
         StoreError: If there is no such run.
@@ -76,7 +76,7 @@ def diagnose_run(
     not_computed: dict[str, int] = {}
     try:
         works = list(_missing(store, run, recorded, every, with_gradients))
-    except ConfigError as error:  # settings of another release: what is stored can still be judged
+    except ConfigError as error:  # settings of another release: stored metrics can still be judged
         works, not_computed = [], {str(error): 1}
     keys = [keys["metrics"] for stages in recorded.values() for keys in stages.values() if "metrics" in keys]
     num_computed = 0
@@ -97,11 +97,11 @@ def diagnose_run(
 
 @dataclass(frozen=True)
 class Backtest:
-    """How alarms did on stored runs.
+    """Performance of alarms on stored runs.
 
     Attributes:
-        scores: A rule each, best first.
-        not_judged: Run -> why it could not be.
+        scores: One per rule, best first.
+        not_judged: Run -> why it could not be judged.
     """
 
     scores: list[Score]
@@ -111,16 +111,17 @@ class Backtest:
 def backtest_runs(
     store: Store, runs: Sequence[str] | None, on_run: Callable[[int, int], None] = lambda done, total: None
 ) -> Backtest:
-    """Try every alarm on stored runs; metrics that a run did not record are computed and stored.
+    """Test every alarm on stored runs; metrics that a run did not record are computed and stored.
 
     Args:
-        store: Where they are.
-        runs: Their names. None: all with a rollout; replays, whose rollouts are another run's, are never judged.
-        on_run: Told how many were read, and of how many.
+        store: Where the runs are stored.
+        runs: Names of the runs. None for all with a rollout; replays, which use another run's rollouts, are never
+            judged.
+        on_run: Called with the number of runs read and their total.
 
     Raises:
-        StoreError: If one of those named is not there.
-        ConfigError: If there is none, or none can be judged.
+        StoreError: If a named run does not exist.
+        ConfigError: If there is no run, or none can be judged.
     """
     names = [store.runs.get(name).name for name in runs] if runs else store.runs.names()
     if not names:
@@ -156,7 +157,7 @@ def backtest_runs(
 def _missing(
     store: Store, run: str, recorded: Mapping[int, StageKeys], every: int | None, with_gradients: bool
 ) -> Iterator[Work]:
-    """Metrics and probes that the run did not record."""
+    """Yield the metrics and probes that the run did not record."""
     config = recorded_config(run, store.runs.get(run).config, "Its own metrics are judged; probes need its settings")
     checkpoints = policies(store, run)
     every = (config.diagnostics.probe_every or DEFAULT_EVERY) if every is None else every

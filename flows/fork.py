@@ -1,9 +1,9 @@
-"""A fork: a run's settings with one more change, from an iteration on. It is a run as any other.
+"""A fork: a run's settings with one more change from an iteration on. It is a run like any other.
 
     run, iteration, overrides -> plan_fork -> Fork: settings with a schedule -> flow `starpo`
 
-What came before the change has the keys that it had, so it is found in the store: resuming, verifying, replaying and
-comparing know nothing of forks.
+Stages before the change keep their keys, so they are found in the store. Resuming, verifying, replaying and comparing
+need no special treatment of forks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ class Fork:
     """A fork that can be carried out.
 
     Attributes:
-        base: The run that it begins in.
+        base: The run that it branches from.
         config: Its settings.
-        name: Base, iteration, and eight digits of settings and code: the same fork is the same run.
+        name: Base, iteration, and eight digits of settings and code, so that the same fork is the same run.
     """
 
     base: Run
@@ -39,18 +39,19 @@ class Fork:
 
 
 def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, Any]) -> Fork:
-    """Decide what a fork does.
+    """Plan a fork and check that it is possible.
 
     Args:
-        store: Where the run is.
-        run: Its name.
-        iteration: The checkpoint to train on from: updates done before. The run's own changes after it are left out.
-        overrides: Dotted path -> value, of settings of rollout, reward, filter and update.
+        store: Where the run is stored.
+        run: The run's name.
+        iteration: The checkpoint to continue from: updates completed before it. The run's own scheduled changes after
+            it are dropped.
+        overrides: Dotted path -> value, for settings of rollout, reward, filter and update.
 
     Raises:
         StoreError: If there is no such run.
-        ConfigError: If the run has no such checkpoint, if nothing is changed, if a setting is unknown, wrong or one
-            that cannot change while a run trains, or if this code would not make the run's checkpoint.
+        ConfigError: If the run has no such checkpoint, if nothing is changed, if a setting is unknown, invalid or
+            cannot change during training, or if this code would not produce the run's checkpoint.
     """
     base = store.runs.get(run)
     if base.flow != "starpo":
@@ -72,7 +73,7 @@ def plan_fork(store: Store, run: str, iteration: int, overrides: Mapping[str, An
 
 
 def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig, checkpoint: str) -> None:
-    """Make sure that the fork leads to the run's checkpoint, and that this is stored or can be derived."""
+    """Check that the fork leads to the run's checkpoint, and that this is stored or can be derived."""
     planner = _UntilCheckpoint(store, run, iteration)
     with suppress(_CheckpointReachedError, RunStoppedError):
         train(planner, config)
@@ -91,14 +92,14 @@ def _check_is_found(store: Store, run: str, iteration: int, config: StarPOConfig
 
 
 class _CheckpointReachedError(Exception):
-    """What comes after is the fork's own."""
+    """The loop has reached the checkpoint; later stages belong to the fork."""
 
 
 class _UntilCheckpoint(Planner):
-    """Plans as far as a checkpoint.
+    """Planner that stops at a checkpoint.
 
     Attributes:
-        checkpoints: Their keys, so far.
+        checkpoints: Keys of the checkpoints so far.
     """
 
     def __init__(self, store: Store, name: str, number: int) -> None:
@@ -107,7 +108,7 @@ class _UntilCheckpoint(Planner):
         self._number = number
 
     def retain(self, checkpoints: Sequence[str]) -> None:
-        """Stop where the checkpoint is."""
+        """Stop at the checkpoint."""
         self.checkpoints = list(checkpoints)
         if len(checkpoints) > self._number:
             raise _CheckpointReachedError

@@ -1,4 +1,4 @@
-"""The door to logs: what is logged steers no terminal and holds no secret, wherever a handler writes it."""
+"""Sanitised logging: log records contain no terminal control sequences and no secrets, whatever the handler."""
 
 import logging
 import traceback
@@ -8,11 +8,11 @@ from starpo.ragen.core.visible import shortened, visible
 
 
 class _Record(logging.LogRecord):
-    """A record whose message, and whose traceback, may be seen."""
+    """Log record whose message and traceback are sanitised."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        if self.exc_info and self.exc_info[0] is not None:  # formatters take what is there already
+        if self.exc_info and self.exc_info[0] is not None:  # formatters reuse an existing exc_text
             self.exc_text = _shown("".join(traceback.format_exception(*self.exc_info)).rstrip())
 
     def getMessage(self) -> str:  # noqa: N802 (the name is logging's)
@@ -24,5 +24,5 @@ def _shown(text: str) -> str:
 
 
 def install() -> None:
-    """Log like this in the whole process."""
+    """Install this log record class for the whole process."""
     logging.setLogRecordFactory(_Record)

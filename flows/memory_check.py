@@ -1,4 +1,4 @@
-"""Does a run fit this machine? Asked before anything is started, of `ragen train` and of every deployment's process."""
+"""Check that a run fits into this machine's memory, before `ragen train` or the process of a deployment starts it."""
 
 import os
 
@@ -11,20 +11,20 @@ from starpo.ragen.evidence.sizing.fit import check_fits
 
 
 def check_memory(config: StarPOConfig) -> None:
-    """Refuse a run that this machine has not the memory for.
+    """Refuse a run that needs more memory than this machine has.
 
-    Nothing is refused where RAGEN_SHOULD_CHECK_MEMORY is false, where a Ray cluster does the work (RAY_ADDRESS), whose
-    memory is not known here, or where the policy's sizes are not known.
+    The check is skipped if RAGEN_SHOULD_CHECK_MEMORY is false, if a Ray cluster does the work (RAY_ADDRESS), whose
+    memory is unknown here, or if the policy's sizes are unknown.
 
     Raises:
-        DoesNotFitError: With what it needs, what there is, and what to change.
+        DoesNotFitError: With the required and the available memory, and settings that would fit.
     """
     runtime = Runtime.current()
     if not runtime.should_check_memory or "RAY_ADDRESS" in os.environ:
         return
     try:
         architecture = architecture_of(config.policy)
-    except PolicyError:  # whatever is wrong with it, loading it says so better
+    except PolicyError:  # loading the policy gives a better error message
         return
     for phase in config.phases:
         check_fits(phase, architecture, this_machine(runtime.threads), host_memory())

@@ -1,11 +1,10 @@
-"""What a run would do, before it does it: the training loop walked with keys alone.
+"""Plan of a run, before any work: the training loop is walked with keys alone.
 
-    configuration --Planner in place of RunRecorder--> train loop --> RunPlan: every stage's key, and is it stored?
+    configuration --Planner in place of RunRecorder--> train loop --> RunPlan: every stage's key, and which are stored
 
-The loop is the real one, and so are its stages' keys; only the work is not done. Keys follow from settings and earlier
-keys, so the plan is exact as long as no data decide what comes next. Where they do (did the filter keep any group?) the
-planner looks them up if they are stored. If not, it goes on as if nothing out of the ordinary were measured, and says
-so.
+The loop is the real one, and so are its stages' keys; only the work is skipped. Keys follow from settings and earlier
+keys, so the plan is exact as long as control flow does not depend on data. Where it does (did the filter keep any
+group?), the planner looks the data up if stored. If not, it assumes nothing unusual and reports the assumption.
 """
 
 import math
@@ -24,13 +23,13 @@ from starpo.ragen.work import Keys, Work
 
 @dataclass
 class RunPlan:
-    """A run, planned.
+    """Plan of a run.
 
     Attributes:
-        stages: In the order of the loop, each once; Online-k iterations share a rollout and its rewards.
-        stored: Those whose artifacts are all in the store.
-        assumed: Metric -> first iteration at which it decides what comes next and is not known yet.
-        stops: Why the run ends early, as its stored data say; None: it does not.
+        stages: All stages in the order of the loop, each once; Online-k iterations share a rollout and its rewards.
+        stored: Stages whose artifacts are all in the store.
+        assumed: Metric -> first iteration at which control flow depends on it while it is not known yet.
+        stops: Why the run ends early, according to its stored data; None if it does not.
     """
 
     stages: list[Work] = field(default_factory=list)
@@ -40,7 +39,7 @@ class RunPlan:
 
     @property
     def new(self) -> list[Work]:
-        """Those that are to be done."""
+        """Stages that are not stored yet."""
         return [stage for stage in self.stages if stage not in self.stored]
 
 
@@ -48,10 +47,10 @@ def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[Work, bo
     """Plan a run.
 
     Args:
-        store: Where artifacts are looked for; nothing is written to it.
+        store: Where artifacts are looked up; nothing is written to it.
         name: The run's name.
         config: Its settings.
-        known: Stage -> is it stored? Filled here; share it between plans to ask the store once a stage.
+        known: Cache of stage -> whether it is stored, filled here. Share it between plans to look up each stage once.
     """
     planner = Planner(store, name, {} if known is None else known)
     try:
@@ -62,7 +61,7 @@ def plan_run(store: Store, name: str, config: StarPOConfig, known: dict[Work, bo
 
 
 class Planner(Runner):
-    """Stands in for a `RunRecorder`: gives the keys of stages instead of having them done."""
+    """Replacement for a `RunRecorder` that returns the keys of stages instead of carrying them out."""
 
     def __init__(self, store: Store, name: str, known: dict[Work, bool]) -> None:
         self.name = name
@@ -74,7 +73,7 @@ class Planner(Runner):
         self._measured: defaultdict[int, list[str | None]] = defaultdict(list)
 
     def stage(self, iteration: int, work: Work) -> Keys:
-        """Note one stage."""
+        """Add one stage to the plan."""
         if work.key not in self._seen:
             self._seen.add(work.key)
             self.plan.stages.append(work)
@@ -86,15 +85,15 @@ class Planner(Runner):
         return work.keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
-        """Note one stage that no record names."""
+        """Add one stage that has no entry in the record."""
         return self.stage(iteration, work)
 
     def num_kept(self, iteration: int, attempt: int, selection: str) -> float:
-        """As stored; where that is yet to be made or is damaged, NaN: no further attempt is planned."""
+        """Count the groups kept, as stored; NaN if not stored or damaged, so that no further attempt is planned."""
         try:
             if self._store.has("selection", selection):
                 return super().num_kept(iteration, attempt, selection)
-        except (ArtifactDamagedError, DataError):  # the run itself will meet it, and say so
+        except (ArtifactDamagedError, DataError):  # the run itself will report it
             pass
         self.plan.assumed.setdefault("filter/num_kept", iteration)
         return math.nan
@@ -105,26 +104,26 @@ class Planner(Runner):
         return self._known[work]
 
     def measured(self, iteration: int) -> Mapping[str, float]:
-        """The stored metrics of an iteration."""
+        """Return the stored metrics of an iteration."""
         return LookedUp(partial(self._value, iteration))
 
     def _value(self, iteration: int, name: str) -> float:
-        """The newest; NaN, of which no comparison holds, where it is yet to be measured or is damaged."""
+        """Look up the newest value of a metric; NaN, for which comparisons are false, if not measured or damaged."""
         for key in reversed(self._measured[iteration]):
             try:
                 values = None if key is None else stored_metrics(self._store, key)
-            except (ArtifactDamagedError, DataError):  # the run itself will meet it, and say so
+            except (ArtifactDamagedError, DataError):  # the run itself will report it
                 values = None
             if values is None:
                 self.plan.assumed.setdefault(name, iteration)
                 return math.nan
             if name in values:
                 return values[name]
-        return math.nan  # all is stored, and nothing measures it
+        return math.nan  # everything is stored, and nothing measures it
 
 
 class LookedUp(Mapping[str, float]):
-    """Metrics that are looked up when they are asked for."""
+    """Metrics that are looked up lazily; iterating over them yields nothing."""
 
     def __init__(self, value: Callable[[str], float]) -> None:
         self._value = value

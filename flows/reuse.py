@@ -1,4 +1,4 @@
-"""What a run finds done already, and who did it: said at its start, so that nobody takes old work for new.
+"""What a run reuses, and which code made it; reported at its start, so that old results are not mistaken for new ones.
 
 configuration -> keys of the loop's stages, up to the first that is missing -> manifests -> Reuse -> one line
 """
@@ -17,18 +17,18 @@ from starpo.ragen.store.artifacts.provenance import code_revision, versions
 from starpo.ragen.work import Keys, Work
 
 _PASSED_ON = ("warm_start", "rollout", "update")
-"""All later stages are made from what these make: where one of them is missing, so is what follows."""
+"""Stages that all later ones depend on: if one of them is missing, so is everything after it."""
 
 _NUM_READERS = 16
 
 
 @dataclass(frozen=True)
 class Reuse:
-    """What is reused.
+    """Stages that a run reuses.
 
     Attributes:
-        num_stages: Stages whose artifacts are all stored.
-        others: Who made those that this code did not make -> how many; the code is told by release and commit.
+        num_stages: Number of stages whose artifacts are all stored.
+        others: Other code, by release and commit -> number of these stages that it made.
     """
 
     num_stages: int
@@ -48,10 +48,10 @@ class Reuse:
 
 
 def reused(store: Store, name: str, config: StarPOConfig) -> Reuse:
-    """What a run of these settings would find.
+    """Find the stages that a run with these settings would reuse.
 
     Args:
-        store: Where it looks.
+        store: Where artifacts are looked up.
         name: The run's name.
         config: Its settings.
 
@@ -69,17 +69,17 @@ def reused(store: Store, name: str, config: StarPOConfig) -> Reuse:
 
 
 class _NothingFollowsError(Exception):
-    """Nothing that comes after can be stored."""
+    """No later stage can be stored."""
 
 
 class _UntilMissing(Planner):
-    """Plans no further than what is stored."""
+    """Planner that stops at the first missing stage that later ones depend on."""
 
     def __init__(self, store: Store, name: str) -> None:
         super().__init__(store, name, {})
 
     def stage(self, iteration: int, work: Work) -> Keys:
-        """Stop where a stage is missing on which all others depend."""
+        """Add one stage to the plan; stop if it is missing and all later ones depend on it."""
         keys = super().stage(iteration, work)
         if work.stage.name in _PASSED_ON and work not in self.plan.stored:
             raise _NothingFollowsError
@@ -98,7 +98,7 @@ def _made_by(store: Store, stage: Work) -> str:
 
 
 def _maker(release: object, commit: object) -> str:
-    """Such as `starpo 0.1.0 at 1a2b3c4d5e6f-modified`."""
+    """Format release and commit, such as `starpo 0.1.0 at 1a2b3c4d5e6f-modified`."""
     if not isinstance(commit, str):
         return f"starpo {release}"
     digest, dash, modified = commit.partition("-")

@@ -1,4 +1,4 @@
-"""Rolling back: a run that collapses goes on as a fork from where it was healthy, with a remedy.
+"""Rollback: a run that collapses continues as a fork from a healthy iteration, with a remedy.
 
 name, settings, healthy iteration -> rolled_back -> name and settings of the fork
 """
@@ -16,28 +16,28 @@ _DIGITS = 8
 
 
 def is_rollback(name: str, run: str) -> bool:
-    """Is this the name of a fork that a run was rolled back to?"""
+    """Whether this is the name of a fork that the run was rolled back to."""
     beginning = _beginning(run)
     return name.startswith(beginning) and _MARK not in name.removeprefix(beginning)
 
 
 def ended_as(run: str, names: Collection[str]) -> str:
-    """The run as which a run ended, of the names of all runs: itself, or the last fork that it was rolled back to."""
+    """Find the run that a run ended as, given all runs' names: itself, or the last fork that it was rolled back to."""
     fork = next((name for name in names if is_rollback(name, run)), None)
     return run if fork is None else ended_as(fork, names)
 
 
 def rolled_back(run: str, config: StarPOConfig, healthy: int) -> tuple[str, StarPOConfig] | None:
-    """How a run that collapsed goes on.
+    """Plan how a collapsed run continues.
 
     Args:
-        run: Its name.
+        run: The run's name.
         config: Its settings.
-        healthy: The iteration at which it did best while nothing pointed to a collapse.
+        healthy: Best iteration before any sign of a collapse; 0 if there is none.
 
     Returns:
-        Name and settings of the fork: the first remedy holds from that iteration on, and the others are left for the
-        next time. None: the run ends, since its settings say so, none of its remedies is left, or it never was healthy.
+        Name and settings of the fork. Its first remedy applies from that iteration on; the others remain for the next
+        rollback. None if the run ends, because its settings say so, no remedy is left, or it never was healthy.
     """
     diagnostics = config.diagnostics
     if diagnostics.on_collapse != "roll_back" or not diagnostics.remedies or healthy < 1:
@@ -49,7 +49,7 @@ def rolled_back(run: str, config: StarPOConfig, healthy: int) -> tuple[str, Star
 
 
 def what_comes(run: str, config: StarPOConfig, healthy: int) -> str:
-    """The same for people: a sentence."""
+    """Describe in a sentence how a collapsed run continues or why it ends; arguments as for `rolled_back`."""
     again = rolled_back(run, config, healthy)
     if again is not None:
         changes = ", ".join(f"{path} = {value}" for path, value in sorted(config.diagnostics.remedies[0].items()))
@@ -61,7 +61,7 @@ def what_comes(run: str, config: StarPOConfig, healthy: int) -> str:
 
 
 def _beginning(run: str) -> str:
-    """Of the names of a run's forks; a long name is cut, and a digest of it tells it from others that begin alike."""
+    """Common prefix of the names of a run's forks; a long name is truncated and made unique by its digest."""
     if len(run) > _LENGTH:
         digest = hashlib.sha256(run.encode()).hexdigest()[:_DIGITS]
         run = f"{run[: _LENGTH - _DIGITS - 1]}-{digest}"

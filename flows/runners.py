@@ -1,8 +1,8 @@
-"""Where the cells of sweeps and ablations run: on Ray where it is configured, else on this machine.
+"""Task runners for the cells of sweeps and ablations: on Ray if configured, else on this machine.
 
-RAGEN_POOL -> cell_runner -> runner.submit(task, parameters), a task a cell -> future
+RAGEN_POOL -> cell_runner -> runner.submit(task, parameters), one task per cell -> future
 
-Cells alone: a Ray task costs about 150 ms of Prefect's bookkeeping, which a stage of a small run must not pay.
+For cells only: a Ray task has about 150 ms of Prefect overhead, too much for a stage of a small run.
 """
 
 import multiprocessing
@@ -21,16 +21,17 @@ from starpo.ragen.core.errors import MissingPackageError
 
 @contextmanager
 def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
-    """A started task runner for cells.
+    """Start a task runner for cells.
 
     Args:
-        concurrency: Cells at a time on this machine: one by one in this process, more in processes of their own. On
-            Ray, what each cell asks for (RAGEN_RAY_CELL_CPUS, _GPUS, _RESOURCES) and the cluster has decides.
+        concurrency: Concurrent cells on this machine: one at a time in this process, more in separate processes. On
+            Ray, the resources requested per cell (RAGEN_RAY_CELL_CPUS, _GPUS, _RESOURCES) and those of the cluster
+            decide.
 
     Raises:
         MissingPackageError: If Ray is configured, and it or prefect-ray is not installed.
         EngineError: If the Ray cluster cannot be joined.
-        ConfigError: If it does not have what a single cell asks for.
+        ConfigError: If the cluster lacks the resources of a single cell.
     """
     if Runtime.current().pool == "ray":
         with _on_ray(RayRuntime()) as runner:
@@ -45,7 +46,7 @@ def cell_runner(concurrency: int) -> Iterator[TaskRunner[Any]]:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone: after a kill a pool's would wait for cells for ever."""
+    """End this process when its parent has died: otherwise a pool's workers would wait for cells forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -76,7 +77,7 @@ def _on_ray(settings: RayRuntime) -> Iterator[TaskRunner[Any]]:
         "num_cpus": asked.pop("CPU", 0),
         "num_gpus": asked.pop("GPU", 0),
         "resources": asked,
-        # a cell plays in its own process, with what it holds: actors of its own would wait for what nobody gives back
+        # a cell plays in its own process, on its own resources: separate actors would wait forever for free resources
         "runtime_env": {"env_vars": {"RAGEN_POOL": "processes", "RAGEN_THREADS": str(num_threads)}},
     }
     with remote_options(**options), RayTaskRunner() as runner:

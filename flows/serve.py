@@ -1,6 +1,6 @@
-"""One long-lived process serves the deployments: `python -m starpo.flows.serve [READY_FILE]`.
+"""The long-lived process that serves the deployments: `python -m starpo.flows.serve [READY_FILE]`.
 
-Every run is started in a process of its own.
+Every run is started in a separate process.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from starpo.flows.store_credentials import load_credentials
 
 
 def register(name: str | None = None) -> bool:
-    """Have deployments on the server as they are here, so that it judges parameters by the settings of today.
+    """Update deployments on the server, so that it validates parameters against the current settings.
 
-    The process that serves them is told nothing: it starts runs by their deployment's id, which stays.
+    The serving process needs no update: it looks up runs by the id of their deployment, which does not change.
 
     Args:
-        name: Flow and deployment, such as `starpo/sokoban`. None: all but those with a schedule, which may have been
-            resumed there.
+        name: Flow and deployment, such as `starpo/sokoban`. None for all. Those with a schedule are never updated, as
+            it may have been resumed on the server.
 
     Returns:
-        False: the server has not had one of them, so the process that serves does not look for its runs.
+        Whether the server already had all of them; if not, the serving process does not poll for their runs.
     """
     is_whole = True
     with get_client(sync_client=True) as client:
@@ -45,7 +45,7 @@ def register(name: str | None = None) -> bool:
 
 
 class _Serving(Runner):
-    """Prefect's runner, ended by a signal as by Ctrl-C: Prefect's own handler never awaits what it calls."""
+    """Prefect's runner, which a signal ends like Ctrl-C; Prefect's own handler never awaits the coroutine it calls."""
 
     _serving: "asyncio.Task[Any] | None" = None
 
@@ -59,10 +59,10 @@ class _Serving(Runner):
 
 
 def serve_deployments(ready_file: Path | None = None) -> None:
-    """Register the deployments and run what is asked of them, two flow runs at a time, until interrupted.
+    """Register the deployments and execute their flow runs, at most two at a time, until interrupted.
 
     Args:
-        ready_file: Touched when the deployments can be run.
+        ready_file: Touched when the deployments are ready to run.
     """
     load_credentials()  # runs inherit them
     runner = _Serving(name="starpo", limit=2, pause_on_shutdown=False)

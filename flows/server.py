@@ -1,7 +1,7 @@
-"""A local Prefect server and the process that serves the deployments: start, look after, stop.
+"""A local Prefect server and the process that serves the deployments: start, supervise, stop.
 
-Both listen on or talk to loopback, run in the background, log into the state folder, and leave a process id there, so
-that `ragen down` stops exactly what `ragen up` started.
+Both use loopback only, run in the background, log to the state folder, and leave a pid file there, so that `ragen down`
+stops exactly what `ragen up` started.
 """
 
 import fcntl
@@ -37,20 +37,20 @@ class ServerError(StarPOError):
 
 
 class ServerGoneError(ServerError):
-    """A server that answered does not any more."""
+    """The server does not answer, or has stopped answering."""
 
 
 class ServerBusyError(ServerError):
-    """A server is too busy to answer in time."""
+    """The server is too busy to answer in time."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A background process of ours, remembered by its id and its start (`ragen.core.process_start`).
+    """A background process started from here, identified by its pid and start time (`ragen.core.process_start`).
 
     Attributes:
-        name: Of its pid file and log.
-        folder: Where these are.
+        name: Base name of its pid file and log.
+        folder: Folder of these files.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Process:
 
     @property
     def log(self) -> Path:
-        """Where its output goes."""
+        """File that receives its output."""
         return self.folder / f"{self.name}.log"
 
     @property
@@ -66,7 +66,7 @@ class Process:
         return self.folder / f"{self.name}.pid"
 
     def running(self) -> psutil.Process | None:
-        """The process, if it is alive and is the one that was started."""
+        """Return the process if it is alive and is the one that was started, else None."""
         try:
             pid, started = self._pid_file.read_text().split()
             return psutil.Process(int(pid)) if is_alive(int(pid), started) else None
@@ -74,7 +74,7 @@ class Process:
             return None
 
     def environment(self) -> dict[str, str] | None:
-        """The environment variables that it was started with; None: it is not running, or does not say."""
+        """Return the environment variables that it was started with; None if not running or not readable."""
         process = self.running()
         try:
             return process.environ() if process is not None else None
@@ -82,7 +82,7 @@ class Process:
             return None
 
     def start(self, *command: str, env: dict[str, str] | None = None) -> None:
-        """Start it in a session of its own, which outlives the terminal's; `env` is added to the environment here.
+        """Start it in a new session, which outlives the terminal; `env` is added to the current environment.
 
         Raises:
             ServerError: If its log cannot be written.
@@ -104,12 +104,12 @@ class Process:
         self._pid_file.write_text(f"{child.pid} {process_start(child.pid)}")
 
     def num_children(self) -> int:
-        """How many processes it has started that are alive."""
+        """Count its live child processes."""
         process = self.running()
         return len(process.children()) if process is not None else 0
 
     def stop(self) -> bool:
-        """End it and its children. Returns whether there was anything to end."""
+        """End it and its descendants. Returns whether it was running."""
         process = self.running()
         self._pid_file.unlink(missing_ok=True)
         if process is None:
@@ -133,10 +133,10 @@ def _signal(send: Callable[[], None]) -> None:
 
 
 def api_url() -> str:
-    """Address of the Prefect API that this process talks to, from now on.
+    """Determine and fix the URL of the Prefect API that this process uses.
 
-    PREFECT_API_URL, that of a `prefect.toml` or of the user's Prefect profile; where nothing names one, a local server
-    at Prefect's own port. (Prefect itself would start one for each command, which forgets what it was told.)
+    It is PREFECT_API_URL, or the URL in a `prefect.toml` or the user's Prefect profile; by default, a local server at
+    Prefect's default port. (Prefect's own default is a temporary server per command, which keeps no state.)
     """
     from prefect.context import refresh_global_settings_context
     from prefect.settings import PREFECT_API_URL
@@ -148,7 +148,7 @@ def api_url() -> str:
 
 
 def ui_url() -> str:
-    """Address of the pages of that server, which on Prefect Cloud is another host's."""
+    """Return the URL of that server's UI, which on Prefect Cloud is on another host."""
     from prefect.settings import PREFECT_UI_URL
 
     api_url()
@@ -156,7 +156,7 @@ def ui_url() -> str:
 
 
 def is_healthy(url: str) -> bool:
-    """Does a Prefect API answer at this address? One that asks who is asking, as Prefect Cloud does, is up."""
+    """Whether a Prefect API answers at this address. One that demands authentication, like Prefect Cloud, is up."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=3) as answer:
             return bool(answer.status == 200)
@@ -167,7 +167,7 @@ def is_healthy(url: str) -> bool:
 
 
 def has_lost_its_database(url: str) -> bool:
-    """Does a server that is up fail at a simple question, since its database is gone or damaged?"""
+    """Whether a server that is up fails at a simple request, as its database is missing or damaged."""
     question = urllib.request.Request(
         f"{url}/deployments/count", data=b"{}", headers={"Content-Type": "application/json"}
     )
@@ -176,30 +176,30 @@ def has_lost_its_database(url: str) -> bool:
             return False
     except urllib.error.HTTPError as error:
         return error.code >= 500
-    except (urllib.error.URLError, OSError, ValueError):  # busy, or gone
+    except (urllib.error.URLError, OSError, ValueError):  # busy, or down
         return False
 
 
 def processes(state_dir: str) -> tuple[Process, Process]:
-    """The server and the serving process of this state folder."""
+    """Return the server and the serving process of this state folder."""
     folder = Path(state_dir)
     return Process("server", folder), Process("serve", folder)
 
 
 def served_environment(state_dir: str) -> dict[str, str] | None:
-    """Environment variables of the serving process, which its runs inherit; None: they are not known."""
+    """Return the environment variables of the serving process, which its runs inherit; None if unknown."""
     return processes(state_dir)[1].environment()
 
 
 def start(state_dir: str, say: Callable[[str], None] = lambda _: None) -> str:
-    """Have a server and a serving process running; what already runs is used. Returns the API's address.
+    """Start a server and a serving process unless they are running, and return the API's URL.
 
-    A server of ours that has lost its database is started anew. Of several commands at once one starts what is not
-    there, and the others wait until it is.
+    A server started from here that has lost its database is restarted. Of several concurrent commands, one starts the
+    processes and the others wait for it.
 
     Args:
-        state_dir: Where process ids and logs are.
-        say: Told what was done besides.
+        state_dir: Folder of pid files and logs.
+        say: Called with messages about other actions, such as a restart.
 
     Raises:
         ServerError: If either does not come up in time; the message names its log.
@@ -218,7 +218,7 @@ def _start(state_dir: str, say: Callable[[str], None]) -> str:
         say(f"the Prefect server at {url} had lost its database, and is being restarted")
     server, serve = processes(state_dir)
     if not is_healthy(url):
-        if server.running() is None:  # else it comes up, or runs leave it no core at the moment
+        if server.running() is None:  # else it is starting, or busy runs leave it no core
             address = urlsplit(url)
             if address.hostname not in ("127.0.0.1", "localhost", "::1"):
                 raise ServerError(f"no Prefect server answers at {url}, and only a local one can be started from here")
@@ -236,7 +236,7 @@ def _start(state_dir: str, say: Callable[[str], None]) -> str:
     if serve.running() is None:
         ready = Path(state_dir) / "serve.ready"
         ready.unlink(missing_ok=True)
-        store = Store(Runtime.current().store).address  # other commands may be given in other folders
+        store = Store(Runtime.current().store).address  # absolute: other commands may run in other folders
         env = {**keeping_freed_memory(), "PREFECT_API_URL": url, "RAGEN_STORE": store}  # which runs inherit
         serve.start(sys.executable, "-m", "starpo.flows.serve", str(ready), env=env)
         _wait(ready.exists, serve, "the process that serves the deployments did not start")
@@ -257,10 +257,10 @@ def _stop_failing(url: str, state_dir: str) -> None:
 
 
 def serve_again(state_dir: str) -> None:
-    """Start the serving process anew, so that it knows of deployments that were not there when it began.
+    """Restart the serving process, so that it serves deployments that were added since it started.
 
     Raises:
-        ServerError: If it is at work, or does not come up.
+        ServerError: If it has active runs, or does not come up.
     """
     serve = processes(state_dir)[1]
     with _alone(Path(state_dir)):
@@ -275,14 +275,14 @@ def serve_again(state_dir: str) -> None:
 
 
 def stop(state_dir: str) -> list[str]:
-    """Stop what `start` started. Returns the names of what was stopped."""
+    """Stop what `start` started, and return the names of the stopped processes."""
     server, serve = processes(state_dir)
     return [process.name for process in (serve, server) if process.stop()]
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Be the one command that starts what is remembered in this folder."""
+    """Hold the lock of this state folder, so that only one command starts or restarts its processes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "start.lock").open("ab")

@@ -1,6 +1,6 @@
-"""The flow `starpo`: check, begin or continue the run, say what is reused, train (`flows.training`).
+"""The flow `starpo`: check the settings, begin or continue the run, report what is reused, train (`flows.training`).
 
-A run that collapses goes on as a fork, where its settings say so (`flows.rollback`).
+If its settings demand it, a run that collapses continues as a fork (`flows.rollback`).
 """
 
 from typing import Any
@@ -32,19 +32,20 @@ def starpo(
     store: str | None = None,
     run: str | None = None,
 ) -> str:
-    """Train an agent with StarPO; every stage is stored, and what is stored is not done again.
+    """Train an agent with StarPO; every stage is stored, and stored stages are not repeated.
 
     Args:
-        config: All settings; a deployment fills in its preset's. None: those of the preset.
-        preset: What the settings are called.
-        overrides: Single settings by dotted path, such as {"filter.keep": 0.25}.
-        seed: Short for overrides of `seed`.
-        iterations: Short for overrides of `iterations`.
-        store: Store URL. None: the one of the serving process (RAGEN_STORE).
-        run: Name of the run. None: made of preset, seed, settings and code; the same of them continue the same run.
+        config: All settings; a deployment fills in those of its preset. None for those of the preset.
+        preset: Label of the settings; also the preset to load if `config` is None.
+        overrides: Individual settings by dotted path, such as {"filter.keep": 0.25}.
+        seed: Shorthand for overriding `seed`.
+        iterations: Shorthand for overriding `iterations`.
+        store: Store URL. None for that of the serving process (RAGEN_STORE).
+        run: Name of the run. None to derive it from preset, seed, settings and code, so that the same ones continue the
+            same run.
 
     Returns:
-        The run's name; of one that was rolled back, that of the fork it ended as.
+        The run's name; after a rollback, the name of the fork that it ended as.
     """
     short = {"seed": seed, "iterations": iterations}
     config = apply_overrides(

@@ -1,4 +1,4 @@
-"""The first checkpoint of a run, as a flow of its own: its result is an artifact like any other."""
+"""The first checkpoint of a run, as a separate flow; its result is an artifact like any other."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ def warm_start(
     overrides: dict[str, Any] | None = None,
     store: str | None = None,
 ) -> str:
-    """Make the warm-started policy of this configuration, unless the store has it.
+    """Create the warm-started policy of this configuration, unless it is stored.
 
     Args:
         preset: A preset, or a TOML file of settings.
-        overrides: Single settings by dotted path.
-        store: Store URL. None: the one of the serving process (RAGEN_STORE).
+        overrides: Individual settings by dotted path.
+        store: Store URL. None for that of the serving process (RAGEN_STORE).
 
     Returns:
         Key of the checkpoint artifact.
