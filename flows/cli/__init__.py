@@ -1,4 +1,4 @@
-"""The `ragen` command: one file a command, listed in `commands`; what several of them print is in `flows.console`."""
+"""The `ragen` command: one file per command, listed in `commands`; shared output code is in `flows.console`."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
 __all__ = ["app", "main"]
 
 _MAX_MESSAGE = 4_000
-"""Characters of an error message; its beginning says what is wrong, its end what to do."""
+"""Maximum number of characters of an error message; its beginning states the problem, its end the remedy."""
 
 app = typer.Typer(
     name="ragen",
@@ -46,11 +46,11 @@ def _options(
 
 
 def main() -> None:
-    """Entry point: an error that a user can mend is one message and exit code 1, never a traceback.
+    """Entry point: an error that the user can fix is one message and exit code 1, never a traceback.
 
-    What else goes wrong is ours to mend: it ends in a traceback, whose text is as untrusted as any.
+    Any other error is a bug and prints a traceback, whose text is sanitised like any untrusted text.
     """
-    os.environ.setdefault("DO_NOT_TRACK", "1")  # Prefect would send usage data, and say so above every answer
+    os.environ.setdefault("DO_NOT_TRACK", "1")  # otherwise Prefect sends usage data and prints a notice each time
     try:
         app()
     except StarPOError as error:
@@ -60,6 +60,6 @@ def main() -> None:
 
 
 def _fail(message: str, limit: int) -> NoReturn:
-    """The door of all errors."""
+    """Print a sanitised error message and exit."""
     sys.stderr.write(visible(shortened(message, limit)) + "\n")
     sys.exit(1)

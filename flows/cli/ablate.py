@@ -59,7 +59,7 @@ def ablate(
 
 
 def _deployment(name: str, plan: AblationPlan) -> tuple[str, dict[str, Any]]:
-    """Which deployment runs a grid, and with what; a file of settings is sent along, as it is known only here."""
+    """Return the deployment that runs a grid, and its parameters; settings from a local file are passed along."""
     if name in served_grids():
         return f"ablation/{name}", {}
     parameters = {"grid": plan.grid.model_dump(mode="json", exclude_defaults=True)}
@@ -69,7 +69,7 @@ def _deployment(name: str, plan: AblationPlan) -> tuple[str, dict[str, Any]]:
 
 
 def _looking_at(store: Store, plan: AblationPlan) -> Look:
-    """How many runs have come to their end, and how far those at work are."""
+    """Return a function that reports which runs have ended, and the progress of the active ones."""
     started = datetime.now(UTC)
 
     def look() -> tuple[Mapping[str, str], str]:
@@ -91,7 +91,7 @@ def _looking_at(store: Store, plan: AblationPlan) -> Look:
 
 
 def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
-    """Say what running a grid would do: how many of its stages are stored, and how many are new."""
+    """Print the plan of a grid: how many of its stages are stored, and how many are new."""
     plans = plan.plans(store)
     rows = _plan_rows(store, plan, plans)
     stages = {stage: stage in of_run.stored for of_run in plans.values() for stage in of_run.stages}
@@ -135,7 +135,7 @@ def _print_plan(plan: AblationPlan, store: Store, as_json: bool) -> None:
 
 
 def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> list[dict[str, Any]]:
-    """A row a run: how many of its stages are stored, new, and new but shared with a run before it."""
+    """Return one row per run: how many of its stages are stored, new, and new but shared with an earlier run."""
     seen: set[Work] = set()
     rows = []
     for run in plan.runs:
@@ -150,7 +150,7 @@ def _plan_rows(store: Store, plan: AblationPlan, plans: dict[str, RunPlan]) -> l
 
 
 def _by_cell(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a plan, added up over the seeds of each cell."""
+    """Sum the rows of a plan over the seeds of each cell."""
     cells: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         cells.setdefault(row["cell"], []).append(row)

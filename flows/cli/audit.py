@@ -1,4 +1,4 @@
-"""`ragen audit`: the verdict first, then faults, warnings, notes."""
+"""`ragen audit`: print the verdict, then faults, warnings and notes."""
 
 from typing import Annotated, Any
 
@@ -54,7 +54,7 @@ def audit(
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding in JSON's types, with all its rows."""
+    """Return a finding as JSON-compatible types, with all its rows."""
     return {
         "title": finding.title,
         "severity": finding.severity,
@@ -65,7 +65,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def print_audits(as_json: bool) -> None:
-    """The named audits, and what each asks."""
+    """Print the named audits and what each checks."""
     rows = [{"audit": name, "about": about(name)} for name in AUDITS]
     if as_json:
         print_json(rows)
@@ -92,5 +92,5 @@ def _print_finding(name: str, finding: Finding, console: Console, limit: int) ->
 
 
 def _is_long(column: str, rows: list[dict[str, Any]]) -> bool:
-    """Is this text that would squeeze the other columns?"""
+    """Whether the column has long text that would squeeze the others."""
     return any(isinstance(row[column], str) and len(row[column]) > _LONG_TEXT for row in rows)

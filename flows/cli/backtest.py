@@ -1,4 +1,4 @@
-"""`ragen backtest`: which alarm would have told of a collapse, how early, and how often in vain?"""
+"""`ragen backtest`: which alarms would have predicted a collapse, how early, and with how many false alarms."""
 
 from pathlib import Path
 from typing import Annotated, Any

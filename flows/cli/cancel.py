@@ -1,7 +1,7 @@
-"""What `ragen cancel` does: have Prefect end a run, wait until nobody works on it, and write down what became of it.
+"""`ragen cancel`: have Prefect stop a run, wait until no process works on it, and record the outcome.
 
-A run's process is ended by the process that serves the deployments. Without that, or without the server, nothing is
-ended from here: it is said whose process it is.
+A run's process is stopped by the process that serves the deployments. Without the latter, or without the server,
+nothing is stopped: the error names the run's process.
 """
 
 import time
@@ -18,7 +18,7 @@ from starpo.ragen.core.errors import StarPOError, StoreError
 from starpo.ragen.store import Store
 
 _PATIENCE_S = 90.0
-"""Prefect gives a run 30 s to end by itself, and looks for cancelled ones every 15 s at the latest."""
+"""Timeout. Prefect gives a run 30 s to end gracefully, and polls for cancelled ones at least every 15 s."""
 
 _CANCELLED = "cancelled by `ragen cancel`; the same settings continue it"
 
@@ -36,13 +36,13 @@ def cancel_run(store: Store, run: str, console: Console) -> None:
     """Stop a run.
 
     Args:
-        store: Where it is, if it is one of a store; ablations and sweeps are known to Prefect alone.
-        run: Its name.
-        console: Where it is said what became of it.
+        store: Where the run is stored; ablations and sweeps are known only to Prefect.
+        run: The run's name.
+        console: Console for the outcome.
 
     Raises:
         StoreError: If neither the store nor Prefect has such a run.
-        CancelError: If it is at work and cannot be stopped from here; the message says what can be done.
+        CancelError: If it is running and cannot be stopped from here; the message says what to do.
     """
     try:
         found, silence = [flow_run for flow_run in unfinished(run) if _writes_to(store, flow_run.parameters)], ""
@@ -89,7 +89,7 @@ def _cancel(store: Store, run: str, asked: Sequence[FlowRun], console: Console, 
         say(console, f"run {run} finished before it could be cancelled")
         return
     state = store.runs.state(run) if is_known else None
-    if is_known and (state is None or state.status != "completed"):  # a run that was begun again may be complete
+    if is_known and (state is None or state.status != "completed"):  # a restarted run may be complete
         store.runs.set_state(run, "failed", _CANCELLED)
     say(console, f"run {run} is cancelled; what it stored is kept, and the same settings continue it")
 

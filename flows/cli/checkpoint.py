@@ -1,4 +1,4 @@
-"""`ragen checkpoint`: list a run's checkpoints, or export one, derived again where it was dropped."""
+"""`ragen checkpoint`: list a run's checkpoints, or export one, which is derived again if it was dropped."""
 
 import itertools
 import shutil
@@ -29,7 +29,7 @@ from starpo.ragen.store.keeping.recipe import Recipe, find_recipe, iteration_of
 from starpo.schemas.manifest import MANIFEST_NAME
 
 _DIGITS = 12
-"""Of keys and digests in tables; JSON has all."""
+"""Number of digits of keys and digests in tables; JSON has all."""
 _PROOFS = {
     "checkpoint": "proved: its digest is the original's",
     "samples": "proved by its last update: the original's manifest is lost, but its samples came out the same",
@@ -65,7 +65,7 @@ def checkpoint(
 
 
 def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
-    """All checkpoints of a run: what is kept, and how the others can be had."""
+    """Print all checkpoints of a run: which are kept, and whether the others can be derived."""
     found = survey(store, run)
     if as_json:
         print_json([{**vars(checkpoint), "is_available": checkpoint.obstacle is None} for checkpoint in found])
@@ -89,21 +89,21 @@ def print_checkpoints(store: Store, run: str, as_json: bool) -> None:
 def print_checkpoint(
     store: Store, run: str, number: int, output: Path | None, as_json: bool, repository: HubRepository | None = None
 ) -> None:
-    """One checkpoint as a folder: the kept one, or the dropped one derived.
+    """Export one checkpoint as a folder, deriving it if it was dropped, and print where it is.
 
     Args:
-        store: Where the run is.
-        run: Its name.
-        number: Iterations before the checkpoint.
-        output: Where the folder goes, new or empty; None: a dropped one is put back into the store.
+        store: Where the run is stored.
+        run: The run's name.
+        number: Number of iterations before the checkpoint.
+        output: Target folder, new or empty. None to restore a dropped checkpoint to the store.
         as_json: Print JSON.
-        repository: Push the policy there; without `output` from a folder that is removed afterwards.
+        repository: Repository to push the policy to; without `output`, from a temporary folder.
 
     Raises:
-        HubError: If it cannot be pushed.
+        HubError: If the push fails.
         ConfigError: If the run has no such checkpoint, or `output` is not empty.
         ArtifactMissingError: If it is not kept and cannot be derived; the message names what is missing.
-        DerivationError: If what was derived is not the original.
+        DerivationError: If the derived checkpoint differs from the original.
     """
     checkpoints = {checkpoint.number: checkpoint for checkpoint in survey(store, run)}
     if number not in checkpoints:
@@ -195,7 +195,7 @@ def _put(store: Store, derived: Derivation, output: Path | None) -> str:
 
 
 def _note_training(store: Store, key: str, output: Path) -> dict[str, Any]:
-    """Write into an exported policy's folder in what its training began, so that panels can leave that out."""
+    """Write the initial states of its training into an exported policy's folder, so that panels can exclude them."""
     try:
         states = training_states(store, key)
     except ArtifactDamagedError as error:

@@ -1,8 +1,8 @@
-"""The commands of `ragen`: which there are, and how one is loaded when it is used.
+"""The commands of `ragen`, and how one is loaded when it is used.
 
-A command is the function of its name in the file of its name, or, for a group, the `typer.Typer` called `app` beside
-it. Its first paragraph is its line in `ragen --help`, which reads the files and imports none of them: the libraries
-that commands need take seconds to import, and help answers at once.
+A command is the function of the same name in the file of the same name, or, for a group, the `typer.Typer` called `app`
+in that file. The first paragraph of its docstring is its line in `ragen --help`. The help parses the files without
+importing them: the libraries that commands need take seconds to import, and help should be instant.
 """
 
 import ast
@@ -38,24 +38,24 @@ COMMANDS = {
 """Panel of `ragen --help` -> its commands, in this order."""
 _PANELS = {command: panel for panel, commands in COMMANDS.items() for command in commands}
 STYLE = {"rich_markup_mode": "rich", "pretty_exceptions_enable": False, "add_completion": False}
-"""Of every command."""
+"""Typer options of every command."""
 
 
 class Commands(TyperGroup):
-    """All commands, each loaded when it is used. Types of click are Any: typer has its own copy of it or not."""
+    """Lazily loaded group of all commands. Click's types are Any here, as typer may bundle its own copy of click."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names."""
+        """Return the names of the commands."""
         return list(_PANELS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """What help says about one."""
+        """Return a stub of a command with its help text; None if there is no such command."""
         if cmd_name not in _PANELS:
             return None
         return TyperCommand(cmd_name, help=_help(cmd_name), rich_help_panel=_PANELS[cmd_name])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """The command that is used, loaded."""
+        """Resolve the command in use and load it."""
         name, stub, rest = super().resolve_command(ctx, args)
         return name, load(name) if name and stub else stub, rest
 
@@ -71,12 +71,12 @@ def load(name: str) -> Any:
 
 
 def _stem(name: str) -> str:
-    """File and function of a command; Python has keywords of its own."""
+    """Return the name of a command's file and function, adjusted where it would be a Python keyword."""
     return name.replace("-", "_") + "_" * (name == "import")
 
 
 def _help(name: str) -> str:
-    """The first paragraph of a command's function, or of a group's callback."""
+    """Return the first paragraph of the docstring of a command's function, or of a group's callback."""
     stem = _stem(name)
     tree = ast.parse((Path(__file__).parent / f"{stem}.py").read_text(encoding="utf-8"))
     function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem)

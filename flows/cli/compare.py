@@ -1,4 +1,4 @@
-"""`ragen compare`: a page about several runs (`.html`), or a picture of their success curves (`.svg`)."""
+"""`ragen compare`: a page that compares runs (`.html`), or a plot of their success curves (`.svg`)."""
 
 from pathlib import Path
 from typing import Annotated

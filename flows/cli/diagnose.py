@@ -1,4 +1,4 @@
-"""`ragen diagnose`: is a run collapsing, and does its reasoning depend on the prompt?"""
+"""`ragen diagnose`: whether a run is collapsing, and whether its reasoning depends on the prompt."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -19,7 +19,7 @@ def down() -> None:
 
 
 def _at_work(state_dir: str) -> list[str]:
-    """Names of the flow runs that the serving process is at work on, not those of a work pool's workers."""
+    """Return the names of the flow runs that the serving process executes, without those of a work pool's workers."""
     if not server.processes(state_dir)[1].num_children():
         return []
     try:

@@ -54,7 +54,7 @@ def _checked(settings: EnvironmentSettings) -> dict[str, Any]:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """For people: the verdict and its reason as one sentence."""
+    """Format a row for people, with the verdict and its reason as one sentence."""
     if "replayable" not in row:
         return row
     words = {True: "yes", False: f"no, because {row['replay_fault']}", None: row["replay_fault"] or "unknown"}

@@ -1,4 +1,4 @@
-"""`ragen eval-sweep`: put a sweep together, plan it or run its deployment, follow it, show the result."""
+"""`ragen eval-sweep`: define a sweep, plan it or run its deployment, follow it, show the result."""
 
 import hashlib
 import json
@@ -89,16 +89,16 @@ def eval_sweep(
 
 
 def asked_sweep(grid: str | None, name: str | None, given: Mapping[str, Any]) -> Sweep:
-    """The sweep that a command line asks for: a sweep of the package or a file, changed by what is given.
+    """Build the sweep that a command line describes: a shipped sweep or a file, changed by the given settings.
 
     Args:
-        grid: What to start from; None: the defaults.
-        name: What its result is called. None: the grid's name, or, where anything is given beside it, one made of the
-            runs and the settings.
-        given: Settings as they were typed: lists with commas.
+        grid: The sweep to start from. None for the defaults.
+        name: Name of the result. None for the grid's name, or, if any setting is given, a name derived from the runs
+            and the settings.
+        given: Settings as typed, with comma-separated lists.
 
     Raises:
-        ConfigError: If something is wrong with it.
+        ConfigError: If the sweep is invalid.
     """
     given = {setting: _parsed(setting, value) for setting, value in given.items()}
     base = None if grid is None else Sweep.load(SWEEPS.path(grid))
@@ -109,7 +109,7 @@ def asked_sweep(grid: str | None, name: str | None, given: Mapping[str, Any]) ->
 
 
 def _print_plan(plan: SweepPlan, store: Store, as_json: bool) -> None:
-    """Say what a sweep would do: how many of its cells are stored, and how many are missing."""
+    """Print the plan of a sweep: how many of its cells are stored, and how many are missing."""
     checkpoints: dict[tuple[str, str], list[int]] = {}
     for planned in plan.cells:
         cell = planned.cell
@@ -146,14 +146,14 @@ def _print_plan(plan: SweepPlan, store: Store, as_json: bool) -> None:
 
 
 def _default_name(values: Mapping[str, Any]) -> str:
-    """The run's name, or `sweep` for several, and eight digits of the settings."""
+    """Return the run's name, or `sweep` for several, and eight digits of the settings."""
     runs = values.get("runs", [])
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
     return f"{runs[0][:110] if len(runs) == 1 else 'sweep'}-{digest}"
 
 
 def _parsed(setting: str, value: Any) -> Any:
-    """A list from a text with commas; `last`, `all` and `every:10` are none."""
+    """Parse a comma-separated list; values such as `last`, `all` and `every:10` are returned unchanged."""
     if not isinstance(value, str) or (
         setting == "iterations" and not value.replace(",", "").replace(" ", "").isdigit()
     ):

@@ -61,7 +61,7 @@ def evaluate(
 
 
 def _remarks(cell: str, values: Mapping[str, float]) -> Iterator[str]:
-    """What is to be known of a panel that training has met."""
+    """Yield remarks about panel prompts that training started from, or may have started from."""
     of = {name: values.get(f"evaluation/{cell}/{name}") for name in ("num_seen_prompts", "success", "seen/success")}
     seen = of["num_seen_prompts"]
     if seen:

@@ -1,4 +1,4 @@
-"""`ragen export`: a run's trajectories in the formats of others."""
+"""`ragen export`: a run's trajectories in the formats of other tools."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +22,7 @@ _UNITS = {
     "preferences": "pairs",
     "datasets": "trajectories",
 }
-"""What is counted of a format."""
+"""Format -> unit in which the number of written items is given."""
 
 
 def export(

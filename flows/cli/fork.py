@@ -1,4 +1,4 @@
-"""`ragen fork`: train on from a stored checkpoint with other settings."""
+"""`ragen fork`: continue training from a stored checkpoint with other settings."""
 
 import shlex
 from typing import Annotated
@@ -37,7 +37,7 @@ def fork(
         return
     check_ready(planned.config, f"a fork of '{run}'")
     fork_name, preset = name or planned.name, planned.base.preset or "custom"
-    if name is not None:  # a name of the user's own must not belong to another run
+    if name is not None:  # a user-given name must not belong to another run
         opened.runs.create(name, flow="starpo", preset=preset, config=settings, code=code_of(planned.config))
     console = Console()
     say(console, str(reused(opened, fork_name, planned.config)))

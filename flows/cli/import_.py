@@ -1,4 +1,4 @@
-"""`ragen import`: trajectories from elsewhere become a run that can be asked, audited and shown."""
+"""`ragen import`: turn trajectories from other sources into a run that can be queried, audited and shown."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -76,15 +76,15 @@ def import_(
 
 
 class Importer(Runner):
-    """Stores what was read and does stages here; writes nothing of it down before all of it is there.
+    """Runner that stores what was read and carries out stages in this process; it records the run only when complete.
 
     Attributes:
-        rollouts: Key of the turns of each iteration, by their kind.
-        are_paid: Do they have rewards?
-        num_turns: Rows stored.
-        num_traces: Traces stored.
-        num_set_aside: Traces that were not.
-        notes: What is to be said of them.
+        rollouts: Kind -> key of the turns of each iteration.
+        are_paid: Whether the turns of each iteration have rewards.
+        num_turns: Number of rows stored.
+        num_traces: Number of traces stored.
+        num_set_aside: Number of traces set aside.
+        notes: Messages about the latter.
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -96,15 +96,15 @@ class Importer(Runner):
         self.notes: list[str] = []
 
     def take_table(self, table: pa.Table, file: str) -> None:
-        """Store an iteration's turns as they are."""
+        """Store an iteration's turns unchanged."""
         self._take(table.to_batches(), content_digest(table), file, is_paid=True)
         self.num_turns += table.num_rows
 
     def take_traces(self, file: Path, form: str, *, should_keep_groups: bool) -> None:
-        """Store an iteration's traces, and set aside what cannot be imported.
+        """Store an iteration's traces, and set aside those that cannot be imported.
 
         Raises:
-            DataError: If nothing is left; what was set aside is in quarantine, with the reasons.
+            DataError: If none is left; those set aside are in quarantine, with the reasons.
         """
         with tempfile.TemporaryDirectory(prefix="ragen-import-") as folder:
             aside = SetAside(Path(folder))
@@ -124,7 +124,7 @@ class Importer(Runner):
         self.num_turns += self._store.manifest("turns", self.rollouts[-1]["turns"]).num_rows or 0
 
     def record(self, preset: str, config: dict[str, object], files: list[str], form: str) -> None:
-        """Make it a run."""
+        """Record the run."""
         parameters: dict[str, object] = {"files": files, "turns": [keys["turns"] for keys in self.rollouts]}
         if form != "turns":
             parameters |= {"format": form, "set_aside": self.num_set_aside}
@@ -135,16 +135,16 @@ class Importer(Runner):
         runs.set_state(self.name, "completed", "imported")
 
     def stage(self, iteration: int, work: Work) -> Keys:
-        """Do it here."""
+        """Carry out one stage in this process and note its outputs."""
         self.reuse(iteration, work.name, self.unrecorded(iteration, work))
         return work.keys
 
     def unrecorded(self, iteration: int, work: Work) -> Keys:
-        """Do it here."""
+        """Carry out one stage in this process."""
         return work.carry_out(self._store)
 
     def reuse(self, iteration: int, name: str, keys: Keys) -> None:
-        """Note what the run will name."""
+        """Note keys to be recorded later."""
         self._made.append((iteration, name, keys))
 
     def _take(self, batches: Iterable[pa.RecordBatch], digest: str, file: str, *, is_paid: bool) -> None:

@@ -1,4 +1,4 @@
-"""`ragen lineage`: where an artifact comes from and what came of it, as a tree, a graph or JSON."""
+"""`ragen lineage`: the ancestors and descendants of an artifact, as a tree, a graph or JSON."""
 
 from typing import Annotated, Any
 
@@ -49,11 +49,11 @@ def lineage(
 
 
 def draw_lineage(found: Lineage, depth: int) -> Tree:
-    """Two branches, what the work was made from and what came of it; every work is unfolded once.
+    """Draw two branches, ancestors and descendants of the work; every work is expanded once.
 
     Args:
-        found: All of it.
-        depth: Steps to draw; what is further away is counted. 0: all.
+        found: The complete lineage.
+        depth: Number of steps to draw; works further away are only counted. 0 for all.
     """
     tree = Tree(_line(found.root))
     inputs: dict[str, list[tuple[str, str]]] = {}
@@ -77,7 +77,7 @@ def draw_lineage(found: Lineage, depth: int) -> Tree:
 
 
 def lineage_json(found: Lineage) -> dict[str, Any]:
-    """The graph in JSON's types, the nearest works first."""
+    """Return the graph as JSON-compatible types, the nearest works first."""
     return {
         "root": found.root.key,
         "works": [
@@ -100,7 +100,7 @@ def lineage_json(found: Lineage) -> dict[str, Any]:
 
 
 def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], found: Lineage, depth: int) -> None:
-    """Layer by layer, so that a work stands where it is nearest to the root, and is only named elsewhere."""
+    """Grow the tree breadth-first: a work is expanded where it is nearest to the root, and only named elsewhere."""
     nodes, layer, distance = {root: branch}, [root], 0
     while layer and not (depth and distance == depth):
         distance += 1
@@ -119,7 +119,7 @@ def _grow(branch: Tree, root: str, following: dict[str, list[tuple[str, str]]], 
 
 
 def _line(work: Work) -> Text:
-    """A work: stage, key, what it made, and where runs name it."""
+    """Format a work: stage, key, kinds of its artifacts, and where runs name it."""
     if work.is_missing:
         return Text(f"{work.key[:SHOWN_DIGITS]} is not in the store", style="red")
     line = Text(work.stage, style="bold").append(f" {work.key[:SHOWN_DIGITS]}", style="not bold")

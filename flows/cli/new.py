@@ -1,4 +1,4 @@
-"""`ragen new`: a working start for code or a prompt of one's own, from templates."""
+"""`ragen new`: working templates for a user's own environment or prompt."""
 
 import keyword
 from importlib.resources import files
@@ -17,7 +17,7 @@ from starpo.ragen.core.visible import quoted
 
 app = typer.Typer(no_args_is_help=True, **STYLE)  # type: ignore[arg-type]
 _NAME, _CLASS = "environment_name", "EnvironmentName"
-"""What the templates call it."""
+"""Placeholders for the names in the templates."""
 _TEMPLATES = {"environment.py.txt": "{}.py", "test.py.txt": "test_{}.py", "settings.toml.txt": "{}.toml"}
 
 

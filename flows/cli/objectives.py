@@ -1,4 +1,4 @@
-"""`ragen objectives`: where would other objectives have pulled a run's policy?"""
+"""`ragen objectives`: gradients that other objectives would have had on a run's stored rollouts."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`ragen online-k`: how far the policy was from the one that sampled, by how often the rollout was used."""
+"""`ragen online-k`: how off-policy updates were, by how often their rollout had been used."""
 
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ _COLUMNS = {
     "kl": "KL",
     "clip_fraction": "clipped in update",
 }
-"""`--json` has the other quantiles too."""
+"""Columns of the table; `--json` also has the other quantiles."""
 
 _THRESHOLDS = ("max_kl", "min_effective_sample_size")
 _LEGEND = (
@@ -49,16 +49,16 @@ def online_k(
 
 
 def print_online(store: Store, runs: list[str], as_json: bool) -> None:
-    """The validity of every run's reuses; with several runs also how they compare.
+    """Print the validity metrics of every run's reuses; with several runs also a comparison.
 
     Args:
-        store: Where the runs are.
+        store: Where the runs are stored.
         runs: Names, or patterns such as 'online-k.*'.
         as_json: Print JSON.
 
     Raises:
-        StoreError: If there is no such run, or none that fits a pattern.
-        ConfigError: If a run has no update, or one by a release that did not measure this.
+        StoreError: If there is no such run, or no run matches a pattern.
+        ConfigError: If a run has no update, or an update by a release that did not measure this.
     """
     found = {run: reuses(store, run) for run in matching_runs(store, runs)}
     summaries = [_summary(store, run, updates) for run, updates in found.items()]
@@ -78,7 +78,7 @@ def print_online(store: Store, runs: list[str], as_json: bool) -> None:
 
 
 def _summary(store: Store, run: str, updates: list[Reuse]) -> dict[str, Any]:
-    """A run in a line."""
+    """Summarise a run in one row."""
     record = store.runs.get(run)
     curve = [point["success"] for point in evaluation_curve(store, record)]
     last = by_reuse(updates)[-1]

@@ -1,4 +1,4 @@
-"""What commands share: options and arguments, and how they are turned into what the library takes."""
+"""Options and arguments shared by commands, and their conversion to the library's types."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def _given(url: str | None) -> str | None:
-    """A store's address as it was given; an empty one, such as of an unset variable of a shell, is not the default."""
+    """Check a store's address; an empty one, such as from an unset shell variable, is rejected, not the default."""
     from starpo.ragen.store.remote.redaction import check_address
 
     return url if url is None else check_address(url)
@@ -42,7 +42,7 @@ RunArgument = Annotated[str, typer.Argument(help="Name of the run; `ragen runs` 
 
 
 def open_store(url: str | None) -> "Store":
-    """The store of this address, or the configured one."""
+    """Open the store at this URL, or the configured one."""
     from starpo.flows.store_credentials import load_credentials
     from starpo.ragen.config.runtime import Runtime
     from starpo.ragen.store import Store
@@ -52,7 +52,7 @@ def open_store(url: str | None) -> "Store":
 
 
 def parse_overrides(assignments: list[str] | None, method: str | None = None) -> dict[str, Any]:
-    """`--set PATH=VALUE`, as often as given, on top of the settings of a method."""
+    """Parse all `--set PATH=VALUE` options, applied on top of the settings of a method."""
     from starpo.flows.presets import method as method_settings
     from starpo.ragen.config.load import parse_override
 

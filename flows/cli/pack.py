@@ -1,4 +1,4 @@
-"""`ragen pack`: a run as one file, to be verified elsewhere."""
+"""`ragen pack`: a run as one file, for verification elsewhere."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`ragen plan`: what a run will need, part by part, and whether it fits."""
+"""`ragen plan`: resources that a run will need, by component, and whether it fits."""
 
 from dataclasses import asdict, replace
 from typing import Annotated, Any
@@ -73,7 +73,7 @@ def plan(
 
 
 def _machine(config: StarPOConfig, gpu: str | None, number: int | None, gpu_memory: str | None) -> tuple[Machine, bool]:
-    """What to plan for, and is it this machine?"""
+    """Return the machine to plan for, and whether it is this one."""
     here = this_machine(Runtime.current().threads)
     if gpu is None and gpu_memory is None and number is None:
         return here, True

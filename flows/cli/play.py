@@ -1,4 +1,4 @@
-"""`ragen play`: a person plays, the board in the terminal, actions by name or by key."""
+"""`ragen play`: a person plays an environment in the terminal, with actions by name or by key."""
 
 from typing import Annotated
 
@@ -32,8 +32,8 @@ def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, c
     Args:
         variant: Name of a variant, or `module:attribute`.
         seed: Seed of the initial state.
-        max_actions: Actions that may be taken.
-        console: Where to draw and from where to read.
+        max_actions: Maximum number of actions.
+        console: Console for output and input. None for the terminal.
 
     Returns:
         Whether the goal was reached.
@@ -71,7 +71,7 @@ def play_in_terminal(variant: str, seed: int, max_actions: int = _MAX_ACTIONS, c
 
 
 def _keys(actions: tuple[str, ...]) -> dict[str, str]:
-    """First letters where they differ, numbers otherwise."""
+    """Map keys to actions: first letters if they are distinct, numbers otherwise."""
     letters = [action[0].lower() for action in actions]
     if len(set(letters)) == len(actions) and "q" not in letters:
         return dict(zip(letters, actions, strict=True))

@@ -27,7 +27,7 @@ def presets(
         about = PRESETS.description(name)
         try:
             config = preset(name)
-        except ConfigError:  # such as one whose environment cannot be loaded
+        except ConfigError:  # such as an environment that cannot be loaded
             about = f"Cannot be used; `ragen validate {name}` says why."
             rows.append({"preset": name, "environment": "", "policy": "", "iterations": None, "about": about})
             continue

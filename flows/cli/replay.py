@@ -1,4 +1,4 @@
-"""`ragen replay`: check, run the deployment `replay/updates`, follow it, print what it found."""
+"""`ragen replay`: check, run the deployment `replay/updates`, follow it, print the comparison."""
 
 from typing import Annotated
 
@@ -36,9 +36,9 @@ def replay(
     Neither environment nor engine is used, except for --evaluate. What was not changed is found in the store.
     """
     opened, overrides = open_store(store), parse_overrides(set_)
-    plan = plan_replay(opened, run, start, stop, overrides, update)  # what cannot be done fails here
+    plan = plan_replay(opened, run, start, stop, overrides, update)  # an impossible replay fails here
     code = replay_code(plan.config)
-    if name is not None:  # a name of the user's own must not belong to another run
+    if name is not None:  # a user-given name must not belong to another run
         opened.runs.create(
             name, flow="replay", preset=plan.base.preset, config=plan.config.model_dump(mode="json"),
             parameters=plan.parameters, code=code,

@@ -24,7 +24,7 @@ def runs(
 ) -> None:
     """List the runs of a store, newest first, or draw the tree of their forks."""
     opened = open_store(store)
-    if store is not None:  # the configured one comes into being with its first run
+    if store is not None:  # the configured store is only created by its first run
         opened.expect()
     if tree:
         print_tree(opened, as_json)
@@ -33,7 +33,7 @@ def runs(
 
 
 def print_tree(store: Store, as_json: bool) -> None:
-    """Runs that train, the oldest first, each under the run in which it begins."""
+    """Print the training runs, the oldest first, each under the run that it branches from."""
     roots = family(store)
     if as_json:
         print_json([_branch_facts(store, root) for root in roots])
@@ -75,7 +75,7 @@ def _branch_facts(store: Store, branch: Branch) -> dict[str, Any]:
 
 
 def print_runs(store: Store, as_json: bool) -> None:
-    """All runs, newest first."""
+    """Print all runs, newest first."""
     facts = sorted(
         (_facts_or_fault(store, run) for run in store.runs.names()),
         key=lambda row: (row["created"] or "", row["run"]),
@@ -94,7 +94,7 @@ def _print_faults(console: Console, facts: list[dict[str, Any]]) -> None:
 
 
 def _facts_or_fault(store: Store, run: str) -> dict[str, Any]:
-    """What is known of a run; a damaged one hides none of the others."""
+    """Return the facts of a run, or its fault, so that a damaged run does not hide the others."""
     created = None
     try:
         record = store.runs.get(run)

@@ -1,4 +1,4 @@
-"""`ragen show`: a run, where its time went, one of its iterations, or one of its trajectories."""
+"""`ragen show`: a run, its timings, one of its iterations, or one of its trajectories."""
 
 from typing import Annotated, Any
 
@@ -46,7 +46,7 @@ def show(
 
 
 def print_run(store: Store, run: str, as_json: bool) -> None:
-    """A run: its headline, and a line an iteration."""
+    """Print a run: its main facts, and one row per iteration."""
     record = store.runs.get(run)
     rows = [
         {"iteration": iteration, **_iteration_facts(store, record, stages)}
@@ -70,7 +70,7 @@ def print_run(store: Store, run: str, as_json: bool) -> None:
 
 
 def print_iteration(store: Store, run: str, iteration: int, as_json: bool) -> None:
-    """An iteration: where its artifacts are, its metrics, and what the filter did with each group."""
+    """Print an iteration: its artifacts, its metrics, and the filter's decision on each group."""
     stages = recorded_stages(store, run, iteration)
     artifacts = [
         {"stage": stage, "kind": kind, "key": key, "rows": _num_rows(store, kind, key)}

@@ -1,4 +1,4 @@
-"""`ragen sql`: one question to what runs stored; the answer as a table, JSON, CSV or Parquet."""
+"""`ragen sql`: one SQL query over the stored data of runs; the result as a table, JSON, CSV or Parquet."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ from starpo.ragen.evidence.audit.stored import open_database
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DERIVED_VIEWS, RECORD_VIEWS
 
 _MAX_ROWS = 100
-"""Rows of an answer that a terminal shows."""
+"""Maximum number of rows printed to a terminal."""
 
 
 def _print_views(context: typer.Context, wanted: bool) -> None:
@@ -58,7 +58,7 @@ def sql(
 
 
 def print_views(as_json: bool) -> None:
-    """The views of `ragen sql`, their columns, types and meaning."""
+    """Print the views of `ragen sql` with their columns, types and meaning."""
     columns = {
         view: [{"column": field.name, "type": str(field.type), "meaning": _meaning(field)} for field in schema]
         for view, schema in {**DATASET_VIEWS, **RECORD_VIEWS}.items()
@@ -78,7 +78,7 @@ def print_views(as_json: bool) -> None:
 
 
 def _print_answer(answer: pa.RecordBatchReader, console: Console) -> None:
-    """The first rows of an answer, and whether there are more."""
+    """Print the first rows of a result, and whether there are more."""
     rows: list[dict[str, Any]] = []
     for batch in answer:
         rows += batch.slice(0, _MAX_ROWS + 1 - len(rows)).to_pylist()

@@ -1,4 +1,4 @@
-"""`ragen store`: what is in a store, what may go, whether it is sound, and copies of runs."""
+"""`ragen store`: the content of a store, garbage collection, integrity checks, and copies of runs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -109,7 +109,7 @@ def copy(
 
 
 def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_dry_run: bool, as_json: bool) -> None:
-    """What went, or would go, by kind; what stays, and why."""
+    """Print what was or would be deleted, by kind, and what is kept and why."""
     gone = [doomed for doomed in garbage.doomed if doomed not in restored]
     by_kind: dict[str, list[StoredFolder]] = {}
     for doomed in gone:
@@ -161,7 +161,7 @@ def print_garbage(url: str, garbage: Garbage, restored: Sequence[Doomed], *, is_
 
 
 def print_usage(url: str, usage: Usage, as_json: bool) -> None:
-    """What takes up a store."""
+    """Print the disk usage of a store, by kind and by run."""
     if as_json:
         print_json({"store": url, "size_bytes": usage.size_bytes, **asdict(usage)})
         return
@@ -190,7 +190,7 @@ def print_usage(url: str, usage: Usage, as_json: bool) -> None:
 
 
 def print_verification(url: str, verification: Verification, as_json: bool) -> None:
-    """What is not what was written."""
+    """Print the damage found in a store."""
     if as_json:
         print_json({"store": url, **asdict(verification)})
         return
@@ -207,7 +207,7 @@ def print_verification(url: str, verification: Verification, as_json: bool) -> N
 
 
 def print_copy(url: str, copy: Copy, as_json: bool) -> None:
-    """What copying a run did."""
+    """Print the result of copying a run."""
     if as_json:
         print_json({"store": url, **asdict(copy)})
         return

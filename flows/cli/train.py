@@ -34,16 +34,16 @@ def train(
     if fresh:
         overrides = {**overrides, "fresh": datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")}
     short = {key: value for key, value in {"seed": seed, "iterations": iterations}.items() if value is not None}
-    config = load_preset(preset, {**overrides, **short})  # wrong settings fail here, before anything is started
-    if config.policy.type == "pretrained":  # the embedded policy's tokenizer would first have to be made; the flow asks
+    config = load_preset(preset, {**overrides, **short})  # invalid settings fail here, before anything is started
+    if config.policy.type == "pretrained":  # for the embedded policy, the flow checks: it needs the tokenizer first
         check_memory(config)
     check_ready(config, preset)
     console = Console()
     is_file = preset not in PRESETS.names()
-    settings = Path(preset).stem if is_file else preset  # what they are called
+    settings = Path(preset).stem if is_file else preset  # label of the settings
     opened, run_name = open_store(store), run or default_run_name(settings, config)
     checked_name(run_name, "run")
-    if run is not None:  # a name of the user's own must not belong to a run with other settings or code
+    if run is not None:  # a user-given name must not belong to a run with other settings or code
         opened.runs.create(
             run, flow="starpo", preset=settings, config=config.model_dump(mode="json"), code=code_of(config)
         )

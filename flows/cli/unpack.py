@@ -1,4 +1,4 @@
-"""`ragen unpack`: the run of a packed file, into a store."""
+"""`ragen unpack`: copy the run of a packed file into a store."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`ragen verify`: verify with a progress bar, print a table of stages and everything that is not the same."""
+"""`ragen verify`: verify with a progress bar, print a table of stages and every difference."""
 
 from collections import Counter
 from dataclasses import asdict
@@ -37,7 +37,7 @@ def verify(
     differs, but some checks could not be made, for reasons that are printed.
     """
     opened, share = open_store(store), _share(sample)
-    opened.runs.get(run)  # an unknown name is told at once, before anything heavy is imported
+    opened.runs.get(run)  # report an unknown name before any heavy import
     with progress_bar("loading", COUNTED) as show:
         from starpo.flows.verify import verify_run
 
@@ -65,7 +65,7 @@ def verify(
 
 
 def _outcome(verification: "Verification") -> str:
-    """The last words: what the exit code says, and what was left out."""
+    """Summarise the outcome in words, as the exit code does, and name what was left out."""
     num_faults = sum(finding.verdict.is_fault for finding in verification.findings)
     num_not_shown, total = verification.count(Verdict.NOT_SHOWN), len(verification.findings)
     match verification.outcome:
@@ -92,7 +92,7 @@ def _share(text: str) -> float:
 
 
 def _rows(findings: list[CheckResult]) -> list[dict[str, Any]]:
-    """A row a stage and check: how many findings of each verdict, nothing where there are none."""
+    """Return one row per stage and check with the number of findings of each verdict, None for zero."""
     counts = Counter((finding.stage, finding.check, finding.verdict) for finding in findings)
     return [
         {"stage": stage, "check": check, **{verdict: counts[stage, check, verdict] or None for verdict in Verdict}}
@@ -101,7 +101,7 @@ def _rows(findings: list[CheckResult]) -> list[dict[str, Any]]:
 
 
 def _notes(findings: list[CheckResult]) -> list[str]:
-    """Every fault on its own line, as far as they fit; reasons for what is not shown once each."""
+    """Return one line per fault, up to a limit, and one per distinct reason why something is not shown."""
     faults = [f for f in findings if f.verdict.is_fault]
     lines = [f"{f.verdict}: iteration {f.iteration}, {f.stage}, {f.check} ({f.artifact}): {f.detail}" for f in faults]
     if len(lines) > _MAX_SHOWN:
