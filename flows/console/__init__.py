@@ -1,4 +1,4 @@
-"""What several `ragen` commands do and print: tables for people, JSON for machines, progress, deployments.
+"""Code shared by several `ragen` commands: tables for people, JSON for machines, progress, deployments.
 
-What one command alone does is in its file in `flows.cli`.
+Code of a single command is in its file in `flows.cli`.
 """

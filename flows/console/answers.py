@@ -1,4 +1,4 @@
-"""Answers of SQL questions and audits as JSON, CSV or Parquet, for machines."""
+"""Results of SQL queries and audits as JSON, CSV or Parquet, for machines."""
 
 import csv
 import uuid
@@ -15,14 +15,14 @@ from starpo.ragen.core.errors import ConfigError
 
 
 def json_rows(batches: Iterator[pa.RecordBatch] | pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
-    """Rows in JSON's own types: see `as_json_value`."""
+    """Yield rows as JSON-compatible types, see `as_json_value`."""
     for batch in batches:
         for row in batch.to_pylist():
             yield {name: as_json_value(value) for name, value in row.items()}
 
 
 def print_json_rows(answer: pa.RecordBatchReader, stream: TextIO) -> None:
-    """All rows as a JSON list of objects, written as they come."""
+    """Stream all rows as a JSON list of objects."""
     separator = "["
     for row in json_rows(answer):
         stream.write(f"{separator}\n  {json_text(row)}")
@@ -31,13 +31,13 @@ def print_json_rows(answer: pa.RecordBatchReader, stream: TextIO) -> None:
 
 
 def write_csv(answer: pa.RecordBatchReader, file: Path) -> int:
-    """Write all rows as CSV with a header; lists and structures as JSON, null as nothing.
+    """Write all rows as CSV with a header; lists and structs as JSON, null as an empty field.
 
     Returns:
-        Rows written.
+        Number of rows written.
 
     Raises:
-        ConfigError: If the file cannot be written. It is then as it was before.
+        ConfigError: If the file cannot be written; an existing file is then left unchanged.
     """
     with _replacing(file) as temporary, temporary.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -62,7 +62,7 @@ def write_parquet(answer: pa.RecordBatchReader, file: Path) -> int:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[Path]:
-    """A new file to write, which takes the place of `file` once it is whole."""
+    """Yield the path of a temporary file that replaces `file` once it is complete."""
     temporary = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
         yield temporary

@@ -1,4 +1,4 @@
-"""A deployment of the local server: run it, and follow what it does to its end."""
+"""Running a deployment of the local server, and following its run to the end."""
 
 import json
 import shlex
@@ -23,22 +23,22 @@ def follow_deployment(
     console: Console,
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Run a deployment on the local server, which is started if need be, and follow the run that it makes to its end.
+    """Run a deployment on the local server, which is started if necessary, and follow its run to the end.
 
     Args:
         deployment: Flow and deployment, such as `starpo/sokoban`.
-        parameters: Of the flow.
-        store: Where the run is written.
-        run: Its name.
-        console: Where to show it.
-        written: Parameter -> how a shell would be told, where that is shorter than its value.
+        parameters: Parameters of the flow.
+        store: Where the run is recorded.
+        run: The run's name.
+        console: Console for the progress.
+        written: Parameter -> shell text to show for it, where that is shorter than its value.
 
     Returns:
-        The name of the run that it ended as: of one that was rolled back, that of its fork.
+        The name of the run that it ended as; after a rollback, that of the fork.
 
     Raises:
-        ServerError: If there is no server, and none can be started, if it ends meanwhile, or if another process took
-            the run to its own store.
+        ServerError: If there is no server and none can be started, if it stops meanwhile, or if another serving process
+            recorded the run in its own store.
         RunFailedError: If the run did not complete.
     """
     ended = start_deployment(deployment, parameters, run, console, written)
@@ -72,23 +72,23 @@ def start_deployment(
     console: Console,
     written: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[], Outcome | None]:
-    """Run a deployment on the local server, which is started if need be.
+    """Run a deployment on the local server, which is started if necessary.
 
-    The deployment is registered anew with the settings as they are here. The store is the one that is named or
-    configured here, though the serving process may have been started with another, or in another folder.
+    The deployment is first updated with the current settings. The store is the one given or configured here, even if
+    the serving process was started with another store or in another folder.
 
     Args:
         deployment: Flow and deployment, such as `starpo/sokoban`.
-        parameters: Of the flow.
-        name: What its flow run is called.
-        console: Where it is said what was started, and where its page is.
-        written: Parameter -> how a shell would be told, where that is shorter than its value.
+        parameters: Parameters of the flow.
+        name: Name of the flow run.
+        console: Console for what was started and the URL of its page.
+        written: Parameter -> shell text to show for it, where that is shorter than its value.
 
     Returns:
-        What says how its flow run ended; None while it goes on.
+        Function that returns how the flow run ended, or None while it is unfinished.
 
     Raises:
-        ServerError: If there is no server, and none can be started, or it refuses or fails.
+        ServerError: If there is no server and none can be started, or it refuses or fails.
     """
     with console.status("starting the local Prefect server (about 20 s the first time)"):
         server.start(Runtime.current().state_dir, lambda text: say(console, text))
@@ -105,13 +105,13 @@ def start_deployment(
 
 
 def register(deployment: str | None = None) -> None:
-    """Have a deployment on the server as it is here: settings, or their schema, may be others since it was served.
+    """Update a deployment on the server, as settings or their schema may have changed since it was served.
 
     Args:
-        deployment: Flow and deployment. None: all.
+        deployment: Flow and deployment. None for all.
 
     Raises:
-        ServerError: If the serving process was started before there was such a deployment, and is at work.
+        ServerError: If the serving process was started before the deployment existed, and has active runs.
     """
     from starpo.flows.serve import register as register_deployment
 

@@ -1,6 +1,6 @@
-"""A run of a deployment on the Prefect server: start it, ask how it stands, have it cancelled.
+"""Flow runs of deployments on the Prefect server: start, query and cancel them.
 
-Whatever the server refuses, or fails at, is one message with what to do.
+If the server refuses or fails, the error is one message that says what to do.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _AT_WORK = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PREFECT_PREFIX = "Flow run encountered an exception: "
 _MOST_SHOWN = 500
 _STARTING = timedelta(minutes=1)
-"""A flow run that began so long ago has loaded its libraries, and is at work on its run or never will be."""
+"""After this time, a flow run has loaded its libraries, and either works on its run or never will."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class FlowRun:
     """A flow run on the server.
 
     Attributes:
-        id: Prefect's.
+        id: Prefect's id of the flow run.
     """
 
     id: UUID
 
     @classmethod
     def start(cls, deployment: str, parameters: dict[str, Any], name: str) -> "FlowRun":
-        """Have a deployment run.
+        """Start a flow run of a deployment.
 
         Args:
             deployment: Flow and deployment, such as `starpo/sokoban`.
-            parameters: Of the flow.
-            name: What Prefect shall call it.
+            parameters: Parameters of the flow.
+            name: Name of the flow run.
 
         Raises:
             ServerError: If the server refuses or fails.
@@ -64,15 +64,15 @@ class FlowRun:
 
     @property
     def page(self) -> str:
-        """Address of its page."""
+        """URL of its page."""
         return f"{ui_url()}/runs/flow-run/{self.id}"
 
     def ended(self) -> Outcome | None:
-        """Prefect's final state; None while it goes on, or while the server is too busy to say.
+        """Return its final state; None while it is unfinished, or while the server is too busy to answer.
 
         Raises:
-            ServerGoneError: If there is no server any more.
-            ServerError: If it does not know the flow run any more, or fails.
+            ServerGoneError: If the server no longer answers.
+            ServerError: If the server no longer knows the flow run, or fails.
         """
         from prefect.client.orchestration import get_client
 
@@ -86,7 +86,7 @@ class FlowRun:
         return Outcome(state.type.value.lower(), (state.message or "").removeprefix(_PREFECT_PREFIX))
 
     def cancel(self) -> None:
-        """Have it ended; one that has not begun is ended at once, another by the process that serves it.
+        """Cancel it: immediately if it has not started, otherwise through the process that serves it.
 
         Raises:
             ServerError: If the server refuses or fails.
@@ -100,7 +100,7 @@ class FlowRun:
 
 
 def unfinished(name: str | None = None) -> list[Found]:
-    """Flow runs that have not ended, newest first; those of a name, or all that are at work.
+    """List unfinished flow runs, newest first: those of a name, or all that are active (scheduled ones excluded).
 
     Raises:
         ServerError: If the server does not answer, or fails.
@@ -116,11 +116,11 @@ def unfinished(name: str | None = None) -> list[Found]:
 
 
 def is_starting(name: str) -> bool:
-    """Is there a flow run of this name that waits for its process, or got it a moment ago? Not without a server."""
+    """Whether a flow run of this name waits for its process, or has just got it; False without a server."""
     try:
         found = unfinished(name)
     except ServerBusyError:
-        return True  # nothing is known: whoever waits asks again
+        return True  # unknown: the caller polls again
     except ServerError:
         return False
     return any(run.start_time is None or datetime.now(UTC) - run.start_time < _STARTING for run in found)
@@ -128,12 +128,12 @@ def is_starting(name: str) -> bool:
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Turn what a request to the server can end in into one message.
+    """Convert errors of a request to the server into one message.
 
     Raises:
-        ServerGoneError: If it does not answer.
-        ServerError: If it refuses, or fails.
-        ServerBusyError: If it does not in time.
+        ServerGoneError: If the server does not answer.
+        ServerError: If it refuses or fails.
+        ServerBusyError: If it does not answer in time.
     """
     address = api_url()
     try:
@@ -159,7 +159,7 @@ def asking(what: str) -> Iterator[None]:
 
 
 def _detail(response: httpx.Response) -> str:
-    """What the server says, at most a few lines of it."""
+    """Extract the server's error message, truncated to a few lines."""
     try:
         said = response.json().get("detail")
     except (ValueError, AttributeError):

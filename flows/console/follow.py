@@ -1,4 +1,4 @@
-"""Live progress of a run in a terminal: iteration, success, reward std, time left."""
+"""Live progress of a run in a terminal: iteration, success, reward std, remaining time."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -26,39 +26,40 @@ class RunFailedError(StarPOError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: `completed`, or another word for what became of it, and why."""
+    """How a run ended: its status, such as `completed`, and the reason."""
 
     status: str
     reason: str
 
 
 class RunBar(Progress):
-    """Where a run is, and below it the numbers (`numbers` of a task): side by side they are too wide for 80 columns."""
+    """Progress bar with a task's `numbers` below it, as side by side they are too wide for 80 columns."""
 
     def __init__(self, console: Console) -> None:
         columns = (SpinnerColumn(), description_column(), BarColumn(), TimeElapsedColumn())
         super().__init__(*columns, console=console, disable=not console.is_terminal)
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """What is drawn: the bars, then the numbers."""
+        """Yield the bars, then the numbers."""
         yield self.make_tasks_table(self.tasks)
         yield from (Padding(Text(task.fields["numbers"]), (0, 0, 0, 2)) for task in self.tasks)
 
 
 def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Outcome | None] | None = None) -> str:
-    """Show a run until it ends; one that is rolled back goes on as another, which is shown then.
+    """Show a run until it ends; after a rollback, continue with the fork.
 
     Args:
-        store: The store it writes to; that is where it says how far it is.
-        run: Its name.
-        console: Where to draw; without a terminal, a line for each change of its numbers is printed instead.
-        ended: Says how the run's process ended, None while it works. None: ask the run's own state, and its process.
+        store: The store that the run writes to, and from which its progress is read.
+        run: The run's name.
+        console: Console to draw on; without a terminal, a line is printed for each change of the numbers.
+        ended: Returns how the run's flow run ended, or None while it is unfinished. None to use the run's own state and
+            its process.
 
     Returns:
         The name of the run that was shown last.
 
     Raises:
-        RunFailedError: If it did not complete, or nobody is at work on it any more; the message is the run's own.
+        RunFailedError: If it did not complete, or no process works on it any more; the message includes the run's own.
     """
     ask = ended or (lambda: _outcome(store.runs, run))
     with RunBar(console) as bar:
@@ -93,7 +94,7 @@ def follow_run(store: Store, run: str, console: Console, ended: Callable[[], Out
 
 
 def _rolled_back_to(runs: Runs, run: str) -> str | None:
-    """The fork that it goes on as; its process begins that right after it has written down that the run failed."""
+    """Find the fork that continues the run; its process starts it right after recording that the run failed."""
     for _ in range(_ROLLBACK_POLLS if _may_roll_back(runs, run) else 1):
         if fork := next((name for name in runs.names() if is_rollback(name, run)), None):
             return fork
@@ -107,7 +108,7 @@ def _may_roll_back(runs: Runs, run: str) -> bool:
 
 
 def _outcome(runs: Runs, run: str) -> Outcome | None:
-    is_running = runs.is_running(run)  # asked first: who stops being at work has written the state before
+    is_running = runs.is_running(run)  # checked first: a process writes the final state before it releases the run
     state = runs.state(run)
     if state is None:
         return None
@@ -124,7 +125,7 @@ def _outcome(runs: Runs, run: str) -> Outcome | None:
 
 
 def _is_starting(run: str) -> bool:
-    """Does Prefect start it, perhaps anew? That takes some seconds until its process is at work."""
+    """Whether Prefect is starting or restarting it, which takes some seconds until its process works."""
     from starpo.flows.console.flow_run import is_starting
 
     return is_starting(run)

@@ -11,7 +11,7 @@ from starpo.ragen.store.records.runs import Run, StageKeys
 
 
 def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
-    """What a run recorded of an iteration.
+    """Return the recorded stages of an iteration.
 
     Raises:
         StoreError: If there is no such run.
@@ -26,7 +26,7 @@ def recorded_stages(store: Store, run: str, iteration: int) -> StageKeys:
 
 
 def success_line(store: Store, run: str) -> str:
-    """Success on the panel at the first and the last evaluated checkpoint, with 95% intervals, for people."""
+    """Format success on the panel at the first and the last evaluated checkpoint, with 95% intervals."""
     curve = evaluation_curve(store, store.runs.get(run))
     if not curve:
         return "not evaluated yet"
@@ -37,7 +37,7 @@ def success_line(store: Store, run: str) -> str:
 
 
 def evaluation_curve(store: Store, run: Run) -> list[dict[str, float]]:
-    """Success with its interval on the training environment's panel, at every evaluated checkpoint."""
+    """Return success with its interval on the training environment's panel, at every evaluated checkpoint."""
     return _curve(store, run, store.runs.iterations(run.name))
 
 
@@ -52,10 +52,10 @@ def _curve(store: Store, run: Run, recorded: Mapping[int, StageKeys]) -> list[di
 
 
 def success_of(store: Store, episodes: str, cell: str) -> dict[str, float]:
-    """Success of an evaluation with its interval: success, low, high.
+    """Return the success of an evaluation with its interval: success, low, high.
 
     Raises:
-        ArtifactDamagedError: If the headline of its episodes does not say it.
+        ArtifactDamagedError: If the headline of its episodes lacks any of these.
     """
     numbers = store.manifest("episodes", episodes).headline
     found = {name: numbers.get(f"evaluation/{cell}/success{suffix}") for name, suffix in _BAND.items()}
@@ -72,7 +72,7 @@ _BAND = {"success": "", "low": "_low", "high": "_high"}
 
 
 def run_facts(store: Store, run: Run) -> dict[str, Any]:
-    """What a run is, how far it has come, and its success."""
+    """Collect a run's identity, progress and success."""
     recorded = store.runs.iterations(run.name)
     curve = _curve(store, run, recorded)
     state = store.runs.state(run.name)
@@ -95,20 +95,20 @@ def run_facts(store: Store, run: Run) -> dict[str, Any]:
 
 
 def at_a_glance(facts: dict[str, Any]) -> dict[str, Any]:
-    """What of a run's facts fits a terminal of 80 columns; the store stands in the title."""
+    """Select the facts of a run that fit into 80 columns; the store is in the title."""
     curve = [facts["success_first"], facts["success_last"]][: facts["num_evaluations"] or 0]
     success = " -> ".join(f"{value:.3f}" for value in curve)
     return {**{name: facts[name] for name in ("run", "state", "iterations")}, "success": success}
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool, title: str, nothing: str) -> None:
-    """Rows of the same columns as a table, or as JSON.
+    """Print rows with the same columns as a table, or as JSON.
 
     Args:
-        rows: What to show.
-        as_json: As JSON.
-        title: Above the table.
-        nothing: What to say where there is no row.
+        rows: The rows.
+        as_json: Print JSON.
+        title: Title of the table.
+        nothing: Message if there are no rows.
     """
     if as_json:
         print_json(rows)

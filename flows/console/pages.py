@@ -1,4 +1,4 @@
-"""Pages and pictures that commands write."""
+"""HTML pages and SVG pictures that commands write."""
 
 import os
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ _FORMATS = {".svg": "a picture in SVG", ".html": "a page in HTML"}
 def write_report(
     store: Store, run: str, output: Path | None, wanted: Sequence[int] = (), *, should_audit: bool = True
 ) -> Path:
-    """Write the report of a run, with its audits, and return where.
+    """Write the report of a run, with its audits, and return its path.
 
     Args:
-        store: Where the run is.
-        run: Its name.
-        output: The file; None: the usual place.
-        wanted: Iterations whose trajectories must be in it.
-        should_audit: Carry the audits out, and show what they found.
+        store: Where the run is stored.
+        run: The run's name.
+        output: The file. None for the default location.
+        wanted: Iterations whose trajectories must be embedded.
+        should_audit: Run the audits and show their findings.
 
     Raises:
         StoreError: If there is no such run.
@@ -41,15 +41,15 @@ def write_report(
 def _audited(store: Store, run: str) -> Audited | None:
     try:
         return audited(store, run)
-    except StoreError:  # a damaged record: the report says which
+    except StoreError:  # a damaged record, which the report names
         return None
 
 
 def check_output(path: Path | None, *suffixes: str) -> None:
-    """Refuse a file that cannot be, before any work is done for it.
+    """Check an output file before any work is done for it.
 
     Raises:
-        ConfigError: If its name says that it holds something else, or it cannot be written.
+        ConfigError: If it has the wrong suffix, or cannot be written.
     """
     if path is None:
         return
@@ -67,10 +67,10 @@ def check_output(path: Path | None, *suffixes: str) -> None:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a file and return where it is.
+    """Write a file and return its absolute path.
 
     Raises:
-        ConfigError: If that cannot be.
+        ConfigError: If it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

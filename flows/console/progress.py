@@ -1,4 +1,4 @@
-"""`progress_bar`: how far a command is, on the error stream of a terminal."""
+"""`progress_bar`: progress of a command, on the standard error of a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,22 +16,22 @@ from rich.progress import (
 from starpo.flows.console.terminal import Console, description_column
 
 COUNTED = (MofNCompleteColumn, TimeElapsedColumn)
-"""Few items that take long: how many are done, and the time that went by."""
+"""For few slow items: number done, and elapsed time."""
 
 SHARE = (TaskProgressColumn, TimeRemainingColumn)
-"""Many of much the same size: the share that is done, and the time that is left."""
+"""For many items of similar size: share done, and remaining time."""
 
 
 @contextmanager
 def progress_bar(what: str, columns: tuple[type[ProgressColumn], ...]) -> Iterator[Callable[..., None]]:
-    """A bar that goes when the work is done; none where the error stream is no terminal.
+    """Show a progress bar that disappears when the work is done; none if standard error is not a terminal.
 
     Args:
         what: The work, in a word or two.
-        columns: What stands behind the bar.
+        columns: Columns after the bar.
 
     Yields:
-        To be told how much is done, of how much, and what is at work now, if that is to be shown.
+        Callback that takes the amount done, the total, and optionally a description of the current item.
     """
     all_columns = (description_column(), BarColumn(), *(column() for column in columns))
     console = Console(stderr=True)

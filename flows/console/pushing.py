@@ -1,4 +1,4 @@
-"""What commands say and do that push a folder to the Hugging Face Hub."""
+"""Shared code of commands that push a folder to the Hugging Face Hub."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ NOT_OF_THE_POLICY = ("critic*.safetensors", "prm*.safetensors", "optimiser*.safe
 
 
 def named_repository(name: str | None, kind: Kind, is_public: bool) -> HubRepository | None:
-    """Where to push, if anywhere; what can be refused is refused before any work is done.
+    """Return the repository to push to, if any; invalid requests are refused before any work is done.
 
     Raises:
-        ConfigError: If the name is none, or `--public` has none.
+        ConfigError: If the name is invalid, or `--public` is given without one.
         HubError: If there are no credentials.
     """
     if name is None:
@@ -28,10 +28,10 @@ def named_repository(name: str | None, kind: Kind, is_public: bool) -> HubReposi
 def push_folder(
     repository: HubRepository, folder: Path, message: str, *, is_kept: bool, left_out: Sequence[str] = ()
 ) -> Pushed:
-    """Push a folder; where that fails and the folder stays, the error says so.
+    """Push a folder; if that fails and the folder is kept, the error says so.
 
     Raises:
-        HubError: If it cannot be pushed.
+        HubError: If the push fails.
     """
     try:
         with Console(stderr=True).status(f"pushing to {repository.name}"):
@@ -43,5 +43,5 @@ def push_folder(
 
 
 def pushed_words(pushed: Pushed) -> str:
-    """What was pushed, in a line."""
+    """Describe in one line what was pushed."""
     return f"pushed  {pushed.url} ({'private' if pushed.is_private else 'public'}), commit {pushed.commit[:12]}"

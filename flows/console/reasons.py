@@ -1,4 +1,4 @@
-"""Reasons that are equal but for their numbers, said once: with how many there are, and from which number to which."""
+"""Merging of reasons that differ only in their numbers: each is given once, with its count and ranges of numbers."""
 
 import re
 from collections.abc import Iterable
@@ -7,13 +7,13 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b")
 
 
 def merged_reasons(reasons: Iterable[str]) -> list[tuple[int, str]]:
-    """How often each reason was given, in the order in which they first were.
+    """Count each reason, in the order of first occurrence.
 
     Args:
-        reasons: In words, such as 'kept: number 1 of 4'.
+        reasons: Reasons in words, such as 'kept: number 1 of 4'.
 
     Returns:
-        Count and words, numbers that differ as 'lowest to highest': (2, 'kept: number 1 to 2 of 4').
+        Count and merged reason, with differing numbers as 'lowest to highest': (2, 'kept: number 1 to 2 of 4').
     """
     alike: dict[str, list[str]] = {}
     for reason in reasons:

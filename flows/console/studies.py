@@ -1,4 +1,4 @@
-"""What ablations and sweeps have in common on the screen: what there is, how far they are, their stored result."""
+"""Terminal output shared by ablations and sweeps: lists, progress, stored results."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from starpo.ragen.studies.studies import Studies
 
 Kind = Studies[Any, Any]
 Look = Callable[[], tuple[Mapping[str, str], str]]
-"""Says which cells are done (label -> how they ended), and what is at work."""
+"""Returns the cells that are done (label -> how they ended), and a description of the active ones."""
 
 _ERROR_NAME = f"{CellsFailedError.__name__}: "
 
@@ -34,17 +34,17 @@ def run_study(
     """Run a study on the local server, follow it and print its result.
 
     Args:
-        studies: Where its result goes.
-        plan: The study.
-        spec: What is asked for.
+        studies: Where its result is stored.
+        plan: The planned study.
+        spec: The study's specification.
         deployment: Flow and deployment.
-        parameters: Of the flow; None: left out.
-        look: Says how far it is.
-        as_json: Print JSON alone; progress goes to the error output.
+        parameters: Parameters of the flow; those that are None are omitted.
+        look: Reports its progress.
+        as_json: Print only JSON; progress goes to standard error.
 
     Raises:
         StoreError: If the store cannot be written.
-        RunFailedError: If a cell failed, or the whole study; the result of the others is printed all the same.
+        RunFailedError: If a cell or the whole study failed; if only cells failed, the result of the others is printed.
     """
     studies.begin(spec)
     console, what = Console(stderr=as_json), f"{studies.word} {plan.name}"
@@ -59,7 +59,7 @@ def run_study(
 
 
 def print_known(studies: Kind, shipped: Shipped, as_json: bool) -> None:
-    """Those that come with the package, with what they are about, and those of which the store has a result."""
+    """Print the shipped studies with their descriptions, and those with a result in the store."""
     kind, results = shipped.word.split()[-1], studies.names()
     about = {name: shipped.description(name) for name in shipped.names()}
     about |= {name: f"{shipped.word} of your own" for name in results if name not in about}
@@ -68,11 +68,11 @@ def print_known(studies: Kind, shipped: Shipped, as_json: bool) -> None:
 
 
 def print_asked_result(studies: Kind, shipped: Shipped, given: str, as_json: bool) -> None:
-    """The result of a study that a user asks for by its name, or by the TOML file that it is the result of.
+    """Print the result of a study, given its name or its TOML file.
 
     Raises:
-        ConfigError: If it is neither.
-        StoreError: If there is no result of it.
+        ConfigError: If `given` is neither.
+        StoreError: If it has no stored result.
     """
     known = list(dict.fromkeys([*studies.names(), *shipped.names()]))
     if given not in known and not Path(given).is_file():
@@ -84,10 +84,10 @@ def print_asked_result(studies: Kind, shipped: Shipped, given: str, as_json: boo
 
 
 def print_result(studies: Kind, name: str, as_json: bool) -> None:
-    """A stored result as its record; or its tables, what failed, what its columns are, and what to keep in mind.
+    """Print a stored result as JSON, or as tables, failures, conclusion, explanation of the columns, and warnings.
 
     Raises:
-        StoreError: If there is none.
+        StoreError: If there is no such result.
     """
     result, console = studies.get(name), Console()
     if as_json:
@@ -112,7 +112,7 @@ def print_result(studies: Kind, name: str, as_json: bool) -> None:
 def _follow(
     studies: Kind, plan: StudyPlan, look: Look, console: Console, ended: Callable[[], Outcome | None]
 ) -> Outcome:
-    """Show how many cells are done, and what is at work, until the flow run ends."""
+    """Show how many cells are done, and which are active, until the flow run ends."""
     columns = (SpinnerColumn(), description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     total, said = len(plan.labels), set(look()[0])
     if said:

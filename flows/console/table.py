@@ -1,6 +1,6 @@
-"""Rows in a terminal: a table where it fits, else a record a row. No cell is cut, no word broken, no column lost.
+"""Rows in a terminal: a table if it fits, else one record per row. No column is dropped and no word broken.
 
-rows -> cells as text -> words -> widths of the columns -> table, or records where there are none
+rows -> cells as text -> words -> widths of the columns -> table, or records if no widths fit
 """
 
 import re
@@ -17,17 +17,17 @@ from starpo.flows.console.terminal import MAX_CELL, Console, as_json_value, json
 from starpo.ragen.core.visible import MAX_TEXT, shortened, visible
 
 _WORD = re.compile(r"\[[^\[\]\s]{1,12} [^\[\]\s]{1,12}\]\S*|\S+")
-"""An interval stays together."""
+"""Words for wrapping; an interval counts as one word."""
 _READABLE = 16
-"""Characters of a column in which text of any length can be read."""
+"""Column width, in characters, at which text of any length is readable."""
 _FEW_LINES = 2
-"""Lines of a cell that can be read in a narrower one too."""
+"""Maximum number of lines per cell for which a narrower column is still readable."""
 _ARRANGED = 24
-"""Text in lines of its own, such as a map, keeps them up to this width."""
+"""Multi-line text, such as a map, keeps its lines up to this width."""
 _GAPS = (2, 1)
-"""Spaces between columns, the first that fits."""
+"""Spaces between columns; the first that fits is used."""
 _EDGES = 2
-"""Columns of the terminal that a table's left and right edge take."""
+"""Terminal columns taken by a table's left and right edge."""
 
 
 def print_table(
@@ -39,15 +39,15 @@ def print_table(
     numbers: Collection[str] = (),
     are_names_exact: bool = False,
 ) -> None:
-    """Print rows so that all of them can be read at the console's width.
+    """Print rows so that all of them are readable at the console's width.
 
     Args:
-        console: Where.
+        console: The console.
         rows: Values by column.
-        title: Above them.
-        names: The columns. Empty: those of the first row.
-        numbers: Columns of numbers that are text already; those whose values are numbers are known by that.
-        are_names_exact: Show the columns' names as they are, to be typed again; else with spaces for underscores.
+        title: Title above the rows.
+        names: Names of the columns. Empty for those of the first row.
+        numbers: Columns of numbers already formatted as text; columns with numeric values are detected.
+        are_names_exact: Show the columns' exact names, so that they can be typed; else with spaces for underscores.
     """
     names = list(names or rows[0])
     headers = [visible(name) if are_names_exact else visible(name).replace("_", " ") for name in names]
@@ -74,7 +74,7 @@ def print_record(console: Console, row: Mapping[str, Any]) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it: nothing for null, real numbers of four digits, lists and structures as JSON."""
+    """Format a value for people: empty for null, floats with four significant digits, lists and structs as JSON."""
     match value:
         case None:
             return ""
@@ -89,14 +89,14 @@ def cell(value: Any) -> str:
 
 
 def _shown(value: Any, limit: int = MAX_CELL) -> str:
-    """What a cell says: all of it that is seen, and of endless text the beginning and the end."""
+    """Return the sanitised text of a cell; very long text is shortened to its beginning and end."""
     return visible(shortened(cell(value), limit))
 
 
 def wrapped(text: str, width: int) -> str:
-    """Text with lines of at most so many characters, broken between words; a longer word has a line of its own.
+    """Wrap text between words to lines of at most `width` terminal columns; a longer word gets its own line.
 
-    A line that is short enough stays as it is, its spaces too.
+    A line that is short enough is unchanged, including its spaces.
     """
     return "\n".join(line for given in text.split("\n") for line in _lines(given, width))
 
@@ -116,7 +116,7 @@ def _lines(text: str, width: int) -> Iterator[str]:
 
 
 def _widths(headers: Sequence[str], columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """A width for each column, in which its words are whole and its text can be read; None: there is no room."""
+    """Return a width per column at which words stay whole and text is readable; None if there is not enough room."""
     wanted = [max(map(_width, (header, *cells))) for header, cells in zip(headers, columns, strict=True)]
     if sum(wanted) <= room:
         return wanted
@@ -125,7 +125,7 @@ def _widths(headers: Sequence[str], columns: Sequence[Sequence[str]], room: int)
     if spare < 0:
         return None
     by_want = sorted(range(len(widths)), key=lambda n: wanted[n] - widths[n])
-    for place, n in enumerate(by_want):  # what a column does not want is left for those that want more
+    for place, n in enumerate(by_want):  # width that a column does not need is left for wider ones
         given = min(wanted[n] - widths[n], spare // (len(by_want) - place))
         widths[n] += given
         spare -= given
@@ -133,7 +133,7 @@ def _widths(headers: Sequence[str], columns: Sequence[Sequence[str]], room: int)
 
 
 def _least(header: str, cells: Sequence[str]) -> int:
-    """The least width in which a column can be read."""
+    """Return the minimum width at which a column is readable."""
     longest_word = max((_size(word) for text in (header, *cells) for word in _WORD.findall(text)), default=1)
     arranged = max((width for text in cells if "\n" in text and (width := _width(text)) <= _ARRANGED), default=0)
     longest_word = max(longest_word, arranged)
@@ -145,7 +145,7 @@ def _least(header: str, cells: Sequence[str]) -> int:
 
 
 def _num_lines(text: str, width: int) -> int:
-    """Lines that the longest line of a text is broken into."""
+    """Return the largest number of lines into which a line of the text is wrapped."""
     return max(sum(1 for _ in _lines(line, width)) for line in text.split("\n"))
 
 
@@ -154,7 +154,7 @@ def _width(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    """Columns of the terminal that a text takes."""
+    """Return the number of terminal columns that a text occupies."""
     return len(text) if text.isascii() else cell_len(text)
 
 
@@ -175,7 +175,7 @@ def _table(
 
 
 def _print_record(console: Console, headers: Sequence[str], cells: Sequence[str]) -> None:
-    """A row as lines of name and value, and an empty line; a word that has no room beside its name stands below it."""
+    """Print a row as lines of name and value, then an empty line; if a word does not fit, the value goes below."""
     beside = max(map(_size, headers)) + 2
     for header, text in zip(headers, cells, strict=True):
         room = console.width - beside

@@ -1,7 +1,7 @@
-"""The one door to a terminal: whatever is printed is data, in which nothing is markup and nothing steers the terminal.
+"""The only way to print to a terminal: output is plain data, without markup or terminal control sequences.
 
-Commands print through `Console`, `write` and `print_json` alone (a test holds them to it), so none of them escapes
-anything itself. Looks are given by `style=` and by `Text` of our own.
+Commands print only through `Console`, `write` and `print_json` (a test enforces it), so they need no escaping
+themselves. Styles are set with `style=` and with explicit `Text` objects.
 """
 
 import json
@@ -22,66 +22,66 @@ from rich.text import Text
 from starpo.ragen.core.visible import shortened, visible
 
 MAX_CELL = 1_000
-"""Characters of a cell: rich takes minutes to fold more in narrow columns."""
+"""Maximum number of characters in a cell: rich takes minutes to wrap more in narrow columns."""
 
 
 class Console(RichConsole):
-    """Rich's console, to which text is text and no more, and from which nothing raw leaves."""
+    """Rich console that treats strings as plain text and sanitises all output."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text as a line or a cell has it; see `plain`."""
+        """Convert a string to sanitised plain text, see `plain`."""
         return super().render_str(visible(shortened(text)), **{**options, "markup": False, "emoji": False})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is written, piece by piece; only pieces of rich's own, such as moves of the cursor, are left alone."""
+        """Yield sanitised output segments; only rich's own control segments, such as cursor moves, are unchanged."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     def status(self, status: RenderableType, **options: Any) -> Status:
-        """A line with a spinner; its `update` takes `plain` text."""
+        """Return a status line with a spinner; pass `plain` text to its `update`."""
         return super().status(plain(status) if isinstance(status, str) else status, **options)
 
 
 def description_column() -> TextColumn:
-    """What a bar of progress is about; rich's own column would take it for markup."""
+    """Return the description column of a progress bar; rich's default column would interpret markup."""
     return TextColumn("{task.description}", markup=False)
 
 
 def say(console: RichConsole, text: str) -> None:
-    """A line as it is: nothing in it is markup, and it is not broken."""
+    """Print a line as plain text, without wrapping."""
     console.print(plain(text), soft_wrap=True)
 
 
 def plain(text: str) -> Text:
-    """Text as it is, where rich would read markup otherwise (titles of panels, spinners); what is endless is cut."""
+    """Convert a string to plain `Text` where rich would read markup (panel titles, spinners), truncated if huge."""
     return Text(visible(shortened(text)))
 
 
 def write(text: object, stream: TextIO | None = None) -> None:
-    """A line outside of any layout.
+    """Write a sanitised line without any layout.
 
     Args:
-        text: What to write.
-        stream: Where to. None: the standard output.
+        text: The text.
+        stream: Output stream. None for standard output.
     """
     print(visible(str(text)), file=stream or sys.stdout)
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON, for machines."""
+    """Print a value as JSON, for machines."""
     write(json_text(as_json_value(value), indent=2))
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """JSON that says all; what a terminal would obey, and what nobody sees, is written as `\\uXXXX`."""
+    """Serialise a value as JSON without loss; control and invisible characters are written as `\\uXXXX`."""
     return visible(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent), _escape)
 
 
 def as_json_value(value: Any) -> Any:
-    """A value as JSON has it: times as ISO 8601, bytes as hexadecimal digits, NaN and infinities as null."""
+    """Convert a value to JSON-compatible types: times as ISO 8601, bytes as hex digits, NaN and infinities as null."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -102,4 +102,4 @@ def as_json_value(value: Any) -> Any:
 
 
 def _escape(character: str) -> str:
-    return json.dumps(character)[1:-1]  # in ASCII: beyond 16 bits a surrogate pair
+    return json.dumps(character)[1:-1]  # in ASCII; a surrogate pair beyond 16 bits

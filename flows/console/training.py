@@ -1,4 +1,4 @@
-"""A run that trains, from its deployment to its report."""
+"""Following a training run, from its deployment to its report."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ def follow_training(
     console: Console,
     written: Mapping[str, str],
 ) -> None:
-    """Run a deployment of the flow `starpo`, follow it to its end, write the report, and say how it went.
+    """Run a deployment of the flow `starpo`, follow it to its end, write the report, and print a summary.
 
     Arguments and errors are those of `follow_deployment`.
     """

@@ -1,4 +1,4 @@
-"""A trajectory in a terminal, turn by turn: what the model was told, what was seen, said, done and paid."""
+"""A trajectory in a terminal, turn by turn: prompts, observation, response, executed actions and their rewards."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _OUTCOMES = {True: "goal reached", False: "goal not reached", None: "whether the
 
 Row = Mapping[str, Any]
 Messages = list[dict[str, Any]]
-"""`role`, `text` and `num_tokens` of each, in the order in which the model was told them."""
+"""`role`, `text` and `num_tokens` of each message, in the order of the model's context."""
 
 
 def print_trajectory(
@@ -27,11 +27,11 @@ def print_trajectory(
     """Print a trajectory.
 
     Args:
-        store: Where the run is.
-        run: Its name.
-        iteration: Of the rollout.
-        trajectory: Its id.
-        should_show_prompts: Print the prompts too; else only how long they are.
+        store: Where the run is stored.
+        run: The run's name.
+        iteration: Iteration of the rollout.
+        trajectory: Id of the trajectory.
+        should_show_prompts: Also print the prompts; otherwise only their lengths.
         as_json: Print the rows of dataset `turns`, each with its `prompt` as messages.
 
     Raises:
@@ -66,7 +66,7 @@ def print_trajectory(
 
 
 def _prompts(store: Store, run: str, rows: Sequence[Row]) -> list[Messages] | None:
-    """What each turn added to the context; None: no checkpoint has the tokenizer."""
+    """Decode the messages that each turn added to the context; None if no checkpoint has the tokenizer."""
     from starpo.ragen.agents.policy.stored_tokenizer import checkpoints_of, find_tokenizer
     from starpo.ragen.agents.prompting.transcript import Transcriber
 

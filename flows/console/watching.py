@@ -1,4 +1,4 @@
-"""Ctrl-C while a run is watched: the run is another process's and goes on, which is said."""
+"""Handling of Ctrl-C while a run is watched: the run continues in its own process, and a message says so."""
 
 import sys
 from collections.abc import Iterator
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 from starpo.flows.console.terminal import Console, say
 
 _INTERRUPTED = 130
-"""Exit code of a command that was ended by Ctrl-C, as shells have it."""
+"""Conventional exit code of a command that was ended by Ctrl-C."""
 
 
 @contextmanager
 def watching(console: Console, what: str, *advice: str) -> Iterator[None]:
-    """Watch something that goes on without this command.
+    """Watch something that continues without this command.
 
     Args:
-        console: Where to say so.
-        what: Such as `run mine`.
-        advice: Lines about what can be done.
+        console: Console for the message.
+        what: What is watched, such as `run mine`.
+        advice: Lines of advice on what to do next.
 
     Raises:
-        SystemExit: On Ctrl-C, with the exit code 130.
+        SystemExit: On Ctrl-C, with exit code 130.
     """
     try:
         yield
@@ -32,11 +32,11 @@ def watching(console: Console, what: str, *advice: str) -> Iterator[None]:
 
 
 def advice_on(run: str, store: str | None) -> tuple[str, str]:
-    """How to follow a run and how to stop it.
+    """Return the commands to follow a run and to stop it.
 
     Args:
-        run: Its name.
-        store: The store as the user named it. None: the configured one.
+        run: The run's name.
+        store: The store as given by the user. None for the configured one.
     """
     where = f" --store {store}" if store is not None else ""
     return f"follow it:  ragen follow {run}{where}", f"stop it:    ragen cancel {run}{where}"
