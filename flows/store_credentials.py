@@ -40,7 +40,7 @@ def load_credentials() -> None:
 def _load(name: str) -> Any:
     from prefect.blocks.core import Block
 
-    prepare()  # loading a block imports all of Prefect's collections, including that of Ray
+    prepare()  # loading a block imports all of Prefect's collections, Ray's included, so Ray is configured first
     try:
         return Block.load(name, _sync=True)  # type: ignore[call-arg]
     except Exception as error:  # server or network errors, or a block type whose package is missing

@@ -38,7 +38,7 @@ PlayOn = Callable[[int], str]
 
 
 class Runner:
-    """Base class of what carries out the loop's stages; the notification methods are no-ops unless overridden.
+    """Executor of the loop's stages, and receiver of its notifications, which are no-ops unless overridden.
 
     Attributes:
         name: The run's name.
@@ -166,7 +166,7 @@ def train(runner: Runner, config: StarPOConfig) -> None:
 def _act_on_collapse(
     runner: Runner, config: StarPOConfig, iteration: int, alarm: Alarm, played: Mapping[int, str]
 ) -> None:
-    """End the run if the verdict and its settings demand it; `played` maps iterations to keys of turns.
+    """End the run if the verdict and its settings require it; `played` maps iterations to keys of turns.
 
     Raises:
         CollapsedError: If the verdict reaches the configured severity; `flows.rollback` decides what follows.
