@@ -1,20 +1,20 @@
-"""Configuration: one frozen pydantic model a stage, composed into `StarPOConfig`. Imports no torch.
+"""Configuration: one frozen pydantic model per stage, composed into `StarPOConfig`. Does not import torch.
 
 environment  settings of any registered environment
-policy       where the first checkpoint comes from
+policy       origin of the first checkpoint
 agent        how observations become prompts and responses become actions
 rollout      sampling, group and shard sizes, the engine
-search       which of several sampled responses a turn takes
-vllm_engine  of engine 'vllm'
-openai_engine  of engine 'openai'
+search       selection of a turn's response among several samples
+vllm_engine  engine 'vllm'
+openai_engine  engine 'openai'
 reward       components of the reward
 filter       which groups are trained on
 update       objective, optimiser, learner
 evaluation   fixed panels
 starpo       the composition, `StarPOConfig`
 load         TOML files, presets that extend each other, overrides by dotted path
-explanation  what is wrong with a setting, in words
-structure    the tree of settings, read off the models
+explanation  validation errors as readable messages
+structure    the tree of settings, derived from the models
 """
 
 from starpo.ragen.config.starpo import StarPOConfig

@@ -1,4 +1,4 @@
-"""What is looked for in a run beside its success."""
+"""Measurements of a run beyond its success."""
 
 from typing import Literal
 
@@ -9,22 +9,25 @@ from starpo.ragen.core.settings import Settings
 
 
 class DiagnosticsConfig(Settings):
-    """Probes of the policy, and what is done about a collapse."""
+    """Probes of the policy, and the response to a collapse."""
 
     probe_every: int = Field(0, ge=0)
-    """Cross-score reasoning and prompts at every n-th iteration, which tells template collapse. 0: never."""
+    """Cross-score reasoning and prompts at every n-th iteration, which detects template collapse. 0: never."""
     probe_rows: int = Field(64, ge=2, le=1024)
-    """Turns whose reasoning is scored under each other's prompts; the cost grows with the square."""
+    """Turns whose reasoning is scored under each other's prompts; the cost grows quadratically."""
     gradients_every: int = Field(0, ge=0)
-    """Measure the gradient of every group at every n-th iteration, term by term of the loss, in six buckets of reward
-    std: which groups carry a signal. Costs about three updates on all groups. 0: never."""
+    """At every n-th iteration, measure the gradient of every group, separately for each term of the loss and in six
+    buckets of reward std: it shows which groups carry a signal. Costs about as much as three updates on all groups. 0:
+    never."""
     on_collapse: Literal["log", "stop", "roll_back"] = "log"
-    """'stop': the run ends once it is as bad as `alarm`. 'roll_back': it goes on as a fork from the iteration at
-    which it did best while it was healthy, with the first of `remedies`; once none is left, it stops."""
+    """'log': only report. 'stop': end the run at the verdict `alarm`. 'roll_back': continue as a fork from the best
+    iteration of the healthy phase, with the first of `remedies` not yet used; once none is left, stop."""
     alarm: Literal["collapsing", "collapsed"] = "collapsed"
-    """The verdict at which that is done: while two signals warn at once, or when what was learned is lost."""
+    """Verdict that triggers `on_collapse`: 'collapsing' while two signals warn at once, or 'collapsed' once what was
+    learned is lost."""
     remedies: list[Changes] = Field([])
-    """Settings to go on with, one table for each time, such as `[{ "update.kl_coefficient" = 0.05 }]`."""
+    """Settings to continue with after a roll-back, one table per roll-back, such as `[{ "update.kl_coefficient" = 0.05
+    }]`."""
 
     @model_validator(mode="after")
     def _has_remedies(self) -> "DiagnosticsConfig":

@@ -9,27 +9,28 @@ from starpo.ragen.core.settings import Settings
 from starpo.ragen.core.visible import quoted
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
-"""Of a variant: it becomes part of the names of stages and metrics, which a slash would divide."""
+"""Name of a variant. It becomes part of stage and metric names, which a slash would split."""
 
 
 class EvaluationConfig(Settings):
-    """What is measured, how often, and on which environments."""
+    """What is evaluated, how often, and on which environments."""
 
     num_prompts: int = Field(256, ge=1, le=100_000)
-    """Initial states of a panel. Training never begins in them, the warm start's included: another number starts a run
-    over."""
+    """Number of initial states of a panel. They are excluded from training and the warm start, so changing it starts a
+    run over."""
     samples_per_prompt: int = Field(1, ge=1, le=1000)
-    """Trajectories from each; success is the mean over all, pass@k is reported for k = 1, 2, 4, ... up to this."""
+    """Trajectories per initial state. Success is the mean over all of them; pass@k is reported for k = 1, 2, 4, ... up
+    to this number."""
     temperature: float = Field(0.5, ge=0.0, le=10.0)
     """Sampling temperature."""
     panel_seed: int = Field(1_000_003, ge=0)
-    """Seed of the panel; panels do not depend on the run's seed, so runs are compared on the same prompts. Another seed
-    starts a run over, as another number of prompts does."""
+    """Seed of the panel. It is independent of the run's seed, so that runs are compared on the same prompts. Like
+    num_prompts, changing it starts a run over."""
     every: int = Field(5, ge=1)
     """Evaluate after every n-th update; the first checkpoint and the last are always evaluated."""
     variants: dict[str, EnvironmentConfig] = Field(default_factory=dict)
-    """Further environments, by the name under which they are reported; evaluated at the first and last checkpoint.
-    Training never begins in a state of their panels, so with other variants a run starts over."""
+    """Further environments, by the name used in reports; evaluated at the first and last checkpoint. The states of
+    their panels are excluded from training, so changing the variants starts a run over."""
 
     @field_validator("variants")
     @classmethod

@@ -1,4 +1,4 @@
-"""Which groups are trained on (RAGEN, objectives; RAGEN-2)."""
+"""Selection of the groups that are trained on (RAGEN, objectives; RAGEN-2)."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,38 +16,38 @@ from starpo.ragen.core.settings import Settings
 
 
 class FilterConfig(Settings):
-    """Scores groups, ranks them, keeps some."""
+    """Scores and ranks groups, and keeps some of them."""
 
     strategy: Annotated[str, *registered(FILTERS)] = "top_fraction"
-    """'none' keeps all; 'top_fraction' a share `keep` of all groups; 'top_k' a number `keep_count`; 'top_p_linear' and
-    'top_p_softmax' the best groups that hold a share `keep` of the total score; 'min_p' those whose score is at least
-    `keep` times the best one's."""
+    """'none' keeps all groups; 'top_fraction' keeps a share `keep` of all groups; 'top_k' keeps `keep_count` groups;
+    'top_p_linear' and 'top_p_softmax' keep the best groups that hold a share `keep` of the total score or of the
+    softmax over scores; 'min_p' keeps groups whose score is at least `keep` times the best score."""
     keep: float = Field(0.25, gt=0.0, le=1.0)
-    """The share that the strategy speaks of. Ignored by 'none' and 'top_k'."""
+    """Share used by the strategy. Ignored by 'none' and 'top_k'."""
     keep_count: int | None = Field(None, ge=1)
-    """Groups kept by 'top_k'; needed there, and rejected elsewhere by the strategy."""
+    """Number of groups kept by 'top_k'; required there, and rejected with other strategies."""
     scope: Literal["batch", "environment"] = Field("batch", exclude_if=lambda scope: scope == "batch")
-    """Of a mixture: 'batch' compares all groups of a rollout, so that the part whose returns vary most may fill the
-    update; 'environment' applies the strategy to the groups of each part by themselves (RAGEN-2's 'inductive'):
-    `keep` is a share of each part's groups, and `keep_count` a number of each."""
+    """Which groups of a mixture are compared. 'batch': all groups of a rollout, so the part whose returns vary most may
+    dominate the update. 'environment': the groups of each part separately (RAGEN-2's 'inductive'); `keep` is then a
+    share of each part's groups, and `keep_count` a number per part."""
     metric: Literal["std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length"] = "std"
-    """The score of a group: the standard deviation of its returns with ddof 0 ('std') or with ddof 1 ('sample_std', the
-    public code), their mean or their sum, the mean negative behaviour log-probability of its response tokens
-    ('entropy', nats), the standard deviation, with ddof 0, of this over its trajectories ('entropy_std'), or the mean
-    number of response tokens of a trajectory. The two deviations of returns keep the same groups, but with
-    'top_p_softmax', or where trajectories ended in errors; so do mean and sum."""
+    """Score of a group: the standard deviation of its returns with ddof 0 ('std') or ddof 1 ('sample_std', the public
+    code), their mean or sum ('mean', 'sum'), the mean negative behaviour log-probability of its response tokens in nats
+    ('entropy'), the standard deviation (ddof 0) of that over its trajectories ('entropy_std'), or the mean number of
+    response tokens per trajectory ('length'). 'std' and 'sample_std' keep the same groups, except with 'top_p_softmax'
+    or if trajectories ended in errors; the same holds for 'mean' and 'sum'."""
     should_keep_largest: bool = True
-    """True: the best groups are those with the largest score. False: the smallest."""
+    """True: the largest scores are the best. False: the smallest."""
     num_wanted: int | None = Field(None, ge=1, exclude_if=lambda number: number is None)
-    """Groups that an update is made of (DAPO's batch): of more that the strategy keeps, those played first. Where they
-    are fewer, rollout.max_attempts says how often more are played. None: as many as the strategy keeps."""
+    """Number of groups per update (DAPO's batch). If the strategy keeps more, the ones played first are used; if it
+    keeps fewer, up to rollout.max_attempts rollouts are played. None: all groups that the strategy keeps."""
     should_drop_zero_variance: bool = True
-    """Drop groups whose returns are all equal (std <= 1e-6) before anything else, whatever the metric."""
+    """Drop groups whose returns are all equal (std <= 1e-6) before applying the strategy, regardless of the metric."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Settings of the strategy's own, where it is not a built-in one: it gets them as `config.options`."""
+    """Options of a strategy that is not built in, which receives them as `config.options`."""
     max_empty_iterations: int = Field(5, ge=1)
-    """Iterations in a row in which nothing is kept before the run stops. Until then an empty iteration makes no update:
-    the checkpoint is passed on unchanged, and the metric `filter/num_empty` counts it."""
+    """Stop the run after this many consecutive iterations in which no group is kept. An empty iteration makes no
+    update: the checkpoint is passed on unchanged and counted in the metric `filter/num_empty`."""
 
     @field_validator("options")
     @classmethod

@@ -1,4 +1,4 @@
-"""Settings of single estimators and surrogates: `update.advantage_options`, `update.surrogate_options`."""
+"""Options of individual estimators and surrogates: `update.advantage_options`, `update.surrogate_options`."""
 
 from typing import Literal
 
@@ -8,78 +8,78 @@ from starpo.ragen.core.settings import Settings
 
 
 class TurnGAEOptions(Settings):
-    """Of 'turn_gae'."""
+    """Options of 'turn_gae'."""
 
     value_at: Literal["first", "last"] = "first"
-    """The critic's value of a turn is that at its first token, or at its last."""
+    """Token at which the critic's value of a turn is read: its first or its last."""
 
 
 class GiGPOOptions(Settings):
-    """Of 'gigpo'."""
+    """Options of 'gigpo'."""
 
     step_weight: float = Field(1.0, ge=0, le=100)
-    """Weight of the step advantage beside the episode's."""
+    """Weight of the step advantage relative to the episode advantage."""
     normaliser: Literal["none", "std"] = "none"
-    """What centred returns are divided by: nothing, or the standard deviation (ddof 1) of the same set."""
+    """Divisor of the centred returns: none, or the standard deviation (ddof 1) over the same set."""
     over: Literal["episodes", "turns"] = "episodes"
-    """A group's mean return is over its episodes, or over their turns, so that long ones weigh more (as the public code
-    has it)."""
+    """Whether a group's mean return is over its episodes, or over their turns, which gives long episodes more weight
+    (the public code)."""
 
 
 class HGPOOptions(GiGPOOptions):
-    """Of 'hgpo'."""
+    """Options of 'hgpo'."""
 
     depth: int = Field(3, ge=1, le=16)
-    """States that a turn's history is told apart by, at most."""
+    """Maximum number of past states that distinguish the histories of two turns."""
     alpha: float = Field(1.0, ge=0, le=8)
-    """Weight of depth d is d to this power; deeper ones have more in common."""
+    """Depth d has weight d ** alpha; turns compared at a larger depth have more history in common."""
 
 
 class IStarOptions(Settings):
-    """Of 'istar'."""
+    """Options of 'istar'."""
 
     step_weight: float = Field(1.0, ge=0, le=100)
-    """Weight of the step advantage beside the episode's."""
+    """Weight of the step advantage relative to the episode advantage."""
 
 
 class DualClipOptions(Settings):
-    """Of 'dual_clip'."""
+    """Options of 'dual_clip'."""
 
     bound: float = Field(3.0, gt=1, le=100)
-    """A token with a negative advantage never loses more than this many times it."""
+    """Bound on the loss of a token with a negative advantage: this many times the size of the advantage."""
 
 
 class SAPOOptions(Settings):
-    """Of 'sapo'."""
+    """Options of 'sapo'."""
 
     tau_positive: float = Field(1.0, gt=0, le=100)
-    """Sharpness of the gate where the advantage is positive."""
+    """Sharpness of the gate for positive advantages."""
     tau_negative: float = Field(1.05, gt=0, le=100)
-    """Where it is not."""
+    """Sharpness of the gate for all other advantages."""
 
 
 class GMPOOptions(Settings):
-    """Of 'gmpo'."""
+    """Options of 'gmpo'."""
 
     log_clip: float = Field(0.4, gt=0, le=20)
-    """Bound of a token's log-ratio, nats."""
+    """Clipping bound of a token's log-ratio, in nats."""
 
 
 class ClipCovOptions(Settings):
-    """Of 'clip_cov'."""
+    """Options of 'clip_cov'."""
 
     share: float = Field(2e-4, gt=0, le=1)
-    """Of a mini-batch's tokens, those of largest covariance that are looked at."""
+    """Share of a mini-batch's tokens, those with the largest covariance, that are candidates for exclusion."""
     low: float = Field(1.0)
-    """Only covariances above it."""
+    """Exclude only candidates with a covariance above this."""
     high: float = Field(5.0)
-    """Only covariances below it."""
+    """Exclude only candidates with a covariance below this."""
 
 
 class KLCovOptions(Settings):
-    """Of 'kl_cov'."""
+    """Options of 'kl_cov'."""
 
     share: float = Field(2e-4, gt=0, le=1)
-    """Of a mini-batch's tokens, those of largest covariance that are held."""
+    """Share of a mini-batch's tokens, those with the largest covariance, that are penalised."""
     coefficient: float = Field(1.0, ge=0, le=100)
-    """Weight of their log-ratio's size, a nat."""
+    """Weight of the penalty, the absolute log-ratio in nats."""

@@ -1,4 +1,4 @@
-"""`Change`: settings that change while a run trains. A fork of a run is the same run with one more change."""
+"""`Change`: settings that change during training. A fork of a run is the same run with one more change."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from starpo.ragen.config.structure import merged, nested
 from starpo.ragen.core.settings import Settings
 
 CHANGEABLE = ("rollout", "reward", "filter", "update")
-"""Tables whose settings may change: those of what an iteration does. All others say what the run is."""
+"""Tables whose settings may change: those that describe an iteration. All others define the run."""
 
 _FIXED = {
     "rollout.staleness": "which policy plays which rollout",
@@ -33,32 +33,33 @@ def _changeable(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 Changes = Annotated[dict[str, JsonValue], Field(min_length=1), AfterValidator(_changeable)]
-"""Dotted path -> value, of settings that may change while a run trains."""
+"""Dotted path -> value, for settings that may change during training."""
 
 
 class Change(Settings):
-    """Settings that hold from an iteration on."""
+    """Settings that apply from an iteration on."""
 
     iteration: int = Field(ge=1, le=1_000_000)
-    """Updates done before the first iteration with them: the checkpoint of this number is the last without."""
+    """Number of updates done before the first iteration with these settings: the checkpoint of this number is the last
+    one trained without them."""
     set: Changes
-    """Dotted path -> value, such as `{ "update.entropy_coefficient" = 0.01 }`: of `rollout`, `reward`, `filter` and
-    `update`."""
+    """Dotted path -> value, such as `{ "update.entropy_coefficient" = 0.01 }`: settings of `rollout`, `reward`,
+    `filter` and `update`."""
 
     def applied(self, values: Mapping[str, Any], annotation: Any) -> dict[str, Any]:
-        """All settings, as nested tables of this annotation, with these; what was given is left as it is."""
+        """Return `values`, nested tables of this annotation, with the change applied; `values` is not modified."""
         return merged(values, nested(self.set), annotation)
 
 
 def changed_at(schedule: Sequence[Change], iteration: int, changes: Mapping[str, JsonValue]) -> list[dict[str, Any]]:
-    """A schedule in which these changes begin at an iteration: what came before stays, what comes after is left out."""
+    """Return a schedule with `changes` from `iteration` on: earlier changes are kept, later ones are dropped."""
     kept = {change.iteration: change.set for change in schedule if change.iteration <= iteration}
     kept[iteration] = {**kept.get(iteration, {}), **changes}
     return [{"iteration": number, "set": values} for number, values in sorted(kept.items())]
 
 
 def without(schedule: Sequence[Change], paths: Collection[str]) -> list[dict[str, Any]]:
-    """A schedule that leaves these settings, and all below them, alone; a change of which nothing is left is none."""
+    """Return a schedule without the settings at `paths` and everything below them; changes left empty are removed."""
     kept = ((change.iteration, _left(change.set, paths)) for change in schedule)
     return [{"iteration": iteration, "set": values} for iteration, values in kept if values]
 

@@ -1,4 +1,4 @@
-"""`StarPOConfig`: everything that decides what a run computes."""
+"""`StarPOConfig`: every setting that affects the result of a run."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -22,59 +22,60 @@ from starpo.ragen.core.settings import Settings
 
 
 class StarPOConfig(Settings):
-    """A run of StarPO. Same configuration, same artifacts."""
+    """Configuration of a StarPO run. Equal configurations give equal artifacts."""
 
     seed: int = Field(0, ge=0)
-    """Seed of everything random in the run except the warm start and the evaluation panels, which runs share."""
+    """Seed of all randomness in the run, except the warm start and the evaluation panels, which runs share."""
     fresh: str = Field("", max_length=64)
-    """A word of this run's own: it enters the key of the first checkpoint, and so of all that is made from it, so that
-    nothing stored by runs without it is reused. `ragen train --fresh` fills in a new one. Empty: what is stored is not
-    done again."""
+    """Arbitrary label that is part of the cache key of the first checkpoint, and so of everything derived from it: a
+    run with a new label reuses no stored artifact. `ragen train --fresh` generates one. Empty: stored artifacts are
+    reused."""
     iterations: int = Field(200, ge=0, le=1_000_000)
-    """Updates. With `update.optimiser.decay = "linear"` their number changes every learning rate, so another number
+    """Number of updates. With `update.optimiser.decay = "linear"` every learning rate depends on it, so changing it
     starts over from the first update."""
     online_k: int = Field(1, ge=1, le=1000)
-    """Consecutive updates that one rollout serves (Online-k). Each is made on the whole of it: the update batch keeps
-    its size, and the run has as many updates, from fewer rollouts."""
+    """Number of consecutive updates per rollout (Online-k). Each update uses the whole rollout: batch size and number
+    of updates stay the same, and fewer rollouts are collected."""
     online_max_kl: float | None = Field(None, gt=0)
-    """Collect the next rollout early once KL(behaviour || policy), in nats a token over the present one, is above this.
-    None: never. No effect with online_k = 1."""
+    """Collect the next rollout early once KL(behaviour || policy) over the present rollout exceeds this value, in nats
+    per token. None: never. No effect with online_k = 1."""
     online_min_effective_sample_size: float | None = Field(None, gt=0, lt=1)
-    """Collect it early once the effective sample size of its response tokens under the policy, as a share of their
-    number, is below this. None: never. No effect with online_k = 1."""
+    """Collect the next rollout early once the effective sample size of its response tokens under the policy, as a share
+    of their number, falls below this value. None: never. No effect with online_k = 1."""
     checkpoint_every: int = Field(1, ge=1)
-    """Keep every n-th checkpoint, and the first and the newest. Those in between are dropped as soon as a later one is
-    stored, and can be derived again. 1: keep all."""
+    """Keep every n-th checkpoint, the first and the newest. Those in between are dropped as soon as a later one is
+    stored; a dropped checkpoint can be derived again. 1: keep all."""
     checkpoint_keep_last: int = Field(1, ge=1)
-    """Of the newest checkpoints, how many are kept in any case."""
+    """Number of newest checkpoints that are always kept."""
     environment: EnvironmentConfig
-    """What is played."""
+    """The environment that is trained on."""
     policy: PolicyConfig = TinyPolicy()
-    """Where the first checkpoint comes from."""
+    """Origin of the first checkpoint."""
     agent: AgentConfig = AgentConfig()
     """How observations become prompts, and responses become actions."""
     rollout: RolloutConfig = RolloutConfig()
     """How trajectories are sampled."""
     reward: RewardConfig = RewardConfig()
-    """What trajectories are paid."""
+    """How trajectories are rewarded."""
     filter: FilterConfig = FilterConfig()
     """Which groups are trained on."""
     update: UpdateConfig = UpdateConfig()
-    """How they are trained on."""
+    """How the policy is trained on them."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    """What is measured."""
+    """What is evaluated."""
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
-    """What is looked for beside success."""
+    """Measurements beyond success, and the response to a collapse."""
     schedule: list[Change] = Field([], exclude_if=lambda changes: not changes)
-    """Changes of settings while the run trains, such as `[{ iteration = 30, set = { "filter.keep" = 1.0 } }]`: from
-    that iteration on, of `rollout`, `reward`, `filter` and `update`. `ragen fork` trains on from a stored checkpoint by
-    adding one: what was made before it has the same keys, and is found. None changes evaluation."""
+    """Changes of settings during training, such as `[{ iteration = 30, set = { "filter.keep" = 1.0 } }]`: from that
+    iteration on, the given settings of `rollout`, `reward`, `filter` and `update` apply. `ragen fork` continues from a
+    stored checkpoint by adding a change; the artifacts before it keep their keys and are reused. Evaluation settings
+    cannot change."""
 
     def at(self, iteration: int) -> "StarPOConfig":
-        """The settings of an iteration: the run's, with all changes up to it.
+        """Return the settings of an iteration: those of the run with all changes up to it applied.
 
         Args:
-            iteration: Updates done before it.
+            iteration: Number of updates done before it.
         """
         changes = [change for change in self.schedule if change.iteration <= iteration]
         if not changes:
@@ -89,22 +90,22 @@ class StarPOConfig(Settings):
 
     @property
     def phases(self) -> list["StarPOConfig"]:
-        """The run's settings at its beginning and after every change."""
+        """Settings at the start of the run and after every change."""
         return [self, *(self.at(change.iteration) for change in self.schedule)]
 
     @property
     def num_rollouts(self) -> int:
-        """Iterations that collect a rollout, the first attempts alone, where none is collected early."""
+        """Number of iterations that collect a rollout, if none is collected early; further attempts are not counted."""
         return -(-self.iterations // self.online_k)
 
     @property
     def panels(self) -> dict[str, EnvironmentConfig]:
-        """What is evaluated, by the names under which it is reported: the training environment, and the variants."""
+        """Evaluated environments by the name used in reports: the training environment and the variants."""
         return {self.environment.type: self.environment, **self.evaluation.variants}
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Of the parts of a mixture; empty: the run plays one environment."""
+        """Tags of the parts of a mixture; empty if the run trains on a single environment."""
         parts = self.environment.tagged()
         return () if parts.get(self.environment.type) is self.environment else tuple(parts)
 
@@ -217,7 +218,8 @@ class StarPOConfig(Settings):
         return self
 
     def _check_remedies(self) -> None:
-        """Each must fit whatever holds when it is taken: the schedule so far, alone or with the remedies before it."""
+        """Check that each remedy fits the settings in force when it is applied: any prefix of the schedule, alone or
+        with the remedies before it."""
         remedies = [Change(iteration=1, set=remedy) for remedy in self.diagnostics.remedies]
         for at in range(len(self.schedule) + 1):
             when = f" (after the change at iteration {self.schedule[at - 1].iteration})" if at else ""

@@ -1,10 +1,10 @@
-"""The tree of settings, read off the models: which tables there are, their alternatives, how they merge and differ.
+"""The tree of settings, derived from the models: tables, their alternatives, merging and differences.
 
-Merging is deep: tables are merged key by key, everything else is replaced. Two exceptions: a table that becomes another
-alternative (the environment's or the policy's `type` changes) is replaced, as are the options of a part of the
-objective that gives way to another (`advantage_options` where `advantage` changes) and the digest of a file or folder
-(`digest` where `path` changes), because the settings of one mean nothing to the other; and an empty table empties the
-inherited one.
+Merging is deep: tables are merged key by key, everything else is replaced. There are two exceptions. First, settings
+that mean nothing to their new context are dropped: a table that becomes another alternative (the environment's or the
+policy's `type` changes) is replaced, as are the options of a replaced part of the objective (`advantage_options` where
+`advantage` changes) and the digest of a replaced file or folder (`digest` where `path` changes). Second, an empty table
+clears the inherited one.
 """
 
 import json
@@ -21,14 +21,16 @@ from starpo.ragen.core.visible import quoted
 Table = dict[str, Any]
 
 _HAVE_DIGESTS = {"path", "folder", "task", "name_or_path"}
-"""Settings that name files, of whose content the setting `digest` beside them is; those of others are `NAME_digest`."""
+"""Settings that name files whose content digest is the setting `digest` beside them; for all others it is
+`NAME_digest`."""
 
 
 def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
-    """The models that a table may be: several for a union told apart by `type`, one for a plain table, else none.
+    """Return the models that a table may have: several for a union discriminated by `type`, one for a plain table, else
+    none.
 
     Returns:
-        By the default of the model's `type`, or by what `type` may be where it has none, or by the class's name.
+        Keyed by the default of the model's `type`, by the title of a required `type`, or by the class name.
     """
     if get_origin(annotation) is Annotated:
         return alternatives(get_args(annotation)[0])
@@ -43,7 +45,7 @@ def alternatives(annotation: Any) -> dict[str, type[BaseModel]]:
 
 
 def setting(annotation: Any, key: str) -> Any:
-    """The annotation of the setting `key` in a table of this annotation; None where there is no such setting."""
+    """Return the annotation of the setting `key` in a table of this annotation; None if there is no such setting."""
     models = alternatives(annotation)
     for model in models.values():
         if key in model.model_fields:
@@ -53,7 +55,7 @@ def setting(annotation: Any, key: str) -> Any:
 
 
 def merged(base: Mapping[str, Any], extra: Mapping[str, Any], annotation: Any) -> Table:
-    """`base` with `extra` on top, both left as they are; `annotation` is that of the table."""
+    """Return `base` with `extra` merged on top; neither is modified. `annotation` is that of the table."""
     result = _inherited(base, extra)
     for key, value in extra.items():
         before, inner = result.get(key), setting(annotation, key)
@@ -65,12 +67,12 @@ def merged(base: Mapping[str, Any], extra: Mapping[str, Any], annotation: Any) -
 
 
 def nested(values: Mapping[str, Any]) -> Table:
-    """Settings by dotted path as one table, so that a changed `type` and the settings that go with it arrive together.
+    """Convert settings by dotted path to one table, so that a changed `type` and its settings are applied together.
 
-    Whole tables come before what is inside them, whatever order they were given in.
+    Whole tables are set before their members, regardless of the order given.
 
     Raises:
-        ConfigError: If one is inside another that is no table.
+        ConfigError: If a setting is inside another one that is not a table.
     """
     table: Table = {}
     for path, value in sorted(deepcopy(dict(values)).items(), key=lambda item: item[0].count(".")):
@@ -87,7 +89,7 @@ def nested(values: Mapping[str, Any]) -> Table:
 
 
 def flattened(table: Mapping[str, Any], stop: Collection[str] = (), prefix: str = "") -> Table:
-    """Nested tables as dotted paths; a table at a path of `stop` is a value, and so is an empty one."""
+    """Convert nested tables to dotted paths; tables at the paths in `stop`, and empty tables, are kept as values."""
     flat: Table = {}
     for key, value in table.items():
         path = f"{prefix}{key}"
@@ -99,7 +101,7 @@ def flattened(table: Mapping[str, Any], stop: Collection[str] = (), prefix: str 
 
 
 def changed_settings(old: Any, new: Any, place: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """Where nested tables differ, as they are written in JSON: dotted path, (was, is)."""
+    """Yield the differences between nested tables, compared as JSON: dotted path, (old value, new value)."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
             yield from changed_settings(old.get(name), new.get(name), f"{place}.{name}" if place else name)
@@ -108,7 +110,7 @@ def changed_settings(old: Any, new: Any, place: str = "") -> Iterator[tuple[str,
 
 
 def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:
-    """A table without the options of what another table replaces: of `advantage_options` where `advantage` changes."""
+    """Drop the options and digests of replaced settings, such as `advantage_options` where `advantage` changes."""
     changed = {name for name, value in extra.items() if name in base and base[name] != value}
     replaced = {f"{name}_{of}" for name in changed for of in ("options", "digest")}
     if changed & _HAVE_DIGESTS:
@@ -117,7 +119,8 @@ def _inherited(base: Mapping[str, Any], extra: Mapping[str, Any]) -> Table:
 
 
 def _is_other(base: Table, extra: Table, annotation: Any) -> bool:
-    """Is it another alternative? A plain table may also have a setting called `type`; it has only one alternative."""
+    """Whether the table changes to another alternative. A plain table may also have a setting called `type`, but has
+    only one alternative."""
     has_changed = "type" in base and "type" in extra and base["type"] != extra["type"]
     models = alternatives(annotation)
     is_any = any(model.model_config.get("extra") == "allow" for model in models.values())  # of a mixture's part

@@ -1,4 +1,5 @@
-"""One update: its objective, the optimiser's steps, and the learner that takes them (RAGEN, training settings)."""
+"""Settings of an update: its objective, the optimiser steps, and the learner that takes them (RAGEN, training
+settings)."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,31 +12,31 @@ from starpo.ragen.core.settings import Settings
 
 
 class OptimiserConfig(Settings):
-    """One optimiser and its schedule."""
+    """An optimiser and its learning-rate schedule."""
 
     type: Literal["adamw", "muon"] = "adamw"
-    """'muon' updates weight matrices by orthogonalised momentum (in fp32) and leaves embeddings, norms and biases to
+    """'muon' updates weight matrices by orthogonalised momentum (in fp32), and embeddings, norms and biases by
     AdamW."""
     learning_rate: float = Field(1e-6, gt=0, le=1)
     """Peak learning rate of AdamW."""
     matrix_learning_rate: float = Field(5e-3, gt=0, le=1)
     """Peak learning rate of Muon. No effect with 'adamw'."""
     momentum: float = Field(0.9, ge=0, lt=1)
-    """Muon's. No effect with 'adamw'."""
+    """Momentum of Muon. No effect with 'adamw'."""
     beta1: float = Field(0.9, ge=0, lt=1)
-    """AdamW's first moment."""
+    """Decay rate of AdamW's first moment."""
     beta2: float = Field(0.999, ge=0, lt=1)
-    """AdamW's second moment."""
+    """Decay rate of AdamW's second moment."""
     weight_decay: float = Field(0.0, ge=0, le=1)
-    """Decoupled, of AdamW."""
+    """Decoupled weight decay of AdamW."""
     warmup_iterations: int = Field(0, ge=0)
-    """Iterations over which the learning rate rises linearly to its peak. 0: none."""
+    """Iterations over which the learning rate rises linearly to its peak. 0: no warm-up."""
     decay: Literal["constant", "linear"] = "constant"
-    """'linear' falls from the peak to `final_fraction` of it at the run's last iteration."""
+    """'linear' decays from the peak to `final_fraction` of it at the run's last iteration."""
     final_fraction: float = Field(0.1, ge=0, le=1)
-    """What 'linear' ends at. No effect with 'constant'."""
+    """Final learning rate of 'linear', relative to the peak. No effect with 'constant'."""
     max_gradient_norm: float | None = Field(1.0, gt=0)
-    """Gradients are scaled down to this norm. None: never."""
+    """Maximum gradient norm; larger gradients are scaled down to it. None: no clipping."""
 
 
 class CriticConfig(Settings):
@@ -44,81 +45,85 @@ class CriticConfig(Settings):
     optimiser: OptimiserConfig = OptimiserConfig(learning_rate=1e-5)
     """The critic's optimiser."""
     clip_value: float | None = Field(0.5, gt=0)
-    """Clips how far a value may move from its old one in the loss. None: no clipping."""
+    """Clipping range, in the loss, of a value around its old value. None: no clipping."""
     warmup_updates: int = Field(0, ge=0)
-    """First iterations in which only the critic learns."""
+    """Number of first iterations in which only the critic is trained."""
 
 
 class PRMConfig(Settings):
-    """The implicit process reward model of 'istar': a second policy, trained to prefer the better of two trajectories
-    of a group. A turn is paid for how much likelier it is under that policy than under the one that played."""
+    """The implicit process reward model of 'istar', a second policy trained on preferences within groups.
+
+    It learns to prefer the better of two trajectories of a group. A turn is rewarded by how much likelier it is under
+    that policy than under the policy being trained."""
 
     beta: float = Field(0.05, gt=0, le=100)
-    """Log-probabilities times beta are rewards, which are compared; a smaller beta lets it go further from the policy
-    for the same preference."""
+    """Scale of the implicit rewards, beta times the log-probability ratio of the model to the policy, which the
+    preference loss compares. A smaller beta lets the model move further from the policy for the same preference."""
     optimiser: OptimiserConfig | None = None
-    """Its optimiser, which takes one step an update. None: that of the policy."""
+    """Optimiser of the model, which takes one step per update. None: that of the policy."""
 
 
 class LoraConfig(Settings):
-    """Low-rank adapters (LoRA, arXiv 2106.09685): the weights stay, and a product of two thin matrices is learnt."""
+    """Low-rank adapters (LoRA, arXiv 2106.09685): the weights are frozen, and a product of two thin matrices is
+    trained."""
 
     rank: int = Field(64, ge=1, le=4096)
     """Inner dimension of the product."""
     alpha: float = Field(64.0, gt=0, le=65536)
-    """The product is multiplied by alpha / rank."""
+    """The product is scaled by alpha / rank."""
     targets: list[str] | None = Field(None, min_length=1)
-    """Last names of the linear layers that get an adapter, such as ["q_proj", "v_proj"]. None: all of them but the
+    """Last name components of the linear layers that get an adapter, such as ["q_proj", "v_proj"]. None: all but the
     output layer."""
     seed: int = Field(0, ge=0)
-    """Seed of the adapters' first weights; with them the policy is still what it was."""
+    """Seed of the adapters' initial weights, with which the policy is still unchanged."""
 
 
 class DeepSpeedConfig(Settings):
-    """How learner 'deepspeed' spreads an update over ranks: processes with one GPU, or one CPU thread, each."""
+    """How learner 'deepspeed' distributes an update over ranks: processes with one GPU, or one CPU thread, each."""
 
     num_ranks: int = Field(1, ge=1, le=1024)
-    """Processes on this machine; with GPUs at most as many as there are. Sums of gradients depend on it by rounding."""
+    """Number of processes on this machine; with GPUs, at most the number of GPUs. It affects gradient sums only by
+    rounding."""
     zero_stage: Literal[1, 2, 3] = 2
-    """What is cut up over ranks: optimiser states (1), gradients too (2), weights too (3)."""
+    """What is partitioned over ranks: optimiser states (1), gradients as well (2), weights as well (3)."""
     offload_optimizer: bool = False
-    """Keep optimiser states and float32 weights in the host's memory, and take the step there."""
+    """Keep optimiser states and float32 weights in host memory, and take the optimiser step there."""
 
 
 class UpdateConfig(ObjectiveConfig):
-    """One update: what is maximised, and in which steps."""
+    """An update: its objective and its optimiser steps."""
 
     search_rows: Literal["refuse", "weigh"] = "refuse"
-    """What to make of responses that search chose (rollout.search), which the policy would not have drawn as often.
-    'refuse': nothing, such a run does not begin. 'weigh': their tokens count by an estimate of how much less often."""
+    """Treatment of responses chosen by search (rollout.search), which the policy would have drawn less often. 'refuse':
+    such a run does not start. 'weigh': weight their tokens by an estimate of how much less often."""
     num_epochs: int = Field(1, ge=1, le=100)
     """Passes over the data of an update."""
     minibatch_trajectories: int = Field(0, ge=0, le=1_000_000)
-    """E: trajectories of an optimiser step. A pass takes as many steps as make equal parts nearest to E, at least one,
-    so that a remainder is spread over them: 128 trajectories at E = 32 make four steps, 80 make three (of 27, 27, 26).
-    0: num_minibatches says how many steps there are."""
+    """E: trajectories per optimiser step. A pass takes the number of steps whose equal parts are closest to E, at least
+    one, so that a remainder is spread over all steps: 128 trajectories at E = 32 make four steps, 80 make three (of 27,
+    27, 26). 0: num_minibatches sets the number of steps."""
     num_minibatches: int = Field(4, ge=1, le=100_000)
-    """Optimiser steps a pass, whatever the number of trajectories. No effect where minibatch_trajectories is set.
-    Either way trajectories are dealt out to steps at random and never split."""
+    """Optimiser steps per pass, regardless of the number of trajectories. No effect if minibatch_trajectories is set.
+    Either way trajectories are assigned to steps at random and never split."""
     micro_batch_tokens: int = Field(8192, ge=16)
-    """Tokens (padding included) of one forward and backward pass; gradients depend on it by rounding only."""
+    """Tokens (padding included) per forward and backward pass; it affects gradients only by rounding."""
     optimiser: OptimiserConfig = OptimiserConfig()
     """The policy's optimiser."""
     critic: CriticConfig = CriticConfig()
-    """The critic, where the estimator needs one."""
+    """The critic, if the estimator needs one."""
     prm: PRMConfig = PRMConfig()
-    """The process reward model, where the estimator needs one."""
+    """The process reward model, if the estimator needs one."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of forward and backward; trained weights and optimiser state stay in float32."""
+    """Dtype of the forward and backward pass; trained weights and optimiser states stay in float32."""
     activation_checkpointing: bool = False
-    """Keep only each layer's input for the backward pass, and compute the rest again: less memory, a third more time,
-    the same numbers."""
+    """Keep only each layer's input for the backward pass and recompute the rest: less memory, a third more time, the
+    same numbers."""
     lora: LoraConfig | None = None
-    """Train adapters in place of the weights. None: all weights are trained."""
+    """Train adapters instead of the weights. None: all weights are trained."""
     learner: Annotated[str, *registered(LEARNERS)] = "torch"
-    """What carries the update out: 'torch' in one process, 'deepspeed' in several."""
+    """Implementation of the update: 'torch' in one process, 'deepspeed' in several."""
     deepspeed: DeepSpeedConfig = DeepSpeedConfig()
-    """Of learner 'deepspeed'; no effect on others."""
+    """Settings of learner 'deepspeed'; no effect on others."""
 
     @model_validator(mode="after")
     def _optimisers_fit_the_learner(self) -> "UpdateConfig":
@@ -143,7 +148,7 @@ class UpdateConfig(ObjectiveConfig):
 
     @property
     def optimisers(self) -> dict[str, OptimiserConfig]:
-        """Model that an update trains ('policy', 'critic', 'prm') -> its optimiser."""
+        """Trained model ('policy', 'critic', 'prm') -> its optimiser."""
         found = {"policy": self.optimiser}
         if self.needs_critic:
             found["critic"] = self.critic.optimiser
@@ -152,7 +157,7 @@ class UpdateConfig(ObjectiveConfig):
         return found
 
     def effective(self) -> dict[str, Any]:
-        """The settings that decide what an update computes, as JSON; those that others make idle are not among them."""
+        """Return the settings that affect the update, as JSON; settings that others disable are left out."""
         values = self.model_dump(mode="json")
         idle = {
             "num_minibatches": self.minibatch_trajectories > 0,
