@@ -16,11 +16,11 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     "worldmodeling": ("reasoning", "prediction"),
     "grounding_worldmodeling": ("observation", "reasoning", "prediction"),
 }
-"""Form of the reasoning -> the tags inside `<think>`, in order."""
+"""Form of the reasoning -> tags inside `<think>`, in order."""
 
 
 def _read_text(value: Any) -> Any:
-    """The text of a file that is named; anything else as it is."""
+    """Return the text of the named file; return any other value unchanged."""
     if not isinstance(value, str) or not value.endswith((".jinja", ".txt")) or "\n" in value:
         return value
     try:
@@ -35,56 +35,60 @@ def _read_text(value: Any) -> Any:
 
 
 class AgentConfig(Settings):
-    """The agent's side of an episode (RAGEN, environments). The same in sampling, training and evaluation."""
+    """The agent's side of an episode (RAGEN, environments). Identical in sampling, training and evaluation."""
 
     max_turns: int = Field(5, ge=1, le=1000)
-    """Turns a trajectory."""
+    """Maximum number of turns per trajectory."""
     max_actions: int = Field(10, ge=1, le=10000)
-    """Actions a trajectory, over all its turns."""
+    """Maximum number of actions per trajectory, over all its turns."""
     max_actions_per_turn: int = Field(5, ge=1, le=1000)
-    """Actions a turn; further ones in the same answer are not executed."""
+    """Maximum number of actions per turn; further actions in the same answer are not executed."""
     should_malformed_use_actions: bool = True
-    """Does a malformed response of which nothing can be executed use up as many actions as a turn may have? False: it
-    uses up its turn alone, as in the paper, and forfeits nothing that the reward's component 'forfeit' could price."""
+    """Whether a malformed response from which nothing can be executed uses up as many actions as a turn may have.
+    False: it only uses up its turn, as in the paper, and forfeits no actions that the reward component 'forfeit' could
+    price."""
     prompt: Annotated[str, *registered(PROMPTS)] = "full"
-    """'full': rules, symbols, actions, actions left, format, response length, as in the paper. 'state': the observation
-    alone, for a policy whose warm start has taught it everything else. 'template': by `prompt_template`."""
+    """'full': rules, symbols, actions, actions left, format and response length, as in the paper. 'state': the
+    observation alone, for a policy whose warm start has taught it everything else. 'template': the Jinja template
+    `prompt_template`."""
     prompt_template: Annotated[str, BeforeValidator(_read_text)] = Field("", exclude_if=lambda text: not text)
-    """With prompt = 'template': what the agent is told, as a Jinja template with the blocks `introduction` and `turn`
-    (docs/prompts.md), or a file that ends in `.jinja`, whose text becomes the setting."""
+    """With prompt = 'template': the prompt as a Jinja template with the blocks `introduction` and `turn`
+    (docs/prompts.md), or the path of a `.jinja` file, whose text becomes the setting."""
     system_prompt: Annotated[str, BeforeValidator(_read_text)] = Field(
         "", exclude_if=lambda text: not text, max_length=20_000
     )
-    """A system message before the first user message, for chat templates that have that role, or a file that ends in
-    `.txt`, whose text becomes the setting. Empty: none is sent."""
+    """System message before the first user message, for chat templates that support that role, or the path of a `.txt`
+    file, whose text becomes the setting. Empty: no system message."""
     should_think: bool = True
     """True: `<think>...</think><answer>...</answer>`. False: `<answer>...</answer>` alone."""
     form: Literal["free", "grounding", "worldmodeling", "grounding_worldmodeling"] = Field(
         "free", exclude_if=lambda form: form == "free"
     )
-    """What has to stand inside `<think>` (VAGEN); a response with other reasoning is malformed. 'free': anything.
-    'grounding': `<observation>...</observation><reasoning>...</reasoning>`. 'worldmodeling': `<reasoning>...
-    </reasoning><prediction>...</prediction>`. 'grounding_worldmodeling': all three. The
-    prompt tells it, except 'state', whose policy has learned it from demonstrations."""
+    """Required structure inside `<think>` (VAGEN); a response with any other reasoning is malformed. 'free': anything.
+    'grounding': `<observation>...</observation><reasoning>...</reasoning>`. 'worldmodeling':
+    `<reasoning>...</reasoning><prediction>...</prediction>`. 'grounding_worldmodeling': all three. The prompt explains
+    it, except with prompt = 'state', where the policy has learned it from demonstrations."""
     context: Literal["full", "window"] = "full"
-    """'full': a turn sees all turns before it. 'window': only the last `window_turns`, its own included."""
+    """'full': a turn sees all turns before it. 'window': only the last `window_turns` turns, including the current
+    one."""
     window_turns: int = Field(1, ge=1, le=1000)
-    """Turns in sight when context = 'window'. 1: only the present observation."""
+    """Number of visible turns with context = 'window'. 1: only the current observation."""
     earlier_thoughts: Literal["kept", "dropped"] = Field("kept", exclude_if=lambda thoughts: thoughts == "kept")
-    """Does a turn see what the agent thought in the turns before it? 'dropped': only what stands after `</think>`, as
-    the chat templates of Qwen3 and R1's distillations have it; then the context begins anew in every turn."""
+    """Whether a turn sees the agent's reasoning in earlier turns. 'dropped': only the text after `</think>`, as in the
+    chat templates of Qwen3 and R1's distillations; the context then restarts in every turn."""
     chat_template: Annotated[str, BeforeValidator(_read_text)] = Field("", exclude_if=lambda text: not text)
-    """In place of the model's own chat template: the name of another that the model has (such as `tool_use`), a file
-    that ends in `.jinja`, or the template itself. A file's text becomes the setting. Empty: the model's own."""
+    """Replacement for the model's own chat template: the name of another template of the model (such as `tool_use`),
+    the path of a `.jinja` file, or the template itself. A file's text becomes the setting. Empty: the model's own."""
     should_show_reward: bool = True
-    """Does the next prompt begin with the reward of the turn before? Never in the first prompt of a window, and never
+    """Whether the next prompt begins with the reward of the previous turn. Never in the first prompt of a window, nor
     with prompt = 'state'."""
     should_prefill_think: bool = False
-    """Does the prompt end with an already opened `<think>` (or `<answer>`)? The tag is then prompt, not response."""
+    """Whether the prompt ends with an opened `<think>` (or `<answer>`) tag. The tag is then part of the prompt, not of
+    the response."""
 
     @property
     def begins_anew(self) -> bool:
-        """Does the context begin anew in every turn? Otherwise it grows."""
+        """Whether the context restarts in every turn; otherwise it grows."""
         return self.context == "window" or self.earlier_thoughts == "dropped"
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
-"""`EnvironmentConfig`: the settings of any environment, told apart by `type`: a registered name, or `module:attribute`.
+"""`EnvironmentConfig`: settings of any environment, discriminated by `type`: a registered name, or `module:attribute`.
 
-An environment that cannot be imported is an error for whoever asks for it, and for nobody else: a stand-in takes the
-place of its settings, which refuses all of them with the reason.
+An environment that cannot be imported only affects configurations that use it: its settings are replaced by a stand-in
+that rejects every input with the reason.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union
@@ -24,7 +24,7 @@ from starpo.ragen.envs.make import as_its_own, settings_type, type_of
 
 
 def usable_settings(name: str) -> type[EnvironmentSettings]:
-    """The settings of a registered environment, or what stands in for them where it cannot be used."""
+    """Return the settings model of a registered environment, or a stand-in if the environment cannot be used."""
     try:
         return settings_type(name)
     except StarPOError as error:
@@ -39,7 +39,7 @@ def usable_settings(name: str) -> type[EnvironmentSettings]:
 
 
 class OtherEnvironment(EnvironmentSettings, extra="allow"):
-    """The settings of an environment that is named by `module:attribute`; what they are is its own to say."""
+    """Settings of an environment named by `module:attribute`, which defines what they are."""
 
     type: str = Field(pattern=f"^{TARGET.pattern}$", title="module:attribute")
     """`module:attribute` of a class derived from `Environment`."""

@@ -1,7 +1,7 @@
-"""`RayRuntime`: what rollout actors and cells ask a Ray cluster for. Never what numbers come out.
+"""`RayRuntime`: resources that rollout actors and cells request from a Ray cluster. They never affect results.
 
-Read from environment variables `RAGEN_RAY_...`, like `ragen.config.runtime.Runtime`, which says whether Ray is used at
-all (`RAGEN_POOL`). The cluster is that of `RAY_ADDRESS`, Ray's own variable; without it, one on this machine.
+Read from environment variables `RAGEN_RAY_...`, like `ragen.config.runtime.Runtime`, which selects whether Ray is used
+at all (`RAGEN_POOL`). The cluster is that of `RAY_ADDRESS`, Ray's own variable; without it, one on this machine.
 """
 
 from pydantic import Field
@@ -14,37 +14,37 @@ class RayRuntime(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="RAGEN_RAY_", frozen=True, use_attribute_docstrings=True)
 
     actors: int | None = Field(None, ge=1, le=10_000)
-    """Rollout actors. None: as many as RAGEN_THREADS."""
+    """Number of rollout actors. None: RAGEN_THREADS."""
     actor_cpus: float = Field(0.5, ge=0)
-    """CPUs that a rollout actor holds, as Ray counts them; it computes on one thread. Below 1, other tasks find room
-    beside the actors of a small machine."""
+    """Logical CPUs that a rollout actor reserves; it computes on one thread. Below 1, other tasks fit beside the actors
+    of a small machine."""
     actor_gpus: float = Field(0, ge=0)
-    """GPUs that a rollout actor holds: a fraction shares one; a whole number n gives it n of one node, as many as
-    `rollout.vllm.tensor_parallel_size` needs."""
+    """GPUs that a rollout actor reserves: a fraction shares a GPU; a whole number n reserves n GPUs of one node, as
+    many as `rollout.vllm.tensor_parallel_size` needs."""
     actor_resources: dict[str, float] = {}
-    """Custom resources that a rollout actor holds, as JSON: {"rollout": 1}."""
+    """Custom resources that a rollout actor reserves, as JSON: {"rollout": 1}."""
     cell_cpus: float = Field(1, ge=0)
-    """CPUs that a cell of a sweep or an ablation holds; it computes on as many threads, at least one."""
+    """CPUs that a cell of a sweep or an ablation reserves; it computes on as many threads, at least one."""
     cell_gpus: float = Field(0, ge=0)
-    """GPUs that a cell holds."""
+    """GPUs that a cell reserves."""
     cell_resources: dict[str, float] = {}
-    """Custom resources that a cell holds, as JSON."""
+    """Custom resources that a cell reserves, as JSON."""
     autoscales: bool = False
-    """Does the cluster add nodes when they are asked for? Then what it does not have is waited for, for `start_s`."""
+    """Whether the cluster adds nodes on demand. If so, missing resources are waited for, up to `start_s`."""
     start_s: float = Field(300, gt=0)
-    """Seconds in which an actor must be placed, started and at its checkpoint."""
+    """Time limit, in seconds, for placing and starting an actor and loading its checkpoint."""
     shard_s: float = Field(3600, gt=0)
-    """Seconds after which an actor that has not answered for a shard is hung, and another takes its place. Where
-    `rollout.deadline_s` is set: a minute after that, if that is earlier."""
+    """Seconds after which an actor that has not returned a shard counts as hung and is replaced. If
+    `rollout.deadline_s` is set: one minute after that deadline, if that is earlier."""
 
     @property
     def actor(self) -> dict[str, float]:
-        """What an actor asks for, by Ray's names; what it asks nothing of is left out."""
+        """Resources of an actor, by Ray's names; zero amounts are left out."""
         return _asked(self.actor_cpus, self.actor_gpus, self.actor_resources)
 
     @property
     def cell(self) -> dict[str, float]:
-        """What a cell asks for."""
+        """Resources of a cell."""
         return _asked(self.cell_cpus, self.cell_gpus, self.cell_resources)
 
 

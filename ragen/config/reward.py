@@ -1,4 +1,4 @@
-"""The components of the reward, and how returns are normalised."""
+"""The components of the reward, and the normalisation of returns."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -20,32 +20,33 @@ from starpo.ragen.core.settings import Settings
 
 
 class RewardConfig(Settings):
-    """Turns stored facts into rewards; nothing here asks the environment again."""
+    """Turns stored facts into rewards, without calling the environment again."""
 
     components: list[Annotated[str, *registered(REWARDS)]] = Field(["environment", "format", "forfeit"], min_length=1)
-    """What a turn is paid for; the components add up to its `total`. 'environment': the sum of its actions' rewards.
-    'format': the penalty of a malformed response. 'forfeit': a malformed response pays for the actions that it gave up,
-    and a context that is full for all that were left, at the environment's price of an action, so that neither ever
-    pays better than acting and failing. 'grounding' and 'world_model': what the reasoning says of where things are,
-    before and after the turn. 'agreement': actions that its plan announces. 'reasoning_format': reasoning of the form
-    that `agent.form` asks for. 'overlong': a long response pays for its last tokens. 'judge', 'checklist': what a
-    language model says of the turn. See docs/rewards.md."""
+    """Components of a turn's reward; their sum is its `total`. 'environment': the sum of its actions' rewards.
+    'format': the penalty of a malformed response. 'forfeit': a malformed response pays for the actions that it
+    forfeits, and a full context for all actions left, at the environment's price of an action, so that neither ever
+    pays better than acting and failing. 'grounding' and 'world_model': the reasoning's statements about the state
+    before and after the turn. 'agreement': executed actions that match the reasoning's plan. 'reasoning_format':
+    reasoning in the form required by `agent.form`. 'overlong': a penalty on the last tokens of a long response.
+    'judge', 'checklist': a language model's verdict on the turn. See docs/rewards.md."""
 
     options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
-    """Component -> settings of its own, where it has some (docs/rewards.md): it finds them in `config.options`."""
+    """Component -> its own settings, if it has any (docs/rewards.md), which it reads from `config.options`."""
 
     format_penalty: float = Field(-0.1, le=0.0, ge=-1000.0)
-    """Added to a turn whose response is malformed (RAGEN, objectives), by the component 'format'. 0: none."""
+    """Added to a turn with a malformed response (RAGEN, objectives) by the component 'format'. 0: no penalty."""
     normalisation: Literal["none", "mean", "mean_std", "asymmetric_clip"] = "none"
-    """Of the trajectory returns, for the column `normalised_return`: subtract the mean, and divide by the standard
-    deviation, over `normalisation_scope`. 'asymmetric_clip' (RAGEN-2) divides by the deviation with ddof 1 plus 1e-6
-    and cuts what comes out to -1 .. 3: a rare success counts for much, a failure never for more than one deviation.
-    Filters always read the returns before normalisation."""
+    """Normalisation of the trajectory returns, for the column `normalised_return`: subtract the mean, and divide by the
+    standard deviation, over `normalisation_scope`. 'asymmetric_clip' (RAGEN-2) divides by the standard deviation (ddof
+    1) plus 1e-6 and clips the result to [-1, 3]: a rare success counts for much, a failure never for more than one
+    deviation. Filters always read the returns before normalisation."""
     std_ddof: Literal[0, 1] = 0
-    """Of 'mean_std': the sum of squares is divided by the number n, or by n - 1 (the public code)."""
+    """Delta degrees of freedom of 'mean_std': the sum of squares is divided by n (0) or by n - 1 (1, the public
+    code)."""
     normalisation_scope: Literal["group", "environment", "batch"] = "group"
-    """Over the group's trajectories, over all of the rollout's that play the same environment (the column `env`: of a
-    mixture, the same part; RAGEN-2's 'inductive'), or over all of the rollout's."""
+    """Trajectories over which returns are normalised: those of the group, all of the rollout in the same environment
+    (the column `env`; in a mixture, the same part; RAGEN-2's 'inductive'), or all of the rollout."""
 
     @field_validator("options")
     @classmethod
@@ -66,7 +67,7 @@ class RewardConfig(Settings):
         return self
 
     def effective(self) -> dict[str, Any]:
-        """The settings that decide what turns are paid, as JSON: not how a judge is reached."""
+        """Return the settings that affect rewards, as JSON, without the transport settings of a judge."""
         values = self.model_dump(mode="json")
         for name in {"judge", "checklist"} & values["options"].keys():
             options = values["options"][name]
@@ -74,15 +75,15 @@ class RewardConfig(Settings):
         return values
 
     def check_fits(self, types: Mapping[str, str], agent: AgentConfig, max_response_tokens: int) -> None:
-        """Be sure that the components find what they read.
+        """Check that the inputs of all components are available.
 
         Args:
-            types: Tag -> type of what is played: of a mixture several, of an environment its own type twice.
-            agent: What it is asked for.
-            max_response_tokens: How long a response may be.
+            types: Tag -> type of each part of a mixture; for a single environment, its type -> its type.
+            agent: Settings of the agent.
+            max_response_tokens: Maximum length of a response.
 
         Raises:
-            ValueError: If one would never pay anything; the message says what it needs.
+            ValueError: If a component could never pay anything; the message says what it needs.
         """
         overlong = OverlongOptions.model_validate(self.options.get("overlong", {}))
         num_free = overlong.max_tokens - overlong.buffer_tokens

@@ -1,6 +1,6 @@
-"""Settings of the reward's built-in components, each under its name in `reward.options` (docs/rewards.md).
+"""Settings of the built-in reward components, each under its name in `reward.options` (docs/rewards.md).
 
-The registry names these models, so that settings are checked without importing what carries them out.
+The registry names these models, so that settings are validated without importing the implementations.
 """
 
 import re
@@ -16,14 +16,14 @@ NEEDED_TAGS: Mapping[str, str] = {
     "world_model": "prediction",
     "reasoning_format": "reasoning",
 }
-"""Component -> the part of the reasoning that it reads; `agent.form` must have it."""
+"""Component -> the part of the reasoning that it reads, which `agent.form` must contain."""
 THINKING = ("agreement", *NEEDED_TAGS)
 """Components that read the reasoning."""
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
-"""What a template fills in."""
+"""Placeholder in a template."""
 PLACEHOLDERS = ("observation", "think", "answer", "actions", "next_observation")
-"""What can be filled in; see `ragen.learning.reward.judge`."""
+"""Names that a template may use; see `ragen.learning.reward.judge`."""
 
 _TURN = """State before the turn:
 {observation}
@@ -40,19 +40,19 @@ _ONE_WORD = "Answer with one word, YES or NO."
 
 
 class StatementOptions(Settings):
-    """Of 'grounding' and of 'world_model': what a turn is paid for statements of where things are."""
+    """Options of 'grounding' and of 'world_model', which reward statements about the positions of things."""
 
     reward: float = Field(0.5, ge=0, le=1000)
-    """Of statements that are all true and leave nothing out; it is multiplied by their score, between 0 and 1."""
+    """Reward of statements that are all correct and complete; multiplied by their score, between 0 and 1."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Thing -> weight of its F1 in the score, such as `{ goal = 0.7, hole = 0.3 }`. Empty: equal weights."""
     frequent_texts: int = Field(5, ge=0, le=1000)
-    """A text is frequent if it is among so many that were said of the most different observations of the rollout, and
-    of two or more. 0: none is."""
+    """Number of texts that count as frequent: those given for the most distinct observations of the rollout, at least
+    two. 0: none."""
     frequent_score: float = Field(0.7, ge=0, le=1)
-    """A frequent text that scores less than this is paid `frequent_penalty` and nothing else."""
+    """A frequent text with a score below this gets `frequent_penalty` instead of its reward."""
     frequent_penalty: float = Field(-0.1, le=0, ge=-1000)
-    """What such a text is paid."""
+    """Reward of such a text."""
 
     @field_validator("weights")
     @classmethod
@@ -63,36 +63,37 @@ class StatementOptions(Settings):
 
 
 class AgreementOptions(Settings):
-    """Of 'agreement': what a turn is paid for doing what its reasoning says last that it will do."""
+    """Options of 'agreement', which rewards a turn for executing the last plan in its reasoning."""
 
     reward: float = Field(0.5, ge=0, le=1000)
-    """Of a plan that was carried out to the last action; of one that was begun, its share."""
+    """Reward of a plan that was executed exactly; otherwise multiplied by the number of leading actions that agree,
+    divided by the larger of the numbers of planned and executed actions."""
 
 
 class ReasoningFormatOptions(Settings):
-    """Of 'reasoning_format': what a turn is paid for reasoning of the agent's form."""
+    """Options of 'reasoning_format', which rewards reasoning in the agent's form."""
 
     reward: float = Field(0.5, ge=0, le=1000)
-    """Of a well-formed response, no part of whose reasoning is blank."""
+    """Reward of a well-formed response without a blank part in its reasoning."""
 
 
 class JudgeOptions(OpenAIServer):
-    """Of 'judge': which model is asked, what, and what a YES pays."""
+    """Options of 'judge': the model, its prompt, and the reward of a YES."""
 
     base_url: str = Field(pattern=r"^https?://[^\s@?#]+$")
-    """Address, '/v1' included where the server has it; nothing secret in it."""
+    """Address, including '/v1' if the server has it; must not contain secrets."""
     model: str = Field(min_length=1)
-    """The server's name for the model."""
+    """Name of the model on the server."""
     reward: float = Field(0.5, ge=0, le=1000)
-    """Of a turn of which the judge says YES."""
+    """Reward of a turn for which the judge answers YES."""
     template: str = Field(
         f"You judge one turn of an agent.\n\n{_TURN}\nIs all that the agent thought about the state before and after "
         f"the turn true? {_ONE_WORD}"
     )
-    """What is asked. Filled in are {observation}, {think}, {answer} and {actions} (as JSON strings), and
+    """Prompt of the judge. Placeholders: {observation}, {think}, {answer} and {actions} (as JSON strings), and
     {next_observation}."""
     max_answer_tokens: int = Field(16, ge=1, le=4096)
-    """Longest answer; its last line must be YES or NO."""
+    """Maximum length of the answer in tokens; its last line must be YES or NO."""
 
     @field_validator("template")
     @classmethod
@@ -105,29 +106,29 @@ class ChecklistItem(Settings):
     """One question about a turn (CM2)."""
 
     question: str = Field(min_length=1)
-    """To be answered with YES or NO."""
+    """Question to be answered with YES or NO."""
     weight: float = Field(1.0, gt=0, le=1000)
-    """Of this item among the others."""
+    """Weight relative to the other items."""
     depends_on: list[int] = Field(default_factory=list)
-    """Items before this one, counted from 0. Unless all of them pass, this one is not asked and does not pass."""
+    """Indices (from 0) of earlier items. Unless all of them pass, this item is not asked and fails."""
 
 
 class ChecklistOptions(OpenAIServer):
-    """Of 'checklist': which model is asked, and the questions."""
+    """Options of 'checklist': the model and the questions."""
 
     base_url: str = Field(pattern=r"^https?://[^\s@?#]+$")
-    """Address, '/v1' included where the server has it; nothing secret in it."""
+    """Address, including '/v1' if the server has it; must not contain secrets."""
     model: str = Field(min_length=1)
-    """The server's name for the model."""
+    """Name of the model on the server."""
     reward: float = Field(0.5, ge=0, le=1000)
-    """Of a turn that passes all items; of others, the weighted share of those that it passes."""
+    """Reward of a turn that passes all items; other turns get the weighted share of the items that they pass."""
     items: list[ChecklistItem] = Field(min_length=1)
-    """The questions: tables of `question`, `weight` (1 where it is left out) and `depends_on` (the numbers, from 0, of
-    items before it; unless all of them pass, it is not asked and does not pass)."""
+    """The questions: tables of `question`, `weight` (default 1) and `depends_on` (indices, from 0, of earlier items;
+    unless all of them pass, the item is not asked and fails)."""
     template: str = Field(f"You judge one turn of an agent.\n\n{_TURN}\n{{question}} {_ONE_WORD}")
-    """As of 'judge', and {question}."""
+    """Prompt of the judge, with the placeholders of 'judge' and {question}."""
     max_answer_tokens: int = Field(16, ge=1, le=4096)
-    """Longest answer; its last line must be YES or NO."""
+    """Maximum length of the answer in tokens; its last line must be YES or NO."""
 
     @field_validator("template")
     @classmethod
@@ -149,7 +150,7 @@ class ChecklistOptions(OpenAIServer):
 
 
 def check_template(template: str, known: tuple[str, ...]) -> None:
-    """Be sure that a template fills in something, and nothing that is unknown.
+    """Check that a template has at least one placeholder of the turn and no unknown one.
 
     Raises:
         ValueError: Otherwise.
@@ -162,15 +163,15 @@ def check_template(template: str, known: tuple[str, ...]) -> None:
 
 
 class OverlongOptions(Settings):
-    """Of 'overlong': a price on the last tokens that a response may have (DAPO, overlong shaping)."""
+    """Options of 'overlong', a penalty on the last tokens of a long response (DAPO, overlong shaping)."""
 
     max_tokens: int = Field(512, ge=1, le=131072)
-    """Length of a response, in tokens, that costs all of `factor`, as every longer one does. DAPO:
+    """Length of a response, in tokens, from which the full penalty `factor` applies. DAPO:
     rollout.max_response_tokens."""
     buffer_tokens: int = Field(128, ge=1, le=131072)
-    """Tokens before that length over which the price rises evenly from 0."""
+    """Number of tokens before that length over which the penalty rises linearly from 0."""
     factor: float = Field(1.0, gt=0.0, le=1000.0)
-    """The whole price."""
+    """The full penalty."""
 
     @model_validator(mode="after")
     def _buffer_fits(self) -> "OverlongOptions":

@@ -1,4 +1,4 @@
-"""Sampling, the sizes of groups and shards, and the engine."""
+"""Sampling, group and shard sizes, and the engine."""
 
 from typing import Annotated, Any
 
@@ -13,62 +13,68 @@ from starpo.ragen.core.settings import Settings
 
 
 class SamplingConfig(Settings):
-    """How tokens are drawn."""
+    """How tokens are sampled."""
 
     temperature: float = Field(1.0, ge=0.0, le=10.0)
-    """Divides the logits. 0: always the most probable token (the first of equals)."""
+    """Divisor of the logits. 0: greedy decoding (the first of equally probable tokens)."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
-    """Draw from the smallest set of tokens whose probabilities add up to this. 1: from all. Below 1 stored log-probs
-    are those of the cut distribution, which the learner does not score: its distance to what was sampled
-    (`kl_behaviour`, the validity metrics) then holds the cut as well, and what needs that distance is refused."""
+    """Sample from the smallest set of tokens whose probabilities add up to this. 1: from all tokens. Below 1, the
+    stored log-probs are those of the truncated distribution, which the learner does not compute: its distance to the
+    behaviour policy (`kl_behaviour`, the validity metrics) then includes the truncation, and settings that need that
+    distance are rejected."""
     max_response_tokens: int = Field(400, ge=1, le=131072)
-    """Tokens a response; one that reaches this without its end token is malformed ('length')."""
+    """Maximum number of tokens per response; a response that reaches it without its end token is malformed
+    ('length')."""
 
 
 class RolloutConfig(SamplingConfig):
-    """One rollout: P groups of N trajectories (RAGEN, the agent as an MDP)."""
+    """Settings of a rollout: P groups of N trajectories (RAGEN, the agent as an MDP)."""
 
     num_groups: int = Field(8, ge=1, le=100_000)
-    """P: initial states an iteration."""
+    """P: initial states per iteration."""
     group_size: int = Field(16, ge=1, le=10_000)
-    """N: trajectories from each initial state."""
+    """N: trajectories per initial state."""
     max_attempts: int = Field(1, ge=1, le=100)
-    """Rollouts of num_groups groups that an iteration plays at most, until the filter has kept filter.num_wanted groups
-    of them all (DAPO's dynamic sampling). Each plays initial states of its own, and all are stored. Where they run out,
-    the update is on what was kept. 1: what the one rollout gives."""
+    """Maximum number of rollouts of num_groups groups per iteration, played until the filter has kept filter.num_wanted
+    groups in total (DAPO's dynamic sampling). Each plays its own initial states, and all are stored. If the attempts
+    run out, the update uses what was kept. 1: a single rollout."""
     num_greedy: int = Field(0, ge=0, le=1)
-    """Members beside those N that are played at temperature 0: a group's baseline (ReMax). They are stored with origin
-    'greedy', and are in no statistic, no filter's score and no training data. 0: none."""
+    """Additional group members played at temperature 0, the group's baseline (ReMax). They are stored with origin
+    'greedy' and excluded from all statistics, filter scores and training data. 0: none."""
     search: SearchConfig | None = None
-    """Choose every turn's response among several, each tried on a copy of the environment. What is chosen is stored
-    with origin 'search', the others as dataset `siblings`; update.search_rows says what is made of it. Greedy members
-    and evaluations are played without. None: the first response sampled is taken."""
+    """Choose every turn's response among several samples, each executed on a copy of the environment. The chosen
+    response is stored with origin 'search', all candidates in the dataset `siblings`; update.search_rows controls how
+    chosen responses are trained on. Greedy members and evaluations do not search. None: the first sampled response is
+    used."""
     shard_groups: int = Field(4, ge=1, le=100_000)
-    """Whole groups that are generated together. Same shard, same bytes, whichever worker runs it."""
+    """Number of whole groups that are generated together. The same shard gives the same bytes, whichever worker runs
+    it."""
     max_context_tokens: int = Field(4096, ge=16, le=1_048_576)
-    """Prompt and response together; a trajectory that would pass it ends with status 'truncated'."""
+    """Maximum length of prompt and response together; a trajectory that would exceed it ends with status
+    'truncated'."""
     deadline_s: float | None = Field(None, gt=0)
-    """Wall-clock limit of a shard; trajectories unfinished by then end with status 'timeout'. What is played then
-    depends on the machine's speed, and its manifest says that it need not come out again. None: no limit."""
+    """Wall-clock limit of a shard, in seconds; trajectories unfinished by then end with status 'timeout'. Results then
+    depend on the machine's speed, and the manifest records that they may not be reproducible. None: no limit."""
     staleness: int = Field(0, ge=0, le=1)
-    """Updates by which the policy that plays is behind the one that learns. 1: the next rollout is played during the
-    update, by the checkpoint that the update began with; needs update.importance_cap, or update.ratio_to = 'behaviour'.
-    0: one after the other."""
+    """Number of updates by which the behaviour policy lags behind the learner. 1: the next rollout is played during the
+    update, by the checkpoint that the update started from; needs update.importance_cap, or update.ratio_to =
+    'behaviour'. 0: rollout and update alternate."""
     engine: Annotated[str, *registered(ENGINES)] = "torch"
-    """What generates: 'torch' in one process or in workers, 'vllm' where it is installed; 'openai' only evaluates."""
+    """Generation engine: 'torch' in one process or in workers; 'vllm' if it is installed; 'openai' for evaluation
+    only."""
     vllm: VLLMEngineConfig = VLLMEngineConfig()
-    """Of engine 'vllm'; no effect on others."""
+    """Settings of engine 'vllm'; no effect on others."""
     openai: OpenAIEngineConfig = OpenAIEngineConfig()
-    """Of engine 'openai'; no effect on others."""
+    """Settings of engine 'openai'; no effect on others."""
 
     @property
     def sampling(self) -> SamplingConfig:
-        """How tokens are drawn, alone."""
+        """The sampling settings alone."""
         return SamplingConfig(**{name: getattr(self, name) for name in SamplingConfig.model_fields})
 
     @property
     def engine_options(self) -> dict[str, Any]:
-        """What the engine is told when it is made, besides its number of threads; as JSON has it."""
+        """Options passed to the engine's constructor besides its number of threads, as JSON."""
         tables: dict[str, VLLMEngineConfig | OpenAIEngineConfig] = {"vllm": self.vllm, "openai": self.openai}
         if self.engine not in tables:
             return {}
@@ -77,7 +83,8 @@ class RolloutConfig(SamplingConfig):
 
     @model_serializer(mode="wrap")
     def _leave_out_what_has_no_effect(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Stage keys are made of this: without the tables of other engines, rollouts keep the keys they had."""
+        """Drop settings without effect. Stage keys are computed from the result, so rollouts keep the keys that they
+        had before those settings existed."""
         values: dict[str, Any] = serialise(self)
         for name, default in (("vllm", VLLMEngineConfig()), ("openai", OpenAIEngineConfig())):
             if name != self.engine and getattr(self, name) == default:

@@ -1,6 +1,6 @@
-"""`Runtime`: where things are and how much of the machine to use. Never what numbers come out.
+"""`Runtime`: locations and machine resources, which never affect what a run computes.
 
-Read from environment variables `RAGEN_...`; everything that decides what a run computes is in `StarPOConfig`.
+Read from environment variables `RAGEN_...`; every setting that affects results is in `StarPOConfig`.
 """
 
 import os
@@ -23,35 +23,36 @@ class Runtime(BaseSettings):
     store: str = "var/store"
     """The artifact store: a folder, or any fsspec URL such as s3://bucket/prefix."""
     cache_gb: float = Field(default=50.0, gt=0)
-    """Gigabytes that this machine's copies of a remote store's artifacts (~/.cache/starpo) may take up."""
+    """Maximum size, in gigabytes, of this machine's local cache of a remote store's artifacts (~/.cache/starpo)."""
     state_dir: str = "var"
-    """Folder of what the local server, its logs and wandb's offline runs leave behind."""
+    """Folder for the files of the local server, its logs and wandb's offline runs."""
     sql_timeout_s: float = Field(default=60.0, gt=0)
-    """Seconds that a question of `ragen sql`, or each of an audit's, may take inside of the database."""
+    """Time limit in seconds of a query of `ragen sql`, and of each query of an audit, inside the database."""
     sql_memory_gb: float = Field(default=4.0, ge=0.1)
-    """Gigabytes of memory that the database may take up; what does not fit it writes to a temporary folder."""
+    """Memory limit of the database in gigabytes; beyond it, data is spilled to a temporary folder."""
     sql_spill_gb: float = Field(default=20.0, ge=0)
-    """Gigabytes that this folder may take up."""
+    """Size limit of this folder in gigabytes."""
     threads: int = Field(default_factory=_available_cores, ge=1)
-    """CPU threads of rollouts and updates. On one machine type, the same number gives the same bytes."""
+    """CPU threads for rollouts and updates. On one machine type, the same number gives the same bytes."""
     vllm_python: str | None = None
-    """Interpreter of the environment that has vLLM. None: this one if it has it, else the one that `make vllm` made."""
+    """Interpreter of the environment with vLLM. None: the current one if it has vLLM, else the one created by `make
+    vllm`."""
     should_check_memory: bool = True
-    """Refuse a run whose estimated memory this machine does not have (`ragen plan`)."""
+    """Reject a run whose estimated memory exceeds that of this machine (`ragen plan`)."""
     pool: Literal["processes", "ray"] = "processes"
-    """Who plays rollouts, and cells of sweeps and ablations: processes of this machine, or actors and tasks of a Ray
-    cluster (`ragen.config.ray_runtime`). The same shard gives the same rows, so it is no setting of a run."""
+    """Where rollouts, and cells of sweeps and ablations, run: processes on this machine, or actors and tasks on a Ray
+    cluster (`ragen.config.ray_runtime`). The same shard gives the same rows, so this is not a setting of a run."""
     wandb_mode: Literal["online", "offline", "disabled"] = "offline"
-    """Where wandb metrics go. 'online' needs an account; a run never waits for the network."""
+    """Destination of wandb metrics. 'online' needs an account; a run never waits for the network."""
     wandb_project: str = "starpo"
     """The wandb project."""
 
     @classmethod
     def current(cls) -> "Runtime":
-        """Those of the environment as it is now, which is read anew only where it has changed.
+        """Return the settings of the current environment, parsed again only if it has changed.
 
         Raises:
-            pydantic.ValidationError: If one of them is not what it should be.
+            pydantic.ValidationError: If a variable has an invalid value.
         """
         prefix = cls.model_config["env_prefix"]
         variables = frozenset(item for item in os.environ.items() if item[0].upper().startswith(prefix))

@@ -1,7 +1,7 @@
 """Rollout by search: which of several sampled responses a turn takes (trajectory search rollouts, arXiv 2602.11767).
 
-Every candidate is carried out on a copy of the environment. What it is scored by is what the environment pays, the
-price of forfeited actions included, as the reward components 'environment' and 'forfeit' have it.
+Every candidate is executed on a copy of the environment. Its score is the environment's reward including the price of
+forfeited actions, as in the reward components 'environment' and 'forfeit'.
 """
 
 from typing import Annotated, Literal
@@ -12,36 +12,36 @@ from starpo.ragen.core.settings import Settings
 
 
 class CandidatesConfig(Settings):
-    """What all ways to search have in common."""
+    """Settings shared by all search methods."""
 
     num_candidates: int = Field(4, ge=2, le=256)
-    """M: responses sampled in one context."""
+    """M: responses sampled per context."""
 
     @property
     def num_rows(self) -> int:
-        """Responses of one trajectory that are generated together, at most."""
+        """Maximum number of responses of one trajectory that are generated together."""
         return self.num_candidates
 
     @property
     def num_sampled(self) -> int:
-        """Responses that are generated for one turn of a trajectory, at most."""
+        """Maximum number of responses generated for one turn of a trajectory."""
         return self.num_rows
 
 
 class BestOfConfig(CandidatesConfig):
-    """Take the response of the largest reward of its turn; of equals the first."""
+    """Take the response with the largest reward in its turn; ties go to the first."""
 
     type: Literal["best_of"] = "best_of"
 
 
 class BeamConfig(CandidatesConfig):
-    """Keep several beginnings of a trajectory, those of the largest return so far, and take the best at the end.
+    """Keep several partial trajectories, those with the largest return so far, and take the best at the end.
 
-    Of equals the first is kept."""
+    Ties go to the first."""
 
     type: Literal["beam"] = "beam"
     beam_width: int = Field(2, ge=2, le=64)
-    """B: beginnings kept from turn to turn; each goes on with M candidates."""
+    """B: partial trajectories kept from turn to turn; each is continued with M candidates."""
 
     @property
     def num_rows(self) -> int:
@@ -50,13 +50,14 @@ class BeamConfig(CandidatesConfig):
 
 
 class LookaheadConfig(CandidatesConfig):
-    """Take the response of the largest reward over its turn and some that follow, played by the policy and forgotten.
+    """Take the response with the largest reward over its turn and some turns after it, played by the policy and
+    discarded.
 
-    A candidate is played on with one response a turn; of equals the first is taken."""
+    A candidate is continued with one response per turn; ties go to the first."""
 
     type: Literal["lookahead"] = "lookahead"
     depth: int = Field(2, ge=2, le=64)
-    """D: turns that are looked at, the candidate's own among them."""
+    """D: number of turns considered, including the candidate's own."""
 
     @property
     def num_sampled(self) -> int:
@@ -65,4 +66,4 @@ class LookaheadConfig(CandidatesConfig):
 
 
 SearchConfig = Annotated[BestOfConfig | BeamConfig | LookaheadConfig, Field(discriminator="type")]
-"""How to search."""
+"""Settings of the search method."""
