@@ -1,14 +1,15 @@
-"""The library: everything a run computes, and nothing of Prefect. Imports go down this list, never up.
+"""The library: everything a run computes, independent of Prefect. A module imports only from those below it in this
+list.
 
-studies      many runs or cells measured side by side: ablations, sweeps
+studies      many runs or cells measured together: ablations, sweeps
 recompute    stored stages done again: verify, replay, dropped checkpoints
-placement    which engine and learner work where, kept loaded between stages; readiness: what a run lacks
-evidence     what stored runs say: report, audits, diagnostics, sizing
+placement    where engines and learners run, kept loaded between stages; readiness: what a run lacks
+evidence     analyses of stored runs: report, audits, diagnostics, sizing
 learning     stored turns -> reward, filter, objectives, learners -> checkpoint
 agents       checkpoint -> prompts, engines, episodes -> stored turns, evaluations
-work         a stage as a value: key, inputs, and how it is done
-store        artifacts by key, runs by name; knows nothing of what is in them
-config       one settings model a stage
-envs         environments, with all that is theirs
-core         errors, seeds, registries: what everybody uses
+work         a stage as a value: key, inputs, and how to carry it out
+store        artifacts by key, runs by name; independent of their content
+config       one settings model per stage
+envs         environments and everything specific to them
+core         errors, seeds, registries: shared by all
 """

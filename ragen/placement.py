@@ -1,7 +1,7 @@
 """Engines, their worker processes and learners that stay loaded between stages.
 
-Stages are functions of stored inputs; this only spares them the loading. `load` is a no-op when the object already is
-at the checkpoint asked for.
+Stages are functions of stored inputs; this module only avoids loading models again. `load` is a no-op if the object is
+already at the requested checkpoint.
 """
 
 import sys
@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 @dataclass
 class _Shelf:
-    """What stays loaded: all that was made for one purpose, let go when another is asked for.
+    """Objects that stay loaded: everything created for one purpose, released when another purpose is requested.
 
-    Whoever is still at work with it keeps it meanwhile; worker processes and actors end when nobody does.
+    Callers that still use an object keep it alive; worker processes and actors end when it is no longer used.
     """
 
     purpose: object = None
@@ -53,7 +53,7 @@ class _Shelf:
     _lock: RLock = field(default_factory=RLock)
 
     def get(self, purpose: object, kind: object, make: Callable[[], T]) -> T:
-        """The thing of this kind for this purpose, made if need be."""
+        """Return the object of this kind for this purpose; create it if necessary."""
         with self._lock:
             if purpose != self.purpose:
                 self.clear()
@@ -64,7 +64,7 @@ class _Shelf:
             return found
 
     def clear(self) -> None:
-        """Let all of it go."""
+        """Close and release all objects."""
         with self._lock:
             for old in self.made.values():
                 self.num_lost += getattr(old, "num_lost", 0)
@@ -73,7 +73,7 @@ class _Shelf:
 
     @property
     def pools(self) -> list[Pool]:
-        """The pools among it."""
+        """The pools among them."""
         return [one for one in self.made.values() if isinstance(one, Pool)]
 
 
@@ -83,7 +83,8 @@ _IS_HERE: ContextVar[bool] = ContextVar("is_here", default=False)
 
 @contextmanager
 def playing_here() -> Iterator[None]:
-    """Inside, episodes are played on this machine, whatever RAGEN_POOL says: its store is no other machine's."""
+    """Context manager: play episodes on this machine regardless of RAGEN_POOL, as no other machine can read its
+    store."""
     token = _IS_HERE.set(True)
     try:
         yield
@@ -92,12 +93,12 @@ def playing_here() -> Iterator[None]:
 
 
 def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
-    """Who plays a rollout.
+    """Return the player of a rollout.
 
-    Ray actors where RAGEN_POOL asks for them; worker processes where several shards can share the CPU's cores, or an
-    update computes in this process meanwhile (`rollout.staleness`); else this process. Without Ray, vLLM is played in
-    processes of the environment that has it, or here if that is this one and there is a GPU: on the CPU vLLM works in
-    no other thread than the one that started it.
+    Ray actors if RAGEN_POOL selects them; worker processes if several shards can share the CPU's cores, or if an update
+    runs in this process at the same time (`rollout.staleness`); otherwise this process. Without Ray, vLLM plays in
+    processes of the environment that has it, or in this process if its environment has vLLM and a GPU is available: on
+    the CPU, vLLM only works in the thread that started it.
     """
     spec, num_threads = EngineSpec.of(rollout), Runtime.current().threads
     is_apart = rollout.staleness > 0
@@ -115,25 +116,25 @@ def shard_player(rollout: RolloutConfig, num_shards: int) -> ShardPlayer:
 
 
 def is_deterministic(rollout: RolloutConfig) -> bool:
-    """Does this engine give the same bytes again where it plays?"""
+    """Whether the engine reproduces the same bytes where it plays."""
     if _is_on_ray(rollout):
         return _actors(EngineSpec.of(rollout)).is_deterministic
     return _engine(EngineSpec.of(rollout)).is_deterministic
 
 
 def num_lost_workers() -> int:
-    """Worker processes and actors that died or hung so far, and were replaced."""
+    """Return the number of worker processes and actors that have died or hung so far, and were replaced."""
     return _PLAYERS.num_lost + sum(pool.num_lost for pool in _PLAYERS.pools)
 
 
 def stop_playing() -> None:
-    """Make what is in play fail soon: what it was for has failed."""
+    """Make running episodes fail soon, because the work that needs them has failed."""
     for pool in _PLAYERS.pools:
         pool.stop()
 
 
 def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: str | None) -> Learner:
-    """The process's learner for this configuration, at this checkpoint."""
+    """Return the process's learner for this configuration, loaded at this checkpoint."""
     folder = checkpoint_folder(store, checkpoint)
     learner = learner_for(config)
     learner.load(folder, checkpoint, checkpoint_folder(store, reference) if reference else None)
@@ -141,11 +142,11 @@ def learner_at(store: Store, checkpoint: str, config: UpdateConfig, reference: s
 
 
 def checkpoint_folder(store: Store, checkpoint: str) -> str:
-    """A local folder with this checkpoint. One that was dropped is derived, and stored again, first.
+    """Return a local folder with this checkpoint. A dropped checkpoint is first derived and stored again.
 
     Raises:
-        ArtifactMissingError: If there is no such checkpoint, and it cannot be derived.
-        DerivationError: If what was derived is not the original, or cannot be proved to be.
+        ArtifactMissingError: If the checkpoint does not exist and cannot be derived.
+        DerivationError: If the derived checkpoint is not the original, or cannot be proved to be.
     """
     try:
         return complete_folder(store, checkpoint, lambda base: checkpoint_folder(store, base))
@@ -158,13 +159,14 @@ def checkpoint_folder(store: Store, checkpoint: str) -> str:
 
 
 def learner_for(config: UpdateConfig) -> Learner:
-    """The process's learner for this configuration, wherever it is; one of another configuration is let go."""
+    """Return the process's learner for this configuration, at any checkpoint; one with another configuration is
+    released."""
     name = config.model_dump_json()
     return _LEARNERS.get(name, name, lambda: load(LEARNERS, config.learner)(config, Runtime.current().threads))
 
 
 def forget_learner() -> None:
-    """What the learner holds is not what the store does: the next update loads that."""
+    """Release the learner, because its state differs from the stored one; the next update loads the stored one."""
     _LEARNERS.clear()
 
 
@@ -173,7 +175,7 @@ def _workers(spec: EngineSpec, num_workers: int, python: str) -> WorkerPool:
 
 
 def _is_on_ray(rollout: RolloutConfig) -> bool:
-    if _IS_HERE.get() or rollout.engine == "openai":  # which only waits for a server
+    if _IS_HERE.get() or rollout.engine == "openai":  # 'openai' only waits for a server
         return False
     return Runtime.current().pool == "ray"
 
@@ -189,5 +191,5 @@ def _actors(spec: EngineSpec) -> "RayPool":
 
 
 def _engine(spec: EngineSpec) -> RolloutEngine:
-    # One thread: shards are the unit of parallel work, and their rows must not depend on who plays them.
+    # One thread: shards are the unit of parallelism, and their rows must not depend on the worker that plays them.
     return _PLAYERS.get(spec, "engine", lambda: spec.make(num_threads=1))

@@ -1,6 +1,6 @@
-"""What a run needs that its settings alone do not show, looked for before anything is started.
+"""Requirements of a run that its settings alone do not show, checked before anything is started.
 
-configuration -> obstacles -> nothing, or sentences that say what is missing and what to do
+configuration -> obstacles -> nothing, or sentences that state what is missing and what to do
 """
 
 from importlib.util import find_spec
@@ -25,15 +25,15 @@ from starpo.ragen.envs.initial_states import fresh_env_seed
 
 
 def check_ready(config: StarPOConfig, name: str, *, should_download: bool = False) -> None:
-    """Be sure that a run can be made by these settings.
+    """Check that a run with these settings can be started.
 
     Args:
         config: The settings.
-        name: What they are called, for the message.
-        should_download: Fetch a model of the hub, to look at it too.
+        name: Name of the settings, for the message.
+        should_download: Download a model from the hub to check it as well.
 
     Raises:
-        ConfigError: If something is missing; the message names all of it.
+        ConfigError: If something is missing; the message lists all of it.
     """
     found = obstacles(config, should_download=should_download)
     if found:
@@ -42,13 +42,12 @@ def check_ready(config: StarPOConfig, name: str, *, should_download: bool = Fals
 
 
 def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[str]:
-    """What stands in the way of a run: sentences, each about one thing.
+    """List what prevents a run: sentences, one per problem.
 
-    Looked for are names that stand for two things, the package that asks a judge, things that weights of statements
-    name and no environment has, the policy's folder with its
-    tokenizer and a template to which turns can be appended (a model that is the hub's is passed over, unless it is to
-    be downloaded), the embedded policy's demonstrator, and enough initial states for every panel and for training
-    beside them.
+    Checked are names that stand for two things, the package that a judge needs, things with a statement weight that no
+    environment has, the policy's folder with its tokenizer and a template to which turns can be appended (a model on
+    the hub is skipped unless it is to be downloaded), the embedded policy's demonstrator, the prompt, and enough
+    initial states for every panel and for training beside them.
     """
     policy = config.policy
     found = _of_names(config) + _of_judges(config) + _of_weights(config)
@@ -64,7 +63,7 @@ def obstacles(config: StarPOConfig, *, should_download: bool = False) -> list[st
 
 
 def _of_names(config: StarPOConfig) -> list[str]:
-    """Built-in names that an installed package declares too."""
+    """List built-in names that an installed package also declares."""
     used = [(PROMPTS, config.agent.prompt)]
     for phase in config.phases:
         used += [(REWARDS, name) for name in phase.reward.components]
@@ -83,7 +82,7 @@ def _of_judges(config: StarPOConfig) -> list[str]:
 
 
 def _of_weights(config: StarPOConfig) -> list[str]:
-    """Weights of statements that name what is nowhere, or leave a part without any."""
+    """List statement weights of things that do not exist, or that leave a part without any weight."""
     weights = {
         f"reward.options.{name}.weights": [thing for thing, weight in options.weights.items() if weight]
         for phase in config.phases
@@ -117,7 +116,7 @@ def _of_prompt(config: StarPOConfig) -> list[str]:
     try:
         prompt = prompt_of(agent)
         prompt.introduction(world.rules(), world.grammar, agent)
-        for turn, reward in enumerate((None, 1.0)):  # a later one may tell what the first does not
+        for turn, reward in enumerate((None, 1.0)):  # a later turn may use what the first does not
             prompt.turn_message(
                 observation, turn=turn, actions_left=1, reward=reward, had_invalid_action=turn > 0, agent=agent,
                 grammar=world.grammar, max_response_tokens=1,
@@ -142,7 +141,7 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
             return []  # told of the environment
         try:
             actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
-        except Exception as error:  # a demonstrator of somebody else's may raise anything
+        except Exception as error:  # a third-party demonstrator may raise anything
             module = target.partition(":")[0]
             return [f"demonstrator {target} failed at an initial state: {describe_fault(error, module)}"]
         strange = [action for action in actions if world.grammar.read(action) != action]
@@ -186,12 +185,12 @@ def _of_environment(place: str, settings: EnvironmentSettings, config: StarPOCon
                 fresh_env_seed(settings, config.seed, "environment", 0, 0, excluded=panel.excluded_digests, tag=tag)
     except StarPOError as error:
         return [f"{place}: {error}"]
-    except Exception as error:  # an environment of somebody else's may raise anything
+    except Exception as error:  # a third-party environment may raise anything
         module = ENVIRONMENTS[settings.type].partition(":")[0]
         return [f"{place}: '{settings.type}' failed at an initial state: {describe_fault(error, module)}"]
     return [
         f"{place}: '{part.type}' breaks its contract: {found}"
         for part in settings.tagged().values()
-        if part.type not in ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # those our tests check
+        if part.type not in ENVIRONMENTS.keys() - ENVIRONMENTS.packages.keys() - SUITES.keys()  # covered by our tests
         for found in check(part, should_start_process=False)
     ]

@@ -1,10 +1,10 @@
-"""A stage as a value: all that decides what it makes, so its key, and how it is done.
+"""A stage as a value: everything that determines its result, hence its cache key, and how to carry it out.
 
     Work(stage, outputs, settings, inputs, seed, code).key --stored?--> nothing to do
                                                            --missing--> do --Made, Made, ...--> stored
 
-Whoever knows a stage's inputs can build its work, key and all, and need not do it: plans, verification, sweeps and
-replays work on the same values as the training loop.
+Work can be built, including its key, from a stage's inputs without carrying it out: plans, verification, sweeps and
+replays use the same values as the training loop.
 """
 
 import logging
@@ -30,15 +30,15 @@ Keys = dict[str, str]
 
 @dataclass(frozen=True)
 class Made:
-    """What a stage made, to be validated and stored.
+    """An output of a stage, to be validated and stored.
 
     Attributes:
-        kind: Of the artifact.
+        kind: Kind of the artifact.
         content: A dataset as a table or in batches, or a folder from `Store.new_folder`.
         headline: Its most important numbers.
-        provenance: What is to be known of how it was made, beside what is always noted.
-        is_deterministic: Does the same work give the same content?
-        replay_fault: Why the environment that it played cannot be replayed; then it is not deterministic either.
+        provenance: Details of how it was made, in addition to those that are always recorded.
+        is_deterministic: Whether the same work gives the same content.
+        replay_fault: Why the environment that was played cannot be replayed; if set, the output is not deterministic.
     """
 
     kind: str
@@ -50,22 +50,22 @@ class Made:
 
 
 Do = Callable[["Work", Store], Iterator[Made]]
-"""Carries out work on inputs from this store; what it yields is stored before it goes on."""
+"""Carries out work on inputs from this store; each output is stored before the generator resumes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """One stage with one set of inputs. Equal keys, equal work.
+    """One stage with one set of inputs. Works with equal keys are equal.
 
     Attributes:
-        stage: Which stage, at which version.
+        stage: The stage and its version.
         outputs: Kinds of the artifacts that it makes.
         do: Makes them.
-        settings: Its own configuration, as JSON: everything but what cannot change a result.
+        settings: The stage's own configuration, as JSON, without settings that cannot affect the result.
         inputs: Role -> artifact key.
-        seed: Its seed, where it has one.
-        code: Role -> `module:attribute` of the code that the settings name; a key holds what that code is.
-        part: Which of several it is in an iteration, such as the environment of an evaluation.
+        seed: Its seed, if it has one.
+        code: Role -> `module:attribute` of the code that the settings name; the key contains the identity of that code.
+        part: Distinguishes several works of the same stage in an iteration, such as the environment of an evaluation.
     """
 
     stage: Stage
@@ -85,22 +85,22 @@ class Work:
 
     @property
     def name(self) -> str:
-        """As runs record it, such as `update`, or `evaluate:sokoban`."""
+        """Name in the records of runs, such as `update` or `evaluate:sokoban`."""
         return f"{self.stage.name}:{self.part}" if self.part else self.stage.name
 
     @cached_property
     def key(self) -> str:
-        """Of all its artifacts."""
+        """Key of all its artifacts."""
         return stage_key(self.stage, self.settings, self.inputs, self.seed, self.identities)
 
     @property
     def keys(self) -> Keys:
-        """Kind -> key of what it makes."""
+        """Kind -> key of each output."""
         return dict.fromkeys(self.outputs, self.key)
 
     @cached_property
     def identities(self) -> dict[str, str]:
-        """Role -> identity of the code that its settings name."""
+        """Role -> identity of the code that the settings name."""
         identities = {role: code_identity(target) for role, target in self.code.items()}
         for role, identity in identities.items():
             if not is_reusable(identity):
@@ -108,11 +108,11 @@ class Work:
         return identities
 
     def is_stored(self, store: Store) -> bool:
-        """Was all of it made, whether or not a checkpoint was dropped since?"""
+        """Whether all outputs were made, even if a checkpoint among them has been dropped since."""
         return all(store.was_made(kind, self.key) for kind in self.outputs)
 
     def carry_out(self, store: Store) -> Keys:
-        """Do it, unless it is stored; returns kind -> key."""
+        """Carry out the work unless it is stored; returns kind -> key."""
         if not self.is_stored(store):
             started = time.perf_counter()
             for made in self.do(self, store):

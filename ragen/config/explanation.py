@@ -1,4 +1,4 @@
-"""Pydantic's errors as one message for people: every wrong setting by dotted path, where it was set, what is allowed.
+"""Pydantic's errors as one readable message: each wrong setting by dotted path, where it was set, what is allowed.
 
 ValidationError -> "filter.kep = 0.5 (my-run.toml): no such setting (did you mean 'keep'?); known: ..."
 """
@@ -16,22 +16,22 @@ from starpo.ragen.core.visible import MAX_VALUE, quoted
 
 
 def explain(error: ValidationError, model: type[BaseModel], sources: Mapping[str, str]) -> str:
-    """Say what is wrong.
+    """Describe a validation error.
 
     Args:
-        error: What validating raised.
-        model: The model that was validated against; it knows the names there are.
-        sources: Dotted path -> where it was set last. A path that is not there was set nowhere.
+        error: The validation error.
+        model: The model that was validated against; provides the known names.
+        sources: Dotted path -> where it was set last. Paths that were not set anywhere are missing.
 
     Returns:
-        A line for one wrong setting; for several, a line with their number and an indented line for each.
+        One line for one wrong setting; for several, a line with their number and an indented line for each.
     """
     lines = [_line(details, model, sources) for details in error.errors(include_url=False)]
     return lines[0] if len(lines) == 1 else "\n  ".join([f"{len(lines)} settings are wrong:", *lines])
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """`" (did you mean 'keep'?)"` for a misspelt name, or nothing where no name is near."""
+    """Return `" (did you mean 'keep'?)"` for a misspelt name, or an empty string if no name is similar."""
     matches = difflib.get_close_matches(name, list(names), n=2)
     return f" (did you mean {' or '.join(repr(match) for match in matches)}?)" if matches else ""
 
@@ -63,10 +63,10 @@ def _line(details: ErrorDetails, model: type[BaseModel], sources: Mapping[str, s
 def _located(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, list[str], list[str]]:
     """Follow an error's location through the models.
 
-    Pydantic's locations also name the chosen alternative of a union, which no user has written.
+    Pydantic's locations also contain the tag of the chosen union member, which no user has written.
 
     Returns:
-        The dotted path; the names of the settings beside it; the types there are, where it is a union.
+        The dotted path; the names of the settings beside it; for a union, its known types.
     """
     annotation: Any = model
     path: list[str] = []

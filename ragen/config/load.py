@@ -21,11 +21,11 @@ from starpo.ragen.core.visible import quoted
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one place.
+    """Settings from one source.
 
     Attributes:
-        source: Where they are from, for messages.
-        values: The settings, as TOML nests them.
+        source: Name of the source, for messages.
+        values: The settings, nested as in TOML.
     """
 
     source: str
@@ -33,30 +33,30 @@ class Layer:
 
 
 def load_config(path: Path, search_path: Path, overrides: Mapping[str, Any]) -> StarPOConfig:
-    """Read a run's configuration.
+    """Load the configuration of a run.
 
     Args:
         path: A TOML file. Its top-level `extends = ["a", "b"]` names files to start from, merged left to right: each is
-            `a.toml` of `search_path` or of its folder `methods` or, where there is none, a path relative to the file
-            that names it.
-        search_path: The folder of the presets.
+            `a.toml` in `search_path` or in its subfolder `methods`; failing that, a path relative to the file that
+            names it.
+        search_path: Folder of the presets.
         overrides: Dotted path -> value, such as `{"filter.keep": 0.5}`; a value may be a table.
 
     Raises:
-        ConfigError: If a file is missing, is no TOML or extends itself, or if a setting is unknown or wrong.
+        ConfigError: If a file is missing, is not TOML or extends itself, or if a setting is unknown or invalid.
     """
     return _validated([*_file_layers(path, search_path, ()), _override_layer(overrides)], str(path))
 
 
 def read_fragment(path: Path, search_path: Path) -> Table:
-    """The settings of a file that is no complete run, and of those that it extends, as TOML nests them.
+    """Return the settings of a file that is not a complete run, and of the files it extends, nested as in TOML.
 
     Args:
         path: As in `load_config`.
         search_path: As in `load_config`.
 
     Raises:
-        ConfigError: If a file is missing, is no TOML or extends itself.
+        ConfigError: If a file is missing, is not TOML or extends itself.
     """
     values: Table = {}
     for layer in _file_layers(path, search_path, ()):
@@ -67,15 +67,15 @@ def read_fragment(path: Path, search_path: Path) -> Table:
 def apply_overrides(
     config: StarPOConfig, overrides: Mapping[str, Any], name: str = "the configuration"
 ) -> StarPOConfig:
-    """Change settings of a configuration, by dotted path.
+    """Override settings of a configuration by dotted path.
 
     Args:
-        config: What to start from.
+        config: The configuration to change.
         overrides: Dotted path -> value, as in `load_config`.
-        name: What the result is called in messages.
+        name: Name of the result, for messages.
 
     Raises:
-        ConfigError: If a setting is unknown or wrong.
+        ConfigError: If a setting is unknown or invalid.
     """
     if not overrides:
         return config
@@ -84,15 +84,15 @@ def apply_overrides(
 
 
 def recorded_config(run: str, settings: Mapping[str, Any], advice: str) -> StarPOConfig:
-    """The configuration of a stored run.
+    """Return the configuration of a stored run.
 
     Args:
-        run: Its name, for the message.
-        settings: As its record holds them, as JSON.
-        advice: What to do where they are another release's, as a sentence without its full stop.
+        run: Name of the run, for the message.
+        settings: Settings from the run's record, as JSON.
+        advice: What to do if they are from another release, as a sentence without its full stop.
 
     Raises:
-        ConfigError: If they are not settings of this release.
+        ConfigError: If they are not valid settings of this release.
     """
     try:
         return StarPOConfig.model_validate_json(json.dumps(settings))
@@ -103,10 +103,10 @@ def recorded_config(run: str, settings: Mapping[str, Any], advice: str) -> StarP
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """Read an override from a command line, such as `filter.keep=0.5`.
+    """Parse an override from a command line, such as `filter.keep=0.5`.
 
-    The value is read as a TOML value (`0.5`, `true`, `"text"`, `[1, 2]`, `{ type = "bandit" }`), or as a JSON object
-    (`{"type": "bandit"}`), or as `null`, which switches off what may be none; what is neither is text, so that
+    The value is parsed as a TOML value (`0.5`, `true`, `"text"`, `[1, 2]`, `{ type = "bandit" }`), as a JSON object
+    (`{"type": "bandit"}`), or as `null`, which unsets an optional setting. Anything else is text, so that
     `filter.strategy=top_k` needs no quotes.
 
     Returns:
@@ -149,7 +149,7 @@ def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
 
 
 def _file_layers(path: Path, search_path: Path, chain: tuple[Path, ...]) -> list[Layer]:
-    """The layers of a file, those it extends first; `chain` are the files that led here."""
+    """Return the layers of a file, extended files first; `chain` contains the files that led here."""
     resolved = path.resolve()
     if resolved in chain:
         names = " -> ".join(file.name for file in (*chain[chain.index(resolved) :], resolved))
@@ -180,10 +180,10 @@ def _extended(name: str, path: Path, search_path: Path) -> Path:
 
 
 def read_toml(path: Path, expected: str = "a TOML file") -> Table:
-    """What a TOML file says; `expected` is what it should be, for messages.
+    """Read a TOML file; `expected` describes what it should be, for messages.
 
     Raises:
-        ConfigError: If it is missing or is no TOML.
+        ConfigError: If it is missing or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -198,7 +198,7 @@ def _override_layer(overrides: Mapping[str, Any]) -> Layer:
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Dotted paths of everything in nested tables, tables included."""
+    """List the dotted paths of everything in nested tables, including the tables."""
     paths = []
     for key, value in values.items():
         paths.append(f"{prefix}{key}")

@@ -1,4 +1,4 @@
-"""The reference of all settings, docs/settings.md, read off the models: `make settings` writes it anew."""
+"""The settings reference, docs/settings.md, generated from the models by `make settings`."""
 
 import json
 import re
@@ -30,13 +30,13 @@ _BOUNDS = {"minimum": ">= {}", "exclusiveMinimum": "> {}", "maximum": "<= {}", "
 
 
 def page() -> str:
-    """The whole reference, as markdown."""
+    """Return the whole reference as markdown."""
     variables = (_table(model, _variable_of(model)) for model in (Runtime, RayRuntime))
     return "\n".join([_HEAD, *_sections("", StarPOConfig), *_components(), _RUNTIME, *variables])
 
 
 def _components() -> Iterator[str]:
-    """The options of the reward's built-in components, which no field of a model names."""
+    """Yield the options of the built-in reward components, which are not fields of a model."""
     for name, entry in REWARDS.items():
         if isinstance(entry, Entry) and entry.options:
             yield from _sections(f"reward.options.{name}", resolve(entry.options))
@@ -55,7 +55,7 @@ def _sections(path: str, model: type[BaseModel], kind: str = "") -> Iterator[str
     for name, models in inner.items():
         for tag, part in models.items():
             if part.model_config.get("extra") == "allow":
-                continue  # settings of code that is not here
+                continue  # settings of an environment outside this repository
             yield from _sections(f"{path}.{name}".lstrip("."), part, tag if len(models) > 1 else "")
 
 
@@ -74,7 +74,7 @@ def _table(model: type[BaseModel], named: Callable[[str], str], skipped: Collect
 
 
 def _values(schema: dict[str, Any]) -> str:
-    """What a setting may be, such as `number > 0`, or its choices."""
+    """Describe the allowed values of a setting, such as `number > 0`, or its choices."""
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_values(part) for part in schema["anyOf"]))
     if "enum" in schema:
