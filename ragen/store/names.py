@@ -9,15 +9,15 @@ _RESERVED = ("tmp", "runs", "quarantine", "ablations", "sweeps", "answers")
 
 
 def is_name(text: str) -> bool:
-    """Can it be a folder's name here? Whatever else lies in a store is none of ours."""
+    """Whether the text is a valid folder name here. Other folders in a store are ignored."""
     return _NAME.fullmatch(text) is not None
 
 
 def checked_name(name: str, what: str) -> str:
-    """Return a name that can be a folder's.
+    """Return the name if it is a valid folder name.
 
     Raises:
-        StoreError: If it cannot.
+        StoreError: Otherwise.
     """
     if not _NAME.fullmatch(name) or (what == "kind" and name in _RESERVED):
         raise StoreError(

@@ -1,11 +1,11 @@
-"""`Store`: artifacts, datasets and runs behind one door.
+"""`Store`: facade of artifacts, datasets and runs.
 
 <store>/<kind>/<key>/        an immutable artifact: part-*.parquet or a folder's files, and manifest.json
-<store>/runs/<run>/          what people call things
-<store>/answers/             what judges outside were asked and said
-<store>/ablations/<name>/    results of ablations, made of runs
+<store>/runs/<run>/          records of a named run
+<store>/answers/             questions to external judges and their answers
+<store>/ablations/<name>/    results of ablations, computed from runs
 <store>/quarantine/          datasets that break their contract
-<store>/tmp/                 artifacts in the making (a local store); may be emptied when nothing runs
+<store>/tmp/                 unfinished artifacts (a local store); may be emptied when nothing is running
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,18 +34,18 @@ from starpo.schemas.validate import ContractViolation, Validator
 
 
 class Store:
-    """A store at an fsspec address: a folder, or such as `s3://bucket/prefix`.
+    """A store at an fsspec address: a folder, or a URL such as `s3://bucket/prefix`.
 
-    Cheap to make; nothing is touched before the first call. May be used by many threads and processes at once.
+    Cheap to create; nothing is accessed before the first call. Safe for concurrent use by threads and processes.
 
     Attributes:
-        url: Its address, as it may be shown.
-        address: The same for whoever works in another folder, or on another machine that has it.
+        url: Its address, without secrets.
+        address: Its address independent of the working folder; also valid on other machines that mount it.
         runs: Its runs by name.
-        answers: What somebody outside was asked and said.
+        answers: Stored questions to external judges and their answers.
 
     Raises:
-        StoreError: If the address is empty or of no known kind, or carries credentials.
+        StoreError: If the address is empty or of an unknown kind, or contains credentials.
     """
 
     def __init__(self, url: str) -> None:
@@ -57,7 +57,7 @@ class Store:
         self.answers = Answers(self._location)
 
     def expect(self) -> None:
-        """Be sure that there is a store at this address; an empty folder is one without runs.
+        """Check that there is a store at this address; an empty folder counts as a store without runs.
 
         Raises:
             StoreError: If there is none.
@@ -76,11 +76,11 @@ class Store:
         raise StoreError(f"no store was found at {self.url}: {missing}; check the store's address")
 
     def has(self, kind: str, key: str) -> bool:
-        """Is this artifact there? Damage is noticed on reading, not here."""
+        """Whether the artifact exists. Damage is detected on reading, not here."""
         return self._artifacts.has(kind, key)
 
     def manifest(self, kind: str, key: str) -> Manifest:
-        """The manifest of an artifact.
+        """Return the manifest of an artifact.
 
         Raises:
             ArtifactMissingError: If there is no such artifact.
@@ -89,7 +89,7 @@ class Store:
         return self._artifacts.manifest(kind, key)
 
     def dropped(self, kind: str, key: str) -> Manifest | None:
-        """The manifest of an artifact that was dropped (see `drop`); None: it is there, or it never was.
+        """Return the manifest of a dropped artifact (see `drop`); None if the artifact exists or was never stored.
 
         Raises:
             ArtifactDamagedError: If that manifest is not what was written.
@@ -97,7 +97,7 @@ class Store:
         return self._artifacts.dropped(kind, key)
 
     def lasting_manifest(self, kind: str, key: str) -> Manifest:
-        """The manifest of an artifact that is there, or that was and has been dropped (see `drop`).
+        """Return the manifest of an artifact that exists or has been dropped (see `drop`).
 
         Raises:
             ArtifactMissingError: If there never was such an artifact.
@@ -106,17 +106,17 @@ class Store:
         return self._artifacts.lasting_manifest(kind, key)
 
     def was_made(self, kind: str, key: str) -> bool:
-        """Is this artifact there, or was it and has been dropped? Either way its work need not be done again."""
+        """Whether the artifact exists or has been dropped. In both cases its work need not be done again."""
         return self._artifacts.was_made(kind, key)
 
     def drop(self, kind: str, key: str) -> Manifest:
-        """Delete an artifact that can be made again, and keep its manifest (`dropped.json`).
+        """Delete an artifact that can be derived again, and keep its manifest (`dropped.json`).
 
-        A killed process leaves the artifact whole or gone; dropping it again finishes the work. Storing it again brings
-        it back.
+        If the process is killed, the artifact is either intact or dropped; dropping it again deletes remaining files.
+        Storing it again restores it.
 
         Raises:
-            ArtifactMissingError: If it is not there, and was not dropped either.
+            ArtifactMissingError: If it neither exists nor was dropped.
         """
         return self._artifacts.drop(kind, key)
 
@@ -136,27 +136,27 @@ class Store:
         code: Mapping[str, str] = MappingProxyType({}),
         replay_fault: str = "",
     ) -> Manifest:
-        """Validate a dataset and store it. What is there already is not written again.
+        """Validate and store a dataset. An existing artifact is not overwritten.
 
         Args:
             kind: Dataset kind.
-            data: A table, or batches of one schema; these are streamed in bounded memory.
+            data: A table, or batches of one schema; batches are streamed in bounded memory.
             key: From `ragen.store.artifacts.keys.stage_key`.
-            stage: What made it.
+            stage: The stage that made it.
             settings: The stage's own configuration, as JSON.
-            inputs: Role -> key of what it was made from.
-            seed: The stage's seed, where it has one.
-            headline: A few finite numbers that say what is inside.
-            is_deterministic: Would the same work give the same content again on this kind of machine?
-            provenance: Volatile facts to add, such as timings.
+            inputs: Role -> key of each artifact it was made from.
+            seed: The stage's seed, if it has one.
+            headline: A few finite numbers that summarise the content.
+            is_deterministic: Whether the same work would give the same content on this kind of machine.
+            provenance: Additional volatile facts, such as timings.
             code: Role -> identity of the code that the settings name.
             replay_fault: Why the environment that was played cannot be replayed.
 
         Returns:
-            The manifest in the store: of this data, or of an artifact that was there first.
+            The manifest in the store: of this data, or of an artifact that was stored first.
 
         Raises:
-            DataError: If the data break their contract; they are in quarantine then.
+            DataError: If the data break their contract; they are moved to quarantine.
             StoreError: If the store cannot be written.
         """
         _known_dataset(kind)
@@ -189,12 +189,12 @@ class Store:
         code: Mapping[str, str] = MappingProxyType({}),
         replay_fault: str = "",
     ) -> Manifest:
-        """Store a copy of all files in a local folder, such as a checkpoint, unless the key is there already.
+        """Store a copy of all files in a local folder, such as a checkpoint, unless the key exists.
 
-        The arguments are those of `put_table`; the content digest is over the files' names and bytes.
+        The arguments are those of `put_table`; the content digest is over the files' names and contents.
 
         Raises:
-            StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written.
+            StoreError: If the folder is empty or contains a link, or the store cannot be written.
         """
         _check_no_dataset(kind)
         if self._has_now(kind, key):
@@ -204,7 +204,7 @@ class Store:
             return self._artifacts.commit(staged, self._sealed(copy_files(Path(folder), staged), kind, facts))
 
     def new_folder(self) -> AbstractContextManager[Path]:
-        """An empty folder on this machine for the files of an artifact in the making; removed at the end.
+        """Context manager: an empty folder on this machine for the files of a new artifact; removed at the end.
 
         Raises:
             StoreError: If it, or what the block writes, cannot be written.
@@ -212,10 +212,11 @@ class Store:
         return self._artifacts.stage()
 
     def take_folder(self, kind: str, folder: Path, **facts: Any) -> Manifest:
-        """Store a folder of `new_folder`: its files are moved, not copied. The arguments are those of `put_folder`.
+        """Store a folder of `new_folder` by moving its files instead of copying. The arguments are those of
+        `put_folder`.
 
         Raises:
-            StoreError: If there is nothing in the folder, it holds a link, or the store cannot be written.
+            StoreError: If the folder is empty or contains a link, or the store cannot be written.
         """
         _check_no_dataset(kind)
         if self._has_now(kind, facts["key"]):
@@ -223,16 +224,16 @@ class Store:
         return self._artifacts.commit(folder, self._sealed(hashed_files(folder), kind, Facts(**facts)))
 
     def _sealed(self, entries: Sequence[FileEntry], kind: str, facts: Facts) -> Manifest:
-        """The manifest of a folder of files."""
+        """Return the sealed manifest of a folder of files."""
         return self._artifacts.sealed(facts.manifest(kind, digest_of(entries)), entries)
 
     def read_table(self, kind: str, key: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A dataset, verified and validated.
+        """Read a dataset, verified and validated.
 
         Args:
             kind: Dataset kind.
             key: Its key.
-            columns: Those to read, in this order; None: all.
+            columns: Columns to read, in this order; None: all.
 
         Raises:
             ArtifactMissingError: If there is no such artifact.
@@ -246,19 +247,19 @@ class Store:
         return pa.Table.from_batches([datasets.as_declared(batch, schema) for batch in batches], schema=schema)
 
     def parts(self, kind: str, key: str, *, should_verify: bool = False) -> list[Path | RangeFile]:
-        """A dataset's Parquet files where they lie, for readers that want some of their columns.
+        """Return a dataset's Parquet files in place, for readers that need some of their columns.
 
-        Checked are the manifest, the version of the schema and the sizes of local files; the content is neither hashed
-        nor validated.
+        The manifest, the schema version and the sizes of local files are checked; the content is neither hashed nor
+        validated.
 
         Args:
             kind: Dataset kind.
             key: Its key.
-            should_verify: Hash all files before; remote ones are downloaded into a cache for that, and read from there.
+            should_verify: Hash all files first; remote files are downloaded into the local cache and read from there.
 
         Raises:
             ArtifactMissingError: If there is no such artifact.
-            ArtifactDamagedError: If its manifest or its files are not what was written, as far as that was checked.
+            ArtifactDamagedError: If its manifest or its files are not what was written, as far as checked.
             StoreError: If it was written with another version of the schema, or the store cannot be read.
         """
         _known_dataset(kind)
@@ -270,25 +271,26 @@ class Store:
         return [folder / entry.name for entry in manifest.files]
 
     def read_file(self, kind: str, key: str, name: str) -> bytes:
-        """One file of an artifact, such as a checkpoint's tokenizer, verified; the others are not fetched.
+        """Read one file of an artifact, such as a checkpoint's tokenizer, verified; other files are not fetched.
 
         Raises:
             ArtifactMissingError: If there is no such artifact, or no such file in it.
-            ArtifactDamagedError: If its manifest or the file's bytes are not what was written.
+            ArtifactDamagedError: If its manifest or the file's content is not what was written.
         """
         return self._artifacts.read_file(self.manifest(kind, key), name)
 
     def contradictions(self, manifest: Manifest) -> list[str]:
-        """What of an artifact contradicts its manifest, as far as that shows without reading a file.
+        """List contradictions between an artifact and its manifest that can be found without reading a file.
 
-        Such as a file that no manifest names, or a folder's content digest that is not that of its files.
+        Examples are a file that no manifest names, or a folder's content digest that does not match its files.
         """
         return self._artifacts.contradictions(manifest)
 
     def local_folder(self, kind: str, key: str) -> str:
-        """A folder on this machine with the artifact's files under their own names, verified. Not to be written to.
+        """Return a folder on this machine with the artifact's files under their own names, verified. Treat it as
+        read-only.
 
-        A remote artifact is downloaded into a cache once.
+        A remote artifact is downloaded once into the local cache.
 
         Raises:
             ArtifactMissingError: If there is no such artifact.
@@ -297,11 +299,12 @@ class Store:
         return str(self._artifacts.local_folder(self.manifest(kind, key)))
 
     def _has_now(self, kind: str, key: str) -> bool:
-        """Is it there? What this object has just found missing is not asked for again: two writers find out later."""
+        """Whether the artifact exists. One that this object has just found missing is not looked up again: `commit`
+        resolves races between writers."""
         return not self._artifacts.was_missed(kind, key) and self._artifacts.has(kind, key)
 
     def _verified_files(self, manifest: Manifest) -> list[Path]:
-        """The dataset's files on this machine, after a check of bytes, schema version and number of rows."""
+        """Return the dataset's files on this machine, after checking content, schema version and number of rows."""
         kind, key = manifest.kind, manifest.key
         _check_version(manifest)
         folder = self._artifacts.local_folder(manifest)
@@ -315,7 +318,7 @@ class Store:
         return files
 
     def _validated(self, files: list[Path], manifest: Manifest, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Some columns of all rows; it ends in an error if the rows break their contract."""
+        """Yield some columns of all rows; raise at the end if the rows break their contract."""
         validator = Validator(manifest.kind)
         for batch in datasets.stored_batches(files):
             validator.check(batch)

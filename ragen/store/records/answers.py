@@ -1,9 +1,9 @@
-"""Answers that were bought once: what somebody outside said to a question, kept by a digest of the question.
+"""Stored answers of external models, keyed by a digest of the question.
 
     question, as JSON -> digest -> <store>/answers/<2 digits>/<digest>.json, written once
 
-They are no artifacts: no run names them, and no cleaning deletes them. Whoever would ask the same question again, in
-any run, finds the answer here and asks nobody.
+Answers are not artifacts: no run names them, and garbage collection does not delete them. When any run asks the same
+question again, the stored answer is used and no request is made.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ FOLDER = "answers"
 
 
 class Answers:
-    """The answers in a store. May be used by many threads and processes at once.
+    """The answers in a store. Safe for concurrent use by threads and processes.
 
     Attributes:
-        behind: Where else to look for an answer: the store that this one stands in front of. What is done again here is
-            held against what is there, so nobody is asked for what that has not.
+        behind: Fallback for missing answers: the store that this one is a scratch copy of. If it is set, work is
+            repeated for comparison, and no new question may be asked.
     """
 
     def __init__(self, location: Location) -> None:
@@ -31,13 +31,13 @@ class Answers:
         self.behind: Answers | None = None
 
     def get(self, question: Mapping[str, Any]) -> str | None:
-        """What was answered; None: nobody was asked yet, and somebody may be.
+        """Return the stored answer; None if the question was not asked yet and may be asked now.
 
         Args:
-            question: All that an answer depends on, as JSON: no secrets, since it is stored too.
+            question: Everything that an answer depends on, as JSON; without secrets, since it is stored as well.
 
         Raises:
-            NotAskedError: If there is no answer, and nobody is asked here.
+            NotAskedError: If there is no answer, and questions may not be asked here.
             ArtifactDamagedError: If the file is not what was written.
             StoreError: If the store cannot be read.
         """
@@ -67,7 +67,7 @@ class Answers:
         return str(answer)
 
     def put(self, question: Mapping[str, Any], answer: str) -> None:
-        """Keep an answer; where there is one already, that one stays.
+        """Store an answer; an existing one is kept.
 
         Raises:
             StoreError: If the store cannot be written.
@@ -76,7 +76,7 @@ class Answers:
 
 
 def _document(question: Mapping[str, Any], answer: str) -> dict[str, Any]:
-    """With a digest, by which damage shows."""
+    """Return the stored document, with a digest that reveals damage."""
     content = {"question": dict(question), "answer": answer}
     return content | {"sha256": hashlib.sha256(canonical_json(content).encode()).hexdigest()}
 

@@ -1,12 +1,12 @@
-"""Who is at work on a run: a lease that one process holds, and that a killed one loses.
+"""Leases: which process works on a run. One process holds a run's lease, and loses it when it is killed.
 
-    <store>/runs/<run>/leases/000007.json    machine, process, when it was last heard of
+    <store>/runs/<run>/leases/000007.json    machine, process, time of the last heartbeat
 
-A lease is taken by creating the file of the next number, which one of several processes can, on a disk and on object
-storage alike. Its holder rewrites it every few seconds and removes it at the end. The next process that wants the run
-looks at the newest file: a holder on the same machine is asked for by its process id, so a run that was killed can be
-started again at once; one on another machine is watched, and taken for dead when its file stays as it is. Clocks are
-not compared. A holder that was taken for dead, because its machine slept, finds a newer file and stops.
+A lease is taken by creating the file of the next number, at which only one of several processes succeeds, on a disk and
+on object storage alike. Its holder rewrites it every few seconds and removes it at the end. The next process that wants
+the run looks at the newest file. A holder on the same machine is looked up by its process id, so a killed run can be
+restarted at once; one on another machine is watched, and counts as dead if its file does not change. Clocks are not
+compared. A holder that was wrongly taken for dead, because its machine slept, finds a newer file and stops.
 """
 
 import hashlib
@@ -28,14 +28,15 @@ from starpo.ragen.core.process_start import is_alive, process_start
 from starpo.ragen.store.remote.location import Location
 
 HEARTBEAT_S = 10.0
-"""How often a holder is heard of."""
+"""Interval between heartbeats of a holder."""
 EXPIRY_S = 45.0
-"""A holder on another machine that is not heard of for this long while it is watched is dead."""
+"""A holder on another machine without a heartbeat for this long, while it is watched, is dead."""
 POLL_S = 1.0
-"""How often it is looked at meanwhile."""
+"""Interval at which it is watched."""
 
 _HELD: set[tuple[str, str]] = set()
-"""(store, path) of the leases that this process holds. One of its own that is not here could not be removed."""
+"""(store, path) of the leases that this process holds. A lease file of this process that is missing here is a leftover
+that could not be removed."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,30 +47,30 @@ class Holder(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     machine: str
-    """Digest of what tells machines, and containers on them, apart; no name."""
+    """Digest that distinguishes machines, and containers on them; contains no name."""
     process: int
-    """Its process id there."""
+    """Its process id on that machine."""
     started: str
-    """What tells that process from others that have or had its id; see `ragen.core.process_start`."""
+    """Distinguishes the process from others with the same id; see `ragen.core.process_start`."""
     heard: datetime
-    """When this was written, in UTC, by its own clock."""
+    """Time of this write, in UTC, by its own clock."""
 
     @property
     def is_local(self) -> bool:
-        """Is it on this machine?"""
+        """Whether it is on this machine."""
         return self.machine == _machine()
 
     @property
     def is_alive(self) -> bool:
-        """Is there such a process on this machine?"""
+        """Whether the process exists on this machine."""
         return is_alive(self.process, self.started)
 
 
 class Lease:
-    """The right to work on a run; a context manager. See `Runs.hold`.
+    """Exclusive right to work on a run; a context manager. See `Runs.hold`.
 
     Attributes:
-        is_lost: Did another process take the run over, because this one was silent for too long?
+        is_lost: Whether another process has taken the run over, because this one sent no heartbeat for too long.
 
     Raises:
         StoreError: On entering, if another process holds it, or the store cannot be written.
@@ -102,11 +103,11 @@ class Lease:
             return
         try:
             self._location.delete([_path(self._run, self._number)])
-        except StoreError as fault:  # the work is done; whoever comes next finds no such process
+        except StoreError as fault:  # the work is done; the next process finds this one dead
             _log.warning("the lease of run %s could not be given back: %s", self._run, fault)
 
     def check(self) -> None:
-        """Be sure that it is still held.
+        """Check that the lease is still held.
 
         Raises:
             StoreError: If it is lost.
@@ -143,7 +144,7 @@ class Lease:
     def _read(self, number: int) -> bytes:
         try:
             return self._location.read(_path(self._run, number)) if number else b""
-        except FileNotFoundError:  # given back this moment
+        except FileNotFoundError:  # just released
             return b""
 
     def _refuse_if_alive(self, holder: Holder, number: int) -> None:
@@ -163,7 +164,7 @@ class Lease:
             try:
                 is_newest = max(_numbers(self._location, self._run), default=0) == self._number
                 holder = _parse(self._read(self._number)) if is_newest else None
-                # numbers begin anew once all leases were given back: the newest may bear ours and be another's
+                # Numbers restart once all leases were released: the newest may have our number but another holder.
                 if holder is None or (holder.machine, holder.process) != (_machine(), os.getpid()):
                     self.is_lost = True
                     return
@@ -173,12 +174,12 @@ class Lease:
 
 
 def is_held(location: Location, run: str, believed_for: timedelta) -> bool | None:
-    """Is a process at work on a run? None: no lease says so or otherwise.
+    """Whether a process is working on a run; None if there is no lease that tells.
 
     Args:
         location: The store.
         run: The run's name.
-        believed_for: How long a holder on another machine is believed after it was last heard of.
+        believed_for: How long a holder on another machine counts as alive after its last heartbeat.
     """
     holder = holder_of(location, run)
     if holder is None:
@@ -187,7 +188,7 @@ def is_held(location: Location, run: str, believed_for: timedelta) -> bool | Non
 
 
 def holder_of(location: Location, run: str) -> Holder | None:
-    """Who held the newest lease of a run, dead or alive; None: nobody does, or it cannot be read."""
+    """Return the holder of a run's newest lease, dead or alive; None if there is no lease or it cannot be read."""
     newest = max(_numbers(location, run), default=0)
     try:
         return _parse(location.read(_path(run, newest))) if newest else None
@@ -205,7 +206,7 @@ def _path(run: str, number: int) -> str:
 
 
 def _parse(data: bytes) -> Holder | None:
-    """None: it is being written, or was when its writer was killed."""
+    """Parse a lease file; None if it is being written, or its writer was killed while writing."""
     try:
         return Holder.model_validate_json(data)
     except ValidationError:
@@ -225,7 +226,7 @@ def _myself() -> Holder:
 
 @cache
 def _machine() -> str:
-    """Digest of the machine and, in a container, of its space of process ids."""
+    """Return a digest of the machine and, in a container, of its process-id namespace."""
     facts = [platform.node()]
     try:
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]  # noqa: PTH115

@@ -1,4 +1,4 @@
-"""A run as it is recorded: how it was begun, how it stands, and whether two are the same run."""
+"""The record of a run: its configuration, its state, and whether two records describe the same run."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,29 +20,30 @@ class _Record(BaseModel):
 
 
 class Run(_Record):
-    """A run, as it was begun."""
+    """The record of a run, written when it was created."""
 
     name: str
-    """Unique in the store."""
+    """Name, unique in the store."""
     flow: str
-    """Which flow it is a run of."""
+    """Name of the flow."""
     preset: str | None
-    """The preset its settings came from; None: none."""
+    """Preset that its settings came from; None: no preset."""
     created: datetime
-    """When, in UTC."""
+    """Creation time, in UTC."""
     config: dict[str, Any]
     """The resolved configuration, as JSON."""
     parameters: dict[str, Any] = {}
-    """What else the flow was given, such as a replay's base run and range; as JSON."""
+    """Other arguments of the flow, such as a replay's base run and range, as JSON."""
     code: dict[str, str] = {}
-    """Stage -> version, `stage.role` -> identity of the code that settings name. Empty: not told, as by 0.1.0."""
+    """Stage -> version, `stage.role` -> identity of the code that settings name. Empty: not recorded, as by version
+    0.1.0."""
 
     @property
     def environment(self) -> str:
         """Type of the environment that it trains on.
 
         Raises:
-            ArtifactDamagedError: If its configuration names none.
+            ArtifactDamagedError: If its configuration has none.
         """
         settings = self.config.get("environment")
         if not isinstance(settings, dict) or not isinstance(settings.get("type"), str):
@@ -53,34 +54,34 @@ class Run(_Record):
 
 
 class RunState(_Record):
-    """How a run stands."""
+    """State of a run."""
 
     status: RunStatus = "running"
     """A run whose process was killed stays 'running', with an old heartbeat."""
     heartbeat: datetime
-    """When this was last written, in UTC."""
+    """Time of the last write, in UTC."""
     message: str = ""
-    """One line for people: what is being done, or why it failed."""
+    """One line for display: the current activity, or why the run failed."""
     metrics: dict[str, float] = {}
-    """A few numbers for people."""
+    """A few numbers for display."""
     head: str = ""
-    """Of a completed run: digest of its last record. Empty: the run goes on, or version 0.1.0 wrote this."""
+    """Digest of the last record of a completed run. Empty: the run has not completed, or version 0.1.0 wrote this."""
 
 
 def other_settings(earlier: Run, later: Run) -> str:
-    """Where two runs of one name differ in flow, parameters or settings, for people; "": nowhere."""
+    """Describe the differences in flow, parameters or settings between two runs of one name; "" if there are none."""
     return _listed(_identity(earlier), _identity(later))
 
 
 def other_code(earlier: Run, later: Run) -> str:
-    """Where they differ in what they are made with; "": nowhere."""
+    """Describe the differences in the code that they were made with; "" if there are none."""
     if earlier.code and earlier.code != later.code:
         return _listed(earlier.code, later.code)
     return "" if earlier.code == later.code else "  it does not say with which, as runs of version 0.1.0 do not"
 
 
 def _identity(run: Run) -> dict[str, Any]:
-    """What a run of the same name must agree on."""
+    """Return the values on which runs of the same name must agree."""
     return {"flow": run.flow, "parameters": run.parameters, **run.config}
 
 

@@ -1,14 +1,14 @@
-"""Names for people: a run's configuration, the keys of its stages' artifacts, and how it stands.
+"""Records of named runs: configuration, artifact keys of the stages, and state.
 
-    <store>/runs/<run>/run.json                 flow, preset, resolved configuration, when it was made
-    <store>/runs/<run>/iterations/00012.json    stage -> {kind: key}, and the digest of the record before it
+    <store>/runs/<run>/run.json                 flow, preset, resolved configuration, creation time
+    <store>/runs/<run>/iterations/00012.json    stage -> {kind: key}, and the digest of the previous record
     <store>/runs/<run>/state.json               running | completed | failed, heartbeat, message, metrics; at the end
                                                 also the digest of the last record; see `ragen.store.records.seals`
-    <store>/runs/<run>/leases/000001.json       who is at work on it; see `ragen.store.records.leases`
+    <store>/runs/<run>/leases/000001.json       the process that works on it; see `ragen.store.records.leases`
 
-Nothing here decides what is computed: that follows from keys alone. Every file is replaced in one step. A run is
-written by one process at a time (its flow's, which holds the run's lease), by any number of its threads; anyone may
-read it meanwhile.
+Records never affect what is computed, which depends on keys alone. Every file is replaced atomically. A run is written
+by one process at a time (its flow's, which holds the run's lease), by any number of its threads; any process may read
+it meanwhile.
 """
 
 import difflib
@@ -36,15 +36,15 @@ from starpo.ragen.store.records.seals import (
 )
 from starpo.ragen.store.remote.location import Location
 
-_WRITING = threading.Lock()  # of the process: every task opens a Store of its own
+_WRITING = threading.Lock()  # one per process: every task opens its own Store
 _CHAINS: dict[tuple[str, str], RecordChain] = {}
-"""(store, run) -> its records, as this process writes them."""
+"""(store, run) -> its records, as written by this process."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 STALE_AFTER = timedelta(minutes=2)
-"""A run that is 'running' and was not heard of for this long was interrupted."""
+"""A 'running' run without a heartbeat for this long was interrupted."""
 
 
 RECORD_ADVICE = (
@@ -70,15 +70,15 @@ class Runs:
         parameters: Mapping[str, Any] | None = None,
         code: Mapping[str, str] | None = None,
     ) -> Run:
-        """Begin a run, or take it up again: the same name with the same configuration and code is the same run.
+        """Create a run, or resume it: the same name with the same configuration and code is the same run.
 
         Args:
             run: Its name.
             flow: Name of the flow.
-            preset: Name of the preset, for people; it may differ when a run is taken up again.
+            preset: Name of the preset, for display; it may differ when a run is resumed.
             config: The resolved configuration, as JSON.
-            parameters: What else the flow was given, as JSON. None: nothing.
-            code: What it is made with, from `flows.run_code.code_of`. None: not told.
+            parameters: Other arguments of the flow, as JSON. None: none.
+            code: Identities of the code it is made with, from `flows.run_code.code_of`. None: not recorded.
 
         Raises:
             StoreError: If the name is taken by a run of another flow, configuration, code or other parameters; the
@@ -99,11 +99,11 @@ class Runs:
         return earlier or record
 
     def check_name(self, record: Run) -> Run | None:
-        """The run of this name that is here already; None: the name is free.
+        """Return the existing run of this name; None if the name is free.
 
         Raises:
             StoreError: If it is a run of another flow, configuration, code or other parameters; the message says what
-                is.
+                differs.
         """
         run, earlier = record.name, self.find(record.name)
         if earlier is None:
@@ -122,16 +122,17 @@ class Runs:
         return earlier
 
     def hold(self, run: str) -> Lease:
-        """Be the one process that works on a run, for as long as the lease is open: `with runs.hold(run): ...`.
+        """Return the exclusive lease to work on a run, held while it is open: `with runs.hold(run): ...`.
 
         Raises:
-            StoreError: On entering, if another process does.
+            StoreError: On entering, if another process holds it.
         """
         _CHAINS.pop((self._location.name, run), None)  # others may have written since
         return Lease(self._location, checked_name(run, "run name"))
 
     def is_running(self, run: str) -> bool:
-        """Is a process at work on it? One on another machine is believed for two minutes after its last sign."""
+        """Whether a process is working on the run. One on another machine counts as alive for two minutes after its
+        last heartbeat."""
         held = is_held(self._location, checked_name(run, "run name"), STALE_AFTER)
         if held is not None:
             return held
@@ -139,26 +140,27 @@ class Runs:
         return state is not None and state.status == "running" and datetime.now(UTC) - state.heartbeat < STALE_AFTER
 
     def process(self, run: str) -> str:
-        """Which process is, or was last, at work on a run, for people."""
+        """Describe the process that works, or last worked, on a run, for display."""
         holder = holder_of(self._location, checked_name(run, "run name"))
         if holder is None:
             return "not known"
         return f"{holder.process} on this machine" if holder.is_local else "on another machine"
 
     def last_heard(self, run: str) -> datetime | None:
-        """When whoever is, or was last, at work on it gave a sign, in UTC by its own clock; None: never."""
+        """Return the last heartbeat of the process that works, or last worked, on the run, in UTC by its own clock;
+        None if there was none."""
         holder, state = holder_of(self._location, checked_name(run, "run name")), self.state(run)
         return max([*([holder.heard] if holder else []), *([state.heartbeat] if state else [])], default=None)
 
     def adopt(self, record: Run, iterations: Mapping[int, IterationRecord], state: RunState | None) -> None:
-        """Take in the records of a run of another store, whose artifacts are here already.
+        """Add the records of a run from another store, whose artifacts have already been copied.
 
-        Stages that only this store knows of stay; of two states the one heard of last is kept. The records are sealed
-        anew, but where there was no seal. What makes it a run, its `run.json`, is written last.
+        Stages that only this store has are kept; of two states the one with the later heartbeat is kept. The records
+        are sealed again, except those without a seal. `run.json`, which makes it a run, is written last.
 
         Raises:
-            StoreError: If another run has the name, or the same stage was recorded with another key; nothing is
-                written then.
+            StoreError: If another run has the name, or the same stage was recorded with another key; nothing is written
+                then.
         """
         earlier, run = self.find(record.name), record.name
         here = self.records(run)
@@ -179,7 +181,7 @@ class Runs:
         _CHAINS.pop((self._location.name, run), None)
 
     def merged(self, record: Run, iterations: Mapping[int, IterationRecord]) -> dict[int, StageKeys]:
-        """What the records would be, were this run taken in. Raises what `adopt` does, and writes nothing."""
+        """Return the records that `adopt` would produce, without writing. Raises the same errors."""
         self.check_name(record)
         run, merged = record.name, self.iterations(record.name)
         for iteration, theirs in iterations.items():
@@ -198,26 +200,26 @@ class Runs:
         """Delete a run's records. Its artifacts stay; `keeping.garbage` deletes those that no other run needs.
 
         Raises:
-            StoreError: If there is no such run, or a process is at work on it.
+            StoreError: If there is no such run, or a process is working on it.
         """
         self.get(run)
         with self.hold(run):
             files = [file.path for file in self._location.files(f"runs/{run}")]
-            # What makes it a run goes last, so that whoever was interrupted can finish.
+            # run.json, which makes it a run, is deleted last, so that an interrupted deletion can be repeated.
             self._location.delete(path for path in files if path.count("/") > 2 and "/leases/" not in path)
             self._location.delete(path for path in files if path.count("/") == 2 and not path.endswith("/run.json"))
             self._location.delete([f"runs/{run}/run.json"])
         self._location.remove_empty(f"runs/{run}")
 
     def find(self, run: str) -> Run | None:
-        """A run by its name; None: there is none."""
+        """Return a run by its name; None if there is none."""
         return self._read(Run, f"runs/{checked_name(run, 'run name')}/run.json")
 
     def get(self, run: str) -> Run:
-        """A run by its name.
+        """Return a run by its name.
 
         Raises:
-            StoreError: If there is none; the message names those that are near.
+            StoreError: If there is none; the message lists similar names.
         """
         record = self.find(run)
         if record is None:
@@ -229,16 +231,16 @@ class Runs:
         return record
 
     def names(self) -> tuple[str, ...]:
-        """Names of all runs, sorted; nothing is read."""
+        """Return the names of all runs, sorted; no file is read."""
         return tuple(name for name in self._location.names("runs") if is_name(name))
 
     def list(self) -> list[Run]:
-        """All runs, newest first."""
+        """Return all runs, newest first."""
         records = [self._read(Run, f"runs/{name}/run.json") for name in self.names()]
         return sorted((r for r in records if r is not None), key=lambda r: (r.created, r.name), reverse=True)
 
     def record_stage(self, run: str, iteration: int, stage: str, keys: Mapping[str, str]) -> None:
-        """Note which artifacts a stage of an iteration made: kind -> key. Noting the same again changes nothing."""
+        """Record the artifacts of a stage in an iteration: kind -> key. Recording the same again is a no-op."""
         place = self._location.name, checked_name(run, "run name")
         with _WRITING:
             try:
@@ -249,20 +251,20 @@ class Runs:
                 raise self._unreadable(f"runs/{run}/iterations", error.errors()[0]["msg"]) from error
 
     def records(self, run: str) -> dict[int, IterationRecord]:
-        """Iteration -> its record, in ascending order; empty where nothing was recorded."""
+        """Return iteration -> its record, in ascending order; empty if nothing was recorded."""
         return {iteration: record for iteration, (_, record) in self._stored_records(run).items()}
 
     def iterations(self, run: str) -> dict[int, StageKeys]:
-        """Iteration -> stage -> {kind: key}, in ascending order; empty where nothing was recorded."""
+        """Return iteration -> stage -> {kind: key}, in ascending order; empty if nothing was recorded."""
         return {iteration: record.stages for iteration, record in self.records(run).items()}
 
     def iteration(self, run: str, iteration: int) -> StageKeys:
-        """Stage -> {kind: key} of one iteration; empty where nothing was recorded."""
+        """Return stage -> {kind: key} of one iteration; empty if nothing was recorded."""
         record = self._read(IterationRecord, f"runs/{checked_name(run, 'run name')}/{record_path(iteration)}")
         return record.stages if record else {}
 
     def seals(self, run: str) -> Seals:
-        """Are the records what was written? See `ragen.store.records.seals`.
+        """Check whether the records are what was written. See `ragen.store.records.seals`.
 
         Raises:
             StoreError: If there is no such run.
@@ -277,7 +279,7 @@ class Runs:
         )
 
     def check_sealed(self, run: str) -> None:
-        """Go on if no record of a run was changed since it was written, as far as its seals tell.
+        """Check that no record of a run was changed since it was written, as far as its seals show.
 
         Raises:
             ArtifactDamagedError: If one was; the message names it.
@@ -290,13 +292,13 @@ class Runs:
     def set_state(
         self, run: str, status: RunStatus, message: str = "", metrics: Mapping[str, float] | None = None
     ) -> RunState:
-        """Say how a run stands; the heartbeat is now.
+        """Write the state of a run, with the current time as its heartbeat.
 
         Args:
             run: Its name.
             status: running, completed or failed.
-            message: One line for people.
-            metrics: Numbers for people; None: those of before.
+            message: One line for display.
+            metrics: Numbers for display; None: keep the previous ones.
         """
         path = f"runs/{checked_name(run, 'run name')}/state.json"
         with _WRITING:
@@ -311,7 +313,7 @@ class Runs:
         return state
 
     def state(self, run: str) -> RunState | None:
-        """How a run stands; None: it has never said."""
+        """Return the state of a run; None if it was never written."""
         return self._read(RunState, f"runs/{checked_name(run, 'run name')}/state.json")
 
     def _stored_records(self, run: str) -> dict[int, tuple[bytes, IterationRecord]]:

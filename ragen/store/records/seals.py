@@ -1,11 +1,11 @@
-"""A run's records as a chain: each names the digest of the one before it, and the end of the run names the last.
+"""A run's records as a chain: each contains the digest of the previous one, and the final state that of the last.
 
     run.json <- iterations/00000.json <- iterations/00001.json <- ... <- head, in state.json
 
-A digest is the SHA-256 of a file's bytes, so `sha256sum` shows it too. Whoever changes a record, takes one out or puts
-one in breaks the chain at that place, unless everything after it is written anew as well: `ragen verify` therefore also
-compares what the records say with what the run's settings ask for. Records from before 2026-11-23 name no digest; they
-can be read all the same, and nothing is shown about them.
+A digest is the SHA-256 of a file's content, so it can be checked with `sha256sum`. Changing, removing or inserting a
+record breaks the chain at that place, unless all later records are rewritten as well; `ragen verify` therefore also
+compares the records with what the run's settings require. Records from before 2026-11-23 contain no digest; they can
+still be read, but nothing is shown about them.
 """
 
 import hashlib
@@ -25,30 +25,30 @@ _STAGE_KEYS = TypeAdapter(StageKeys)
 
 
 class IterationRecord(BaseModel):
-    """What an iteration made, and what was written before that."""
+    """The artifacts of an iteration, and the digest of the previous record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
     previous: str = ""
-    """Digest of the record before this one; empty: this one seals nothing."""
+    """Digest of the previous record; empty: this record seals nothing."""
     stages: StageKeys = {}
     """Stage -> {kind: key}."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_version_0_1(cls, value: Any) -> Any:
-        """There a record was its stages alone."""
+        """Convert a record of version 0.1, which contained its stages alone."""
         is_older = isinstance(value, dict) and not isinstance(value.get("previous"), str)
         return {"stages": _STAGE_KEYS.validate_python(value, strict=True)} if is_older and value else value
 
 
 @dataclass(frozen=True)
 class Seals:
-    """What the chain of a run shows.
+    """Result of checking the chain of a run.
 
     Attributes:
-        broken: Record -> what does not fit. It, or a record beside it, is not what was written.
-        absent: Record -> why nothing tells whether it is what was written.
+        broken: Record -> what does not match. It, or an adjacent record, is not what was written.
+        absent: Record -> why it cannot be checked.
     """
 
     broken: dict[str, str] = field(default_factory=dict)
@@ -56,22 +56,22 @@ class Seals:
 
 
 def digest(data: bytes) -> str:
-    """Digest of a record: 64 hexadecimal digits."""
+    """Return the digest of a record: 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def record_path(iteration: int) -> str:
-    """Where an iteration's record is, relative to the run's folder."""
+    """Return the path of an iteration's record, relative to the run's folder."""
     return f"iterations/{iteration:05d}.json"
 
 
 def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]], head: str | None) -> Seals:
-    """Compare every record with the digest that the next one names.
+    """Compare every record with the digest in the next one.
 
     Args:
-        run: The bytes of `run.json`.
-        records: Iteration -> the bytes of its record, and what they say; in ascending order.
-        head: What the end of the run names; empty: no digest. None: the run has not ended.
+        run: Content of `run.json`.
+        records: Iteration -> content of its record, and the parsed record; in ascending order.
+        head: Digest in the final state; empty: it contains none. None: the run has not ended.
     """
     seals = Seals()
     before, found = "run.json", digest(run)
@@ -102,7 +102,7 @@ def check_seals(run: bytes, records: Mapping[int, tuple[bytes, IterationRecord]]
 
 
 class RecordChain:
-    """The records of one run, for the one process that writes them. Not to be used by two threads at once."""
+    """The records of one run, for the single process that writes them. Not thread-safe."""
 
     def __init__(self, location: Location, run: str) -> None:
         self._location = location
@@ -113,7 +113,7 @@ class RecordChain:
         self._newest: tuple[int, bytes, str] | None = None
 
     def note(self, iteration: int, stage: str, keys: Mapping[str, str]) -> None:
-        """Note what a stage made. Noting the same again writes nothing."""
+        """Record the artifacts of a stage. Recording the same again writes nothing."""
         data, previous = self._at(iteration)
         record = IterationRecord.model_validate_json(data) if data else IterationRecord()
         noted = IterationRecord(previous=previous, stages={**record.stages, stage: dict(keys)})
@@ -123,11 +123,12 @@ class RecordChain:
         self._newest = iteration, data, previous
 
     def head(self) -> str:
-        """Digest of the last record."""
+        """Return the digest of the last record."""
         return digest(self._read(max(self._iterations, default=None)))
 
     def _at(self, iteration: int) -> tuple[bytes, str]:
-        """The iteration's record, empty where there is none, and the digest of the one before it."""
+        """Return the content of an iteration's record, empty if there is none, and the digest of the previous
+        record."""
         if self._newest is not None and self._newest[0] == iteration:
             return self._newest[1:]
         before = max((number for number in self._iterations if number < iteration), default=None)
@@ -136,9 +137,9 @@ class RecordChain:
         return self._read(iteration), previous
 
     def _open_after(self, iteration: int) -> None:
-        """Later records, of the time before the run was taken up again, follow on this one no more.
+        """Unseal later records, written before the run was resumed, which no longer follow this one.
 
-        The last goes first, so that a kill in between leaves no record that names another digest than there is.
+        The last is unsealed first, so that a kill in between leaves no record with a digest that does not match.
         """
         for later in sorted((number for number in self._maybe_sealed if number > iteration), reverse=True):
             record = IterationRecord.model_validate_json(self._read(later))
@@ -147,7 +148,7 @@ class RecordChain:
             self._maybe_sealed.discard(later)
 
     def _read(self, iteration: int | None) -> bytes:
-        """An iteration's record. None: `run.json`; nothing where there is none."""
+        """Read an iteration's record. None: `run.json`. Returns empty bytes if there is none."""
         try:
             return self._location.read(f"{self._folder}/{'run.json' if iteration is None else record_path(iteration)}")
         except FileNotFoundError:
@@ -162,5 +163,5 @@ class RecordChain:
 
 
 def as_bytes(record: BaseModel) -> bytes:
-    """A record as it is stored."""
+    """Serialise a record as it is stored."""
     return (json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True, allow_nan=False) + "\n").encode()

@@ -1,7 +1,7 @@
-"""Results over runs, those of sweeps and ablations, as far as the store must know them.
+"""Results over runs, those of sweeps and ablations, as far as the store needs to know them.
 
 <store>/sweeps/<name>/result.json, <store>/ablations/<name>/result.json -> Study -> copied with the last of its runs
-<store>/sweeps/<name>/cells.json    cell -> {kind: key}: measured by the sweep, and needed like artifacts of runs
+<store>/sweeps/<name>/cells.json    cell -> {kind: key}: measured by the sweep, and kept like artifacts of runs
 """
 
 import json
@@ -19,7 +19,7 @@ from starpo.ragen.store.remote.location import Location
 SWEEPS = "sweeps"
 """Folder of sweeps."""
 _ASKED = {"ablations": "grid.json", SWEEPS: "sweep.json"}
-"""Folder -> the file that says what was asked for."""
+"""Folder -> the file that specifies the study."""
 FOLDERS = tuple(_ASKED)
 RESULT = "result.json"
 _CELLS_FILE = "cells.json"
@@ -28,12 +28,12 @@ _CELLS = TypeAdapter(StageKeys)
 
 @dataclass(frozen=True)
 class Study:
-    """A sweep or an ablation that has a result.
+    """A sweep or an ablation with a result.
 
     Attributes:
         place: Its folder in the store, such as `sweeps/mine`.
-        runs: Those that it names.
-        cells: Cell -> {kind: key} of what it has measured itself; none of an ablation.
+        runs: The runs that it names.
+        cells: Cell -> {kind: key} of its own measurements; empty for an ablation.
     """
 
     place: str
@@ -42,7 +42,7 @@ class Study:
 
 
 def studies_of(location: Location, run: str) -> tuple[list[Study], dict[str, str]]:
-    """The studies that name a run, and those of which that cannot be known: place -> why."""
+    """Return the studies that name a run, and those for which this cannot be determined: place -> reason."""
     found: list[Study] = []
     unreadable: dict[str, str] = {}
     for folder in _ASKED:
@@ -52,7 +52,7 @@ def studies_of(location: Location, run: str) -> tuple[list[Study], dict[str, str
                 if run in runs:
                     cells = named_cells(location, place.partition("/")[2]) if folder == SWEEPS else {}
                     found.append(Study(place, runs, cells))
-            except FileNotFoundError:  # begun, and without a result
+            except FileNotFoundError:  # no result yet
                 continue
             except (ValueError, KeyError, TypeError, AttributeError, StoreError):
                 unreadable[place] = "its record cannot be read; run it again, which writes it anew"
@@ -60,13 +60,13 @@ def studies_of(location: Location, run: str) -> tuple[list[Study], dict[str, str
 
 
 def obstacle(study: Study, source: Location, target: Location, runs: Collection[str]) -> str | None:
-    """Why a study cannot be taken to another store; None: it can.
+    """Return why a study cannot be copied to another store; None if it can.
 
     Args:
-        study: Which.
-        source: Where it is.
+        study: The study.
+        source: The store it is in.
         target: The other store.
-        runs: Those that are there, or are about to be.
+        runs: Runs that are in the target, or are about to be.
     """
     if absent := [run for run in study.runs if run not in runs]:
         return f"it names runs that are not there: {', '.join(absent)}; it goes along with the last of them"
@@ -77,7 +77,7 @@ def obstacle(study: Study, source: Location, target: Location, runs: Collection[
 
 
 def copy_study(study: Study, source: Location, target: Location) -> None:
-    """Copy a study's files; the artifacts that it names are there. Its result comes last."""
+    """Copy a study's files, the result last; the artifacts that it names must have been copied before."""
     for name in sorted(source.names(study.place), key=lambda name: (name == RESULT, name)):
         target.replace(f"{study.place}/{name}", source.read(f"{study.place}/{name}"))
 
@@ -88,12 +88,12 @@ def _named_runs(result: dict[str, Any]) -> tuple[str, ...]:
 
 
 def sweep_names(location: Location) -> list[str]:
-    """Names of the sweeps that have begun."""
+    """Return the names of the sweeps that have begun."""
     return [name for name in location.names(SWEEPS) if _CELLS_FILE in location.names(f"{SWEEPS}/{name}")]
 
 
 def named_cells(location: Location, name: str) -> StageKeys:
-    """Cell -> {kind: key} of what a sweep has measured; empty where there is no such sweep.
+    """Return cell -> {kind: key} of a sweep's measurements; empty if there is no such sweep.
 
     Raises:
         ArtifactDamagedError: If the record cannot be read.
@@ -111,7 +111,7 @@ def named_cells(location: Location, name: str) -> StageKeys:
 
 
 def write_cells(location: Location, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
-    """Replace what a sweep says it has measured."""
+    """Replace the record of a sweep's measurements."""
     kept = {cell: dict(keys) for cell, keys in cells.items()}
     location.replace(_cells_path(name), (json.dumps(kept, indent=2, sort_keys=True) + "\n").encode())
 
