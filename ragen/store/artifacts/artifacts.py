@@ -1,13 +1,13 @@
-"""Immutable folders `<kind>/<key>/` with a manifest: written aside, committed in one step, verified when read.
+"""Immutable folders `<kind>/<key>/` with a manifest: staged, committed atomically, verified on reading.
 
-A local artifact is written to `tmp/<unique>/` and becomes visible by one rename of that folder. Its files are on disk
-by then: a power failure leaves it whole, or takes the last ones whole, and their work is done again. Object storage
-has no such rename: there every attempt writes its files under a name of its own, and the manifest, put last and only
-if there is none, makes them the artifact. Either way: no manifest, no artifact; of several writers one wins and the
-others take its result; a killed writer leaves nothing visible.
+A local artifact is written to `tmp/<unique>/` and becomes visible by one rename of that folder. Its files are synced to
+disk before that: a power failure leaves an artifact intact or removes it completely, and its work is done again. Object
+storage has no such rename: there every attempt writes its files under unique names, and the manifest, put last and only
+if there is none, makes them the artifact. Either way: without a manifest there is no artifact; of several writers one
+wins and the others use its result; a killed writer leaves nothing visible.
 
-An artifact that can be made again may be dropped: its files go, and its manifest stays as `dropped.json`, which says
-what it was and proves what is made in its place.
+An artifact that can be derived again may be dropped: its files are deleted, and its manifest stays as `dropped.json`.
+It describes the artifact, and its digest proves that a derived replacement is the original.
 
     Artifacts.stage -> files -> Artifacts.commit -> manifest.json       Artifacts.local_folder -> verified files
 """
@@ -37,8 +37,8 @@ from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.manifest import MANIFEST_NAME, FileEntry, Manifest
 
 _VERIFIED: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
-"""(manifest digest, `states_of` its files) of what this process has written or verified: files are hashed once
-a process, and again when they were touched since."""
+"""(manifest digest, `states_of` its files) of artifacts that this process has written or verified: files are hashed
+once per process, and again after they were touched."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,19 +51,21 @@ class Artifacts:
         self._seen: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def has(self, kind: str, key: str) -> bool:
-        """Is there an artifact? Damage is not looked for."""
+        """Whether the artifact exists. Does not check for damage."""
         return MANIFEST_NAME in self._names(kind, key)
 
     def was_made(self, kind: str, key: str) -> bool:
-        """Is there an artifact, or was there one that has been dropped?"""
+        """Whether the artifact exists or has been dropped."""
         return not {MANIFEST_NAME, DROPPED_NAME}.isdisjoint(self._names(kind, key))
 
     def was_missed(self, kind: str, key: str) -> bool:
-        """Was there neither when this object last looked, at a remote store? If so, `commit` finds out what is now."""
+        """Whether this object's last lookup in a remote store found neither the artifact nor a dropped one. `commit`
+        detects one that was stored since."""
         return self._seen.get((kind, key)) == ()
 
     def manifest(self, kind: str, key: str) -> Manifest:
-        """An artifact's manifest. A remote one is fetched once a process; whether it is still there, `has` says.
+        """Return an artifact's manifest. A remote one is fetched once per process; whether it still exists is checked
+        by `has`.
 
         Raises:
             ArtifactMissingError: If there is no such artifact.
@@ -85,7 +87,7 @@ class Artifacts:
         return self._parsed(kind, key, MANIFEST_NAME, text)
 
     def dropped(self, kind: str, key: str) -> Manifest | None:
-        """The manifest of an artifact that was dropped; None: it is there, or it never was.
+        """Return the manifest of a dropped artifact; None if the artifact exists or was never stored.
 
         Raises:
             ArtifactDamagedError: If that manifest is not what was written.
@@ -100,7 +102,7 @@ class Artifacts:
         return self._parsed(kind, key, DROPPED_NAME, text)
 
     def lasting_manifest(self, kind: str, key: str) -> Manifest:
-        """The manifest of an artifact that is there, or that was and has been dropped.
+        """Return the manifest of an artifact that exists or has been dropped.
 
         Raises:
             ArtifactMissingError: If there never was such an artifact.
@@ -111,11 +113,11 @@ class Artifacts:
     def drop(self, kind: str, key: str) -> Manifest:
         """Delete an artifact's files and keep its manifest as `dropped.json`.
 
-        The manifest is kept before anything is deleted, and stops counting before the files go: a killed process leaves
-        the whole artifact, or none and some files of it, which dropping it again removes.
+        The copy of the manifest is written first, then `manifest.json` is deleted, then the files. A killed process
+        leaves either the intact artifact, or a dropped one with some files, which dropping it again removes.
 
         Raises:
-            ArtifactMissingError: If it is not there, and was not dropped either.
+            ArtifactMissingError: If it neither exists nor was dropped.
         """
         manifest = self.dropped(kind, key)
         if manifest is None:
@@ -134,7 +136,7 @@ class Artifacts:
         return manifest
 
     def _names(self, kind: str, key: str) -> list[str]:
-        """What is in an artifact's folder now; nothing is read."""
+        """List an artifact's folder; no file is read."""
         names = self._location.names(f"{checked_name(kind, 'kind')}/{checked_name(key, 'key')}")
         if self._location.local is None:
             self._seen[kind, key] = tuple(name for name in names if name in (MANIFEST_NAME, DROPPED_NAME))
@@ -148,7 +150,8 @@ class Artifacts:
 
     @contextmanager
     def stage(self) -> Iterator[Path]:
-        """An empty folder on this machine to write an artifact's files into; removed at the end, if not committed."""
+        """Context manager: an empty folder on this machine for an artifact's files; removed at the end if not
+        committed."""
         try:
             if self._location.local is None:
                 folder = local_cache.scratch_folder()
@@ -168,17 +171,18 @@ class Artifacts:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _is_of_the_disk(self, error: OSError, folder: Path) -> bool:
-        """Is it about where artifacts are written? Whoever makes one may meet others: files of its own, a network."""
+        """Whether the error concerns the folder for artifacts. Code that makes an artifact may raise others, from its
+        own files or a network."""
         if isinstance(error.filename, str | bytes | os.PathLike):
             place = Path(os.fsdecode(error.filename)).absolute()
             return place.is_relative_to(self._location.local or folder.parent)
         return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES)
 
     def sealed(self, manifest: Manifest, entries: Iterable[FileEntry]) -> Manifest:
-        """A manifest with its files, at the places where `commit` puts them, and with its own digest.
+        """Return a manifest with its files, at the paths where `commit` puts them, and with its own digest.
 
         Args:
-            manifest: All of it but `files`.
+            manifest: The manifest without `files`.
             entries: Its files, from `ragen.store.artifacts.files.entries_of`.
         """
         if self._location.local is None:
@@ -194,7 +198,7 @@ class Artifacts:
             manifest: From `sealed`.
 
         Returns:
-            The manifest that is in the store now: ours, or that of a writer who was earlier.
+            The manifest that is now in the store: ours, or that of an earlier writer.
         """
         stored = self._commit(folder, manifest)
         if self._location.local is not None:
@@ -202,36 +206,36 @@ class Artifacts:
                 final = self._location.local / manifest.kind / manifest.key
                 _VERIFIED.add((manifest.manifest_digest, states_of(final, manifest.files)))
             return stored
-        if digests_of(stored.files) == digests_of(manifest.files):  # else it has another content
+        if digests_of(stored.files) == digests_of(manifest.files):  # else its content differs
             self._keep(folder, stored)
         return stored
 
     def _keep(self, folder: Path, manifest: Manifest) -> Path:
-        """Make a staged folder this machine's copy of a remote artifact; returns where it is now."""
+        """Make a staged folder this machine's cached copy of a remote artifact; returns its new path."""
         copy = local_cache.adopt(folder, manifest.manifest_digest)
         _VERIFIED.add((manifest.manifest_digest, states_of(copy, manifest.files)))
         return copy
 
     def faults(self, manifest: Manifest) -> list[str]:
-        """What differs from what was written, after reading all of it; see `looking.faults`."""
+        """List differences from what was written, after reading all files; see `looking.faults`."""
         return faults(self._location, manifest)
 
     def contradictions(self, manifest: Manifest) -> list[str]:
-        """What contradicts the manifest without reading a file; see `looking.contradictions`."""
+        """List contradictions to the manifest without reading a file; see `looking.contradictions`."""
         return contradictions(self._location, manifest)
 
     def copy_from(self, source: "Artifacts", manifest: Manifest) -> Manifest:
-        """Make an artifact of another store one of this store too; what is there already stays.
+        """Copy an artifact from another store into this one; an existing one is kept.
 
-        The bytes are verified as they are read, and again, where they came to lie, before the manifest makes them an
-        artifact. The copy's manifest differs in the files' paths alone.
+        The content is verified as it is read, and again at its destination, before the manifest makes it an artifact.
+        The copy's manifest differs only in the files' paths.
 
         Returns:
-            The manifest in this store: of the copy, or of an artifact that was there first.
+            The manifest in this store: of the copy, or of an artifact that was stored first.
 
         Raises:
             ArtifactDamagedError: If the source's files are not what was written.
-            StoreError: If this store cannot be written, or does not keep what it is given.
+            StoreError: If this store cannot be written, or does not keep what it receives.
         """
         copied = self.sealed(manifest, [entry.model_copy(update={"path": entry.name}) for entry in manifest.files])
         if self._location.local is None and source._location.local is not None:
@@ -243,11 +247,11 @@ class Artifacts:
             return self._commit(folder, copied, should_check=True)
 
     def parts(self, manifest: Manifest) -> list[Path | RangeFile]:
-        """The artifact's files where they lie, to be read in part; nothing is hashed.
+        """Return the artifact's files in place, to be read in part; nothing is hashed.
 
         Raises:
             ArtifactDamagedError: If a local file is missing, or has another size than was written. (A remote file is
-                not looked at before it is read.)
+                not checked before it is read.)
         """
         folder = f"{manifest.kind}/{manifest.key}"
         if self._location.local is None:
@@ -269,11 +273,11 @@ class Artifacts:
         return files
 
     def read_file(self, manifest: Manifest, name: str) -> bytes:
-        """One file of an artifact, verified; the others are neither fetched nor hashed.
+        """Read one file of an artifact, verified; the others are neither fetched nor hashed.
 
         Raises:
             ArtifactMissingError: If the artifact has no such file.
-            ArtifactDamagedError: If the file is missing, or its bytes are not those that were written.
+            ArtifactDamagedError: If the file is missing, or its content is not what was written.
         """
         kind, key = manifest.kind, manifest.key
         entry = next((entry for entry in manifest.files if entry.name == name), None)
@@ -289,12 +293,12 @@ class Artifacts:
         return data
 
     def local_folder(self, manifest: Manifest) -> Path:
-        """A folder on this machine with the artifact's files under their own names, verified.
+        """Return a folder on this machine with the artifact's files under their own names, verified.
 
         Remote artifacts are downloaded into a cache, `~/.cache/starpo`, which may be deleted at any time.
 
         Raises:
-            ArtifactDamagedError: If a file is missing, or its bytes are not those that were written.
+            ArtifactDamagedError: If a file is missing, or its content is not what was written.
         """
         if self._location.local is not None:
             folder = self._location.local / manifest.kind / manifest.key
@@ -305,12 +309,12 @@ class Artifacts:
             try:
                 self._verify(copy, manifest)
                 return copy
-            except ArtifactDamagedError:  # the copy is, not the artifact
+            except ArtifactDamagedError:  # the cached copy is damaged, not the artifact
                 local_cache.forget(manifest.manifest_digest)
         return self._fetch(manifest)
 
     def damaged(self, kind: str, key: str, what: str) -> ArtifactDamagedError:
-        """The error to raise for an artifact that is not what was written."""
+        """Return the error for an artifact that is not what was written."""
         error = ArtifactDamagedError(
             f"the artifact {kind}/{key} in {self._location.name} is damaged: {what}.\n"
             f"Restore it from a copy, or delete {self._location.name.rstrip('/')}/{kind}/{key} "
@@ -320,7 +324,8 @@ class Artifacts:
         return error
 
     def _commit(self, folder: Path, manifest: Manifest, *, should_check: bool = False) -> Manifest:
-        """The manifest that is in the store then; `should_check`: read back what was sent to a remote store first."""
+        """Commit and return the manifest then in the store; `should_check`: first read back what was sent to a remote
+        store."""
         if self._location.local is not None:
             is_ours = commit_locally(self._location.local, folder, manifest)
         else:
@@ -372,7 +377,7 @@ class Artifacts:
         return copy
 
     def _download(self, manifest: Manifest, folder: Path) -> None:
-        """The artifact's files under their own names in a local folder, verified there."""
+        """Download the artifact's files under their own names into a local folder, and verify them there."""
 
         def download(entry: FileEntry) -> None:
             target = folder / entry.name
@@ -388,8 +393,8 @@ class Artifacts:
         self._verify(folder, manifest)
 
     def _missing(self, manifest: Manifest, name: str) -> StoreError:
-        """The error to raise where a file is not there: another process may have deleted or dropped the artifact since
-        its manifest was read, or made it anew; only one whose manifest is still there is damaged."""
+        """Return the error for a missing file. Another process may have deleted, dropped or replaced the artifact since
+        its manifest was read; it is damaged only if that manifest is still there."""
         self._location.forget(_manifest_path(manifest.kind, manifest.key))
         try:
             current = self.manifest(manifest.kind, manifest.key)

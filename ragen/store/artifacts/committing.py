@@ -1,7 +1,7 @@
-"""How a staged folder becomes an artifact: in one step, and of several writers one wins.
+"""Commit of a staged folder as an artifact: atomic, and one of several writers wins.
 
-local    files and manifest, on disk -> one rename of the folder, refused where there is an artifact
-remote   files, under names of this attempt's own -> the manifest, put last and only if there is none
+local    files and manifest, on disk -> one rename of the folder, refused if the artifact exists
+remote   files, under names unique to this attempt -> the manifest, put last and only if there is none
 """
 
 import errno
@@ -19,33 +19,33 @@ from starpo.ragen.store.remote.location import NUM_TRANSFERS, Location, sync
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
 DROPPED_NAME = "dropped.json"
-"""The manifest of an artifact that was dropped. It counts where there is no manifest.json."""
+"""The manifest of a dropped artifact. It only counts if there is no manifest.json."""
 
 _log = logging.getLogger(__name__)
 
 
 def text_of(manifest: Manifest) -> str:
-    """A manifest as its file."""
+    """Serialise a manifest as it is stored."""
     return manifest.model_dump_json(indent=2) + "\n"
 
 
 def commit_locally(root: Path, folder: Path, manifest: Manifest) -> bool:
-    """Make a folder an artifact of a store on this machine.
+    """Make a folder an artifact of a local store.
 
     Args:
-        root: Of the store.
-        folder: With the artifact's files; it is moved.
+        root: Root folder of the store.
+        folder: Folder with the artifact's files; it is moved.
         manifest: From `Artifacts.sealed`.
 
     Returns:
-        False: somebody was earlier, and the folder is where it was.
+        False if another writer was first; the folder is not moved then.
 
     Raises:
-        StoreError: If something keeps being in the way.
+        StoreError: If something keeps recreating the target folder.
     """
     (folder / MANIFEST_NAME).write_text(text_of(manifest), encoding="utf-8")
     written = [folder / MANIFEST_NAME, *(folder / entry.path for entry in manifest.files)]
-    list(_syncing_threads().map(sync, written))  # at once: a file system writes its journal once for all
+    list(_syncing_threads().map(sync, written))  # concurrently: a file system writes its journal once for all
     sync(folder)
     final = root / manifest.kind / manifest.key
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def commit_locally(root: Path, folder: Path, manifest: Manifest) -> bool:
                 return False
             aside = _set_aside(final, root)
         else:
-            if aside is not None and (aside / DROPPED_NAME).exists():  # what was dropped is back
+            if aside is not None and (aside / DROPPED_NAME).exists():  # the dropped artifact is restored
                 sync(final.parent)
                 shutil.rmtree(aside, ignore_errors=True)
             return True
@@ -78,17 +78,17 @@ def commit_remotely(
     """Make a folder an artifact of a remote store.
 
     Args:
-        location: Of the store.
-        folder: With the artifact's files; it stays.
+        location: The store.
+        folder: Folder with the artifact's files; it is kept.
         manifest: From `Artifacts.sealed`.
-        faults: Looks at what has arrived, before it counts.
-        was_dropped: May there be a manifest of an artifact that was dropped? It goes.
+        faults: Checks the uploaded files before the manifest is put.
+        was_dropped: Whether a manifest of a dropped artifact may exist; it is deleted.
 
     Returns:
-        False: somebody was earlier, and the files are gone again.
+        False if another writer was first; the uploaded files are deleted then.
 
     Raises:
-        StoreError: If the store did not keep what it was given.
+        StoreError: If the store did not keep what it received.
     """
     entries, prefix = manifest.files, f"{manifest.kind}/{manifest.key}"
     with ThreadPoolExecutor(NUM_TRANSFERS) as pool:
@@ -110,7 +110,7 @@ def commit_remotely(
 
 
 def _set_aside(final: Path, root: Path) -> Path:
-    """A folder without a manifest is no artifact: put it out of the way, without losing it."""
+    """Move a folder without a manifest, which is not an artifact, out of the way without deleting it."""
     aside = root / "tmp" / f"incomplete-{final.parent.name}-{final.name}-{uuid.uuid4().hex}"
     if not (final / DROPPED_NAME).exists():
         _log.warning("%s has no %s and so is no artifact; moved to %s", final, MANIFEST_NAME, aside)
@@ -120,8 +120,8 @@ def _set_aside(final: Path, root: Path) -> Path:
 
 @cache
 def _syncing_threads() -> ThreadPoolExecutor:
-    """Kept: to start them takes as long as what they do."""
+    """Return the shared thread pool; starting threads takes as long as their work."""
     return ThreadPoolExecutor(NUM_TRANSFERS, thread_name_prefix="sync")
 
 
-os.register_at_fork(after_in_child=_syncing_threads.cache_clear)  # which has none of these threads
+os.register_at_fork(after_in_child=_syncing_threads.cache_clear)  # a child process has none of these threads

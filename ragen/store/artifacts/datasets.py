@@ -21,12 +21,13 @@ PART_NAME = "part-00000.parquet"
 
 MAX_BATCH_ROWS = 131_072
 MAX_BATCH_BYTES = 64 * 2**20
-"""A batch, which becomes one row group, ends at whichever comes first."""
+"""Limits of a batch, which becomes one row group; it ends at whichever is reached first."""
 
 
 @dataclass(frozen=True)
 class WrittenDataset:
-    """What was written: rows, digest of their content (64 hex digits), and the contract they break, if any."""
+    """Result of writing a dataset: number of rows, digest of their content (64 hex digits), and the contract violation,
+    if any."""
 
     num_rows: int
     content_digest: str
@@ -36,14 +37,14 @@ class WrittenDataset:
 def write_dataset(data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Path) -> WrittenDataset:
     """Write all rows, valid or not, to one Parquet file.
 
-    Invalid data are written too, whole and in the columns they came in, so that they can be looked at.
+    Invalid data are also written, completely and with their own columns, so that they can be inspected.
 
-    Memory: one batch (at most 64 MiB, or one row) and what `Validator` keeps a row.
+    Memory: one batch (at most 64 MiB, or one row) and what `Validator` keeps per row.
 
     Args:
         data: The rows.
         kind: Dataset kind.
-        file: Where to.
+        file: The file to write.
     """
     expected = DATASETS[kind].schema
     batches = bounded(data.to_batches() if isinstance(data, pa.Table) else data)
@@ -71,19 +72,19 @@ def write_dataset(data: pa.Table | Iterable[pa.RecordBatch], kind: str, file: Pa
 
 
 def as_declared(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a dataset's schema, with its own flags: files say nothing of what may be missing."""
+    """Return the batch's columns with the dataset's schema and nullability flags, which the files do not contain."""
     return pa.RecordBatch.from_arrays([batch.column(name) for name in schema.names], schema=schema)
 
 
 def stored_batches(files: Sequence[Path]) -> Iterator[pa.RecordBatch]:
-    """The rows as they are in the files, whatever their columns."""
+    """Yield the rows as they are in the files, whatever their columns."""
     for file in files:
         with pq.ParquetFile(file) as parquet:
             yield from parquet.iter_batches(MAX_BATCH_ROWS)
 
 
 def columns_schema(kind: str, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of a dataset, or of some of its columns in this order.
+    """Return the schema of a dataset, or of some of its columns in this order.
 
     Raises:
         ConfigError: If it has no such column.
@@ -99,12 +100,12 @@ def columns_schema(kind: str, columns: Sequence[str] | None = None) -> pa.Schema
 
 
 def num_rows(files: Sequence[Path]) -> int:
-    """Rows of Parquet files, by their footers."""
+    """Return the number of rows of Parquet files, from their footers."""
     return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are neither tiny nor larger than the limits of this module."""
+    """Yield the same rows in batches that are neither tiny nor larger than the limits of this module."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -129,10 +130,10 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _writable(schema: pa.Schema) -> pa.Schema:
-    """The schema with all columns and items nullable.
+    """Return the schema with all columns and items nullable.
 
-    Parquet refuses nulls in columns declared without, and invalid data must be writable to be looked at; readers put
-    the dataset's own flags back.
+    Parquet rejects nulls in columns declared without, and invalid data must be writable to be inspected; readers
+    restore the dataset's own flags.
     """
     types = [pa.list_(field.type.value_type) if pa.types.is_list(field.type) else field.type for field in schema]
     fields = [pa.field(f.name, type_, metadata=f.metadata) for f, type_ in zip(schema, types, strict=True)]
@@ -140,7 +141,8 @@ def _writable(schema: pa.Schema) -> pa.Schema:
 
 
 def _repetitive(schema: pa.Schema) -> list[str]:
-    """Parquet paths of the columns worth a dictionary: all but lists of real numbers, which hardly repeat."""
+    """Return the Parquet paths of the columns worth dictionary-encoding: all but lists of floats, whose values hardly
+    repeat."""
     lists = {f.name for f in schema if pa.types.is_list(f.type)}
     dense = {name for name in lists if pa.types.is_floating(schema.field(name).type.value_type)}
     return [f"{name}.list.element" if name in lists else name for name in schema.names if name not in dense]

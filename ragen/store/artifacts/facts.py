@@ -1,4 +1,4 @@
-"""What a manifest says of an artifact beside its content: what work it stands for, and how that was done."""
+"""The facts of a manifest besides content: the work that an artifact stands for, and how it was done."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from starpo.schemas.manifest import Manifest, Stage
 
 @dataclass(frozen=True)
 class Facts:
-    """All that `Store.put_table` and `Store.put_folder` are told, as it is when this is made; see there.
+    """The arguments of `Store.put_table` and `Store.put_folder`, copied at construction; see there.
 
     Attributes:
-        found: Volatile facts of the machine and the moment; they join `provenance`.
+        found: Volatile facts of the machine and the moment; merged into `provenance`.
     """
 
     key: str
@@ -30,7 +30,7 @@ class Facts:
     found: Mapping[str, Any] = field(default_factory=collect)
 
     def __post_init__(self) -> None:
-        """Copy what the caller may go on to change: the manifest may be written later."""
+        """Copy what the caller may change afterwards: the manifest may be written later."""
         taken = {
             "settings": as_json(self.settings),
             "inputs": dict(self.inputs),
@@ -44,13 +44,13 @@ class Facts:
     def manifest(
         self, kind: str, content_digest: str, *, dataset_version: int | None = None, num_rows: int | None = None
     ) -> Manifest:
-        """The manifest, all of it but `files`.
+        """Return the manifest without `files`.
 
         Args:
-            kind: Of the artifact.
+            kind: Kind of the artifact.
             content_digest: 64 hex digits.
-            dataset_version: Of the schema, where it is a dataset.
-            num_rows: Likewise.
+            dataset_version: Version of the schema, if it is a dataset.
+            num_rows: Number of rows, if it is a dataset.
         """
         return Manifest(
             kind=kind,

@@ -1,4 +1,4 @@
-"""The files of an artifact on this machine: hashed, compared with what was written, told apart once touched."""
+"""The files of an artifact on this machine: hashing, comparison with what was written, detection of changes."""
 
 import hashlib
 import os
@@ -9,12 +9,12 @@ from starpo.schemas.manifest import FileEntry
 
 
 def digests_of(entries: Iterable[FileEntry]) -> list[tuple[str, str]]:
-    """Name and SHA-256 of each file: equal for equal content, wherever it lies."""
+    """Return name and SHA-256 of each file: equal for equal content, wherever the files are."""
     return [(entry.name, entry.sha256) for entry in entries]
 
 
 def differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
-    """What a file that was found differs in from the one that was written, in a sentence; empty: in nothing."""
+    """Describe in a sentence how a file differs from the one that was written; empty if it does not."""
     if size_bytes != entry.size_bytes:
         return [f"{entry.name} has {size_bytes} bytes, {entry.size_bytes} were written"]
     if sha256 != entry.sha256:
@@ -23,12 +23,12 @@ def differences(entry: FileEntry, sha256: str, size_bytes: int) -> list[str]:
 
 
 def entries_of(folder: Path) -> list[FileEntry]:
-    """All files of a folder, hashed, by name."""
+    """Return the entries of all files of a folder, hashed, sorted by name."""
     return [entry_of(file, folder) for file in sorted(folder.rglob("*")) if file.is_file()]
 
 
 def entry_of(file: Path, folder: Path) -> FileEntry:
-    """A file of a folder, hashed.
+    """Return the entry of a file of a folder, hashed.
 
     Raises:
         OSError: If it cannot be read.
@@ -40,7 +40,7 @@ def entry_of(file: Path, folder: Path) -> FileEntry:
 
 
 def states_of(folder: Path, entries: Iterable[FileEntry]) -> tuple[tuple[int, ...], ...]:
-    """Device, inode, size in bytes and time of change (ns) of files, which are others once a file was touched.
+    """Return device, inode, size in bytes and modification time (ns) of files, which change when a file is touched.
 
     Raises:
         FileNotFoundError: If one is missing.

@@ -11,10 +11,10 @@ from starpo.schemas.manifest import FileEntry
 
 
 def copy_files(folder: Path, target: Path) -> list[FileEntry]:
-    """Copy all files of a folder, those in its folders too; returns them, hashed, by name.
+    """Copy all files of a folder recursively; returns their entries, hashed, sorted by name.
 
     Raises:
-        StoreError: If there is none, or one is a link.
+        StoreError: If there are no files, or one is a link.
     """
     for file in _files(folder):
         copy = target / file.relative_to(folder)
@@ -24,21 +24,21 @@ def copy_files(folder: Path, target: Path) -> list[FileEntry]:
 
 
 def hashed_files(folder: Path) -> list[FileEntry]:
-    """All files of a folder, those in its folders too, hashed, by name.
+    """Return the entries of all files of a folder recursively, hashed, sorted by name.
 
     Raises:
-        StoreError: If there is none, or one is a link.
+        StoreError: If there are no files, or one is a link.
     """
     return [entry_of(file, folder) for file in _files(folder)]
 
 
 def folder_digest(folder: Path) -> str:
-    """Content digest of a folder: over the names and the bytes of its files; 64 hex digits."""
+    """Return the content digest of a folder: over the names and contents of its files; 64 hex digits."""
     return digest_of(entries_of(folder))
 
 
 def digest_of(entries: Sequence[FileEntry]) -> str:
-    """The same of files that are hashed already, by name."""
+    """Return the same digest for files that are already hashed, sorted by name."""
     total = hashlib.sha256()
     for entry in entries:
         total.update(f"{entry.name}\0".encode() + bytes.fromhex(entry.sha256))

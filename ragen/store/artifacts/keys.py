@@ -1,4 +1,5 @@
-"""The key of a stage's work: same stage, version, settings, inputs, seed and code, same key, in any process.
+"""The cache key of a stage's work: equal stage, version, settings, inputs, seed and code give equal keys in any
+process.
 
 (stage, settings, inputs, seed, code) -> canonical_json -> stage_key -> <store>/<kind>/<key>/
 """
@@ -26,13 +27,13 @@ def stage_key(
     seed: int | None,
     code: Mapping[str, str] | None = None,
 ) -> str:
-    """Key of the artifacts that a stage makes.
+    """Return the key of the artifacts that a stage makes.
 
     Args:
         stage: Its name and version.
-        settings: The stage's own configuration, and nothing that cannot change its result.
+        settings: The stage's own configuration, without anything that cannot affect its result.
         inputs: Role -> key of every artifact it reads.
-        seed: Its seed, where it has one.
+        seed: Its seed, if it has one.
         code: Role -> identity of the code that the settings name (`ragen.core.identity.code_identity`).
 
     Returns:
@@ -48,24 +49,25 @@ def stage_key(
 
 
 def name_digits(value: Any) -> str:
-    """Eight hexadecimal digits of a value, which tell names of runs apart."""
+    """Return eight hexadecimal digits of a value's digest, which distinguish names of runs."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:_NAME_DIGITS]
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys, no spaces, one form for equal values: tuples are lists, enums their values, -0.0 is 0.0.
+    """Serialise to JSON with sorted keys, no spaces and one form for equal values: tuples become lists, enums their
+    values, -0.0 becomes 0.0.
 
-    An int and a float of the same value stay apart (`1`, `1.0`): settings are typed, so a setting is always the one or
-    always the other.
+    An int and a float of the same value stay distinct (`1`, `1.0`): settings are typed, so a setting is always one or
+    the other.
 
     Raises:
-        TypeError: If something has no JSON form: a set, an object, NaN, a key that is not text.
+        TypeError: If something has no JSON form: a set, an object, NaN, a key that is not a string.
     """
     return json.dumps(as_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def as_json(value: Any) -> Any:
-    """The value in JSON's own types: dict, list, str, int, float, bool, None.
+    """Convert a value to JSON's own types: dict, list, str, int, float, bool, None.
 
     Raises:
         TypeError: As `canonical_json`.

@@ -1,4 +1,4 @@
-"""Is an artifact what was written? Its bytes, and whether its folder and its manifest agree."""
+"""Integrity of an artifact: its content, and whether its folder and its manifest agree."""
 
 import re
 
@@ -9,15 +9,15 @@ from starpo.ragen.store.remote.location import Location
 from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
 _ATTEMPT = re.compile(r"[0-9a-f]{12}/")
-"""What the names of an attempt's files begin with on object storage; see `Artifacts.sealed`."""
+"""Prefix of an attempt's file names on object storage; see `Artifacts.sealed`."""
 
 
 def faults(location: Location, manifest: Manifest) -> list[str]:
-    """What differs from what was written: every file is read and hashed where it lies, whatever was read before.
+    """List differences from what was written. Every file is read and hashed in place, regardless of earlier checks.
 
     Returns:
-        A sentence for each file that is missing or whose bytes are others, and what `contradictions` finds; empty for a
-        sound artifact.
+        A sentence for each file that is missing or whose content differs, and the findings of `contradictions`; empty
+        for an intact artifact.
     """
     found = contradictions(location, manifest)
     for entry in manifest.files:
@@ -31,12 +31,12 @@ def faults(location: Location, manifest: Manifest) -> list[str]:
 
 
 def contradictions(location: Location, manifest: Manifest) -> list[str]:
-    """What of an artifact contradicts its manifest, as far as that shows without reading a file.
+    """List contradictions between an artifact and its manifest that can be found without reading a file.
 
     Returns:
         A sentence for each file in its folder that the manifest does not name, and one if the content digest of a
-        folder of files is not that of its files. On object storage, where readers fetch what the manifest names and
-        nothing else, what a killed writer left under a name of its own is passed over.
+        folder of files does not match its files. On object storage, files that a killed writer left under its own names
+        are ignored, as readers only fetch what the manifest names.
     """
     found = []
     if manifest.dataset_version is None and digest_of(manifest.files) != manifest.content_digest:

@@ -1,4 +1,4 @@
-"""From the bytes of a manifest to what they say, if they are what was written."""
+"""Parsing and checking of manifests."""
 
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -15,17 +15,17 @@ class ManifestFault(ValueError):  # noqa: N818 (the name says what it is)
 
 
 def parse_manifest(kind: str, key: str, name: str, text: bytes) -> Manifest:
-    """The manifest of an artifact.
+    """Parse the manifest of an artifact.
 
     Args:
-        kind: Of the artifact.
-        key: Of the artifact.
-        name: Of the file that the bytes are from.
-        text: The bytes: JSON.
+        kind: Kind of the artifact.
+        key: Key of the artifact.
+        name: Name of the file that contains the manifest.
+        text: Its content: JSON.
 
     Raises:
-        ManifestFault: If they are not what was written, are another artifact's, or name files outside its folder.
-        StoreError: If a newer release wrote them.
+        ManifestFault: If it is not what was written, belongs to another artifact, or names files outside its folder.
+        StoreError: If a newer release wrote it.
     """
     try:
         manifest, is_intact = _read(text)
@@ -50,6 +50,6 @@ def parse_manifest(kind: str, key: str, name: str, text: bytes) -> Manifest:
 
 @lru_cache(maxsize=256)
 def _read(text: bytes) -> tuple[Manifest, bool]:
-    """What the bytes say, and whether they are as they were sealed: the same for the same bytes."""
+    """Parse the content, and check its seal. Cached: the result depends on the content alone."""
     manifest = Manifest.model_validate_json(text)
     return manifest, manifest.is_intact

@@ -1,4 +1,4 @@
-"""Where and with what an artifact was made: the volatile part of a manifest, outside every digest.
+"""Provenance of an artifact: the volatile part of a manifest, outside every digest.
 
 Versions, hardware, threads and time; never environment variables, user or host names, paths or secrets.
 """
@@ -20,9 +20,9 @@ _PACKAGES = ("starpo", "torch", "transformers", "numpy", "pyarrow", "pandera", "
 
 
 def collect() -> dict[str, Any]:
-    """What is known at this moment, as JSON.
+    """Collect the current facts, as JSON.
 
-    Torch is asked only where it is loaded already, so that storing a table does not import it.
+    Torch is queried only if it is already loaded, so that storing a table does not import it.
     """
     return {
         "written_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -38,8 +38,8 @@ def collect() -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python, of those packages that change numbers, and of those that add names to registries; absent ones
-    are left out."""
+    """Return the versions of Python, of packages that affect results, and of packages that add names to registries;
+    missing packages are skipped."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -53,8 +53,8 @@ def versions() -> dict[str, str]:
 
 @cache
 def code_revision() -> str | None:
-    """Commit of the source tree; where files differ from it, `-modified-` and eight digits of how. None outside a git
-    checkout."""
+    """Return the commit of the source tree; if files differ from it, followed by `-modified-` and eight digits of the
+    digest of the differences. None outside a git checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
@@ -71,7 +71,7 @@ def _git(root: Path, *arguments: str) -> str | None:
             ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return None  # no git, or a tree that belongs to someone else: the version says what there is to say
+        return None  # no git, or a tree owned by another user: the package version has to suffice
     return done.stdout.strip()
 
 

@@ -1,4 +1,4 @@
-"""Datasets that break their contract: kept whole, with the reasons, out of everyone's way.
+"""Quarantine: datasets that break their contract, kept completely, with the reasons, apart from the artifacts.
 
 <store>/quarantine/<kind>-<key>-<n>/    data.parquet   failure_cases.parquet   reason.txt
 """
@@ -21,13 +21,13 @@ REASON_NAME = "reason.txt"
 def quarantine(
     location: Location, data: list[Path], scratch: Path, key: str, violation: ContractViolation
 ) -> DataError:
-    """Put failing data into quarantine.
+    """Put invalid data into quarantine.
 
     Args:
         location: The store.
-        data: Its Parquet files; with more than one they become `data.parquet`, `data-1.parquet`, ...
+        data: Its Parquet files; several become `data.parquet`, `data-1.parquet`, ...
         scratch: A local folder to write into.
-        key: The artifact that the data were, or were to become.
+        key: Key of the artifact that the data are, or were to become.
         violation: What is wrong with them.
 
     Returns:
@@ -45,7 +45,7 @@ def quarantine(
 
 
 def _claimed_folder(location: Location, name: str, reason: bytes) -> str:
-    """The first free number's folder, claimed by writing the reason into it: two writers never share one."""
+    """Return the folder of the first free number, claimed by creating the reason file: two writers never share one."""
     number = 0
     while not location.create(f"quarantine/{name}-{number}/{REASON_NAME}", reason):
         number += 1

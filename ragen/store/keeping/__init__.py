@@ -1,12 +1,12 @@
-"""What stays, what may go, and what can be had again.
+"""What is kept, what may be deleted, and what can be derived again.
 
-inventory     what lies in a store, by listing it
-reachability  which artifacts a run needs: those it names and all they were made from
-garbage       what no run needs goes, and what killed writers left
+inventory     contents of a store, by listing it
+reachability  artifacts that a run needs: those it names and everything they were made from
+garbage       deletion of what no run needs, and of leftovers of killed writers
 retention     which checkpoints a run keeps
-checkpoints   those of a run: kept, dropped, derivable; recipe: by which updates one can be made again
+checkpoints   the checkpoints of a run: kept, dropped, derivable; recipe: the updates that derive one again
 usage         numbers and bytes by kind and by run
-integrity     everything hashed again where it lies
-copying       a run with everything it needs, to another store
-packing       the same as one file, and back
+integrity     hashes everything again in place
+copying       copies a run with everything it needs to another store
+packing       the same as a single file, and back
 """

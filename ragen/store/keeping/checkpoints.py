@@ -1,4 +1,4 @@
-"""The checkpoints of a run: which are kept, which were dropped, and which of those can be had again.
+"""The checkpoints of a run: which are kept, which were dropped, and which of those can be derived again.
 
 run's records -> key of each checkpoint -> manifests alone -> [RunCheckpoint]
 """
@@ -13,7 +13,7 @@ from starpo.ragen.store.keeping.recipe import how_made, iteration_of, missing_in
 from starpo.ragen.store.records.runs import StageKeys
 
 State = Literal["kept", "dropped", "missing"]
-"""In the store; dropped, its manifest kept; neither."""
+"""In the store; dropped, with its manifest kept; neither."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class RunCheckpoint:
     """A checkpoint of a run.
 
     Attributes:
-        number: Iterations before it; 0 is the first.
+        number: Number of iterations before it; 0 is the first.
         key: Its key.
-        state: Where it is.
-        obstacle: Why it cannot be had again; None: it is kept, or can be derived.
-        size_bytes: Of its files, as they are or were; None: not known.
-        digest: Its content digest, as it is or was; None: not known.
+        state: Whether it is kept, dropped or missing.
+        obstacle: Why it cannot be derived; None if it is kept or can be derived.
+        size_bytes: Size of its files, now or before it was dropped; None if unknown.
+        digest: Its content digest, now or before it was dropped; None if unknown.
     """
 
     number: int
@@ -38,9 +38,9 @@ class RunCheckpoint:
 
 
 def checkpoint_keys(iterations: Mapping[int, StageKeys]) -> dict[int, str]:
-    """Number -> key of a run's checkpoints, from its records.
+    """Return number -> key of a run's checkpoints, from its records.
 
-    An iteration that is over and made no update, because the filter kept nothing, passes its checkpoint on.
+    A finished iteration without an update, because the filter kept nothing, passes its checkpoint on.
     """
     keys: dict[int, str] = {}
     newest = None
@@ -48,7 +48,7 @@ def checkpoint_keys(iterations: Mapping[int, StageKeys]) -> dict[int, str]:
         if "warm_start" in stages:
             keys[iteration] = newest = stages["warm_start"]["checkpoint"]
         if "update" in stages:
-            newest = next(iter(stages["update"].values()))  # all that it makes has one key
+            newest = next(iter(stages["update"].values()))  # all artifacts of an update have one key
         elif newest is None or iteration + 1 not in iterations:
             continue
         keys[iteration + 1] = newest
@@ -56,9 +56,10 @@ def checkpoint_keys(iterations: Mapping[int, StageKeys]) -> dict[int, str]:
 
 
 def policies(store: Store, run: str) -> dict[int, str]:
-    """Number -> key of the checkpoints that a run's iterations begin with and lead to.
+    """Return number -> key of the checkpoints that a run's iterations start from and lead to.
 
-    Those of a replay, which makes the later ones, begin with those of the run that it replays; without that, none.
+    A replay only makes the later ones; the earlier ones are those of the run that it replays. Empty if that run has
+    none.
 
     Raises:
         StoreError: If there is no such run.
@@ -72,7 +73,7 @@ def policies(store: Store, run: str) -> dict[int, str]:
 
 
 def survey(store: Store, run: str) -> list[RunCheckpoint]:
-    """All checkpoints of a run, first to newest; manifests are read, weights are not.
+    """Return all checkpoints of a run, first to newest; manifests are read, weights are not.
 
     Raises:
         StoreError: If there is no such run.
@@ -102,7 +103,7 @@ def _checkpoint(store: Store, number: int, key: str, obstacles: dict[str, str | 
 
 
 def _obstacle(store: Store, key: str, known: dict[str, str | None]) -> str | None:
-    """Why a checkpoint cannot be had; None: it can. Answers for all on the way are remembered."""
+    """Return why a checkpoint cannot be obtained; None if it can. Results for the whole chain are cached in `known`."""
     passed = []
     while key not in known:
         if store.has("checkpoint", key):

@@ -1,10 +1,10 @@
-"""A run with everything it needs, to another store.
+"""Copying a run with everything it needs to another store.
 
-    source: Reachability -> artifacts -> target, each verified where it came to lie -> records -> run.json
-        `-> sweeps and ablations all of whose runs are there then
+    source: Reachability -> artifacts -> target, each verified at its destination -> records -> run.json
+        `-> sweeps and ablations all of whose runs are then in the target
 
-Copying again copies what is not there yet; a copy that was killed leaves whole artifacts and no run. Artifacts keep
-their keys, digests and provenance; the manifests differ in where the files of an artifact lie.
+Copying again copies only what is missing; a killed copy leaves complete artifacts and no run. Artifacts keep their
+keys, digests and provenance; their manifests differ only in the paths of the files.
 """
 
 from collections.abc import Callable
@@ -23,26 +23,26 @@ from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
 @dataclass(frozen=True)
 class Copy:
-    """What copying a run did."""
+    """Result of copying a run."""
 
     run: str
-    """Its name."""
+    """Name of the run."""
     num_copied: int
     """Artifacts that were copied."""
     bytes_copied: int
-    """Of their files."""
+    """Size of their files."""
     num_present: int
-    """Artifacts that were there already."""
+    """Artifacts that existed already."""
     bytes_present: int
-    """Of their files."""
+    """Size of their files."""
     num_dropped: int
-    """Artifacts that the source did not keep either, and that can be made again."""
+    """Artifacts that the source did not keep either, and that can be derived again."""
     is_running: bool
-    """Is the run still at work? Then what it had recorded was copied, and copying again brings the rest."""
+    """Whether the run is still running. If so, only what it had recorded was copied; copying again adds the rest."""
     studies: list[str] = field(default_factory=list)
-    """Sweeps and ablations that name the run and were copied too, as `sweeps/<name>`."""
+    """Sweeps and ablations that name the run and were copied as well, as `sweeps/<name>`."""
     left: dict[str, str] = field(default_factory=dict)
-    """Those that were not, and why."""
+    """Those that were not copied, and why."""
 
 
 def copy_run(
@@ -51,17 +51,17 @@ def copy_run(
     target: Location,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Copy:
-    """Copy a run, and the results of sweeps and ablations all of whose runs the target has then.
+    """Copy a run, and the results of sweeps and ablations all of whose runs are then in the target.
 
     Args:
-        source: The store it is in; it is only read.
+        source: The store that contains it; it is only read.
         run: Its name.
         target: The other store.
-        on_progress: Called with the bytes copied and the bytes to copy in all.
+        on_progress: Called with the bytes copied and the total bytes to copy.
 
     Raises:
         StoreError: If there is no such run; if the target has another run of that name, other content for the same
-            work, or cannot be written; if someone is at work on that run there.
+            work, or cannot be written; if a process is working on that run there.
         ArtifactMissingError: If an artifact that the run needs is missing; the message names it.
         ArtifactDamagedError: If an artifact or a record is not what was written.
     """
@@ -108,7 +108,7 @@ def copy_run(
 
 
 def _studies(run: str, source: Location, target: Location, reach: Reach) -> tuple[list[Study], dict[str, str]]:
-    """The studies that go along, and why others do not. What their own cells need joins what the run needs."""
+    """Return the studies to copy, and why others are not; adds what the cells of the former need to `reach`."""
     found, left = studies_of(source, run)
     present = {*Runs(target).names(), run}
     along: list[Study] = []
@@ -127,7 +127,7 @@ def _studies(run: str, source: Location, target: Location, reach: Reach) -> tupl
 
 
 def _absent(reach: Reach, target: Location) -> dict[ArtifactId, Manifest]:
-    """What the target does not have yet; what it has must be the same, and have all its files."""
+    """Return what the target lacks; check that what it has is the same and has all its files."""
     sizes = _sizes(reach, target)
     waiting = {artifact: m for artifact, m in reach.artifacts.items() if f"{artifact}/{MANIFEST_NAME}" not in sizes}
     artifacts = Artifacts(target)
@@ -153,7 +153,8 @@ def _absent(reach: Reach, target: Location) -> dict[ArtifactId, Manifest]:
 
 
 def _sizes(reach: Reach, target: Location) -> dict[str, int]:
-    """Path -> bytes of all files of the kinds that the run needs: a listing a kind costs less than one an artifact."""
+    """Return path -> bytes of all files of the kinds that the run needs: one listing per kind costs less than one per
+    artifact."""
     kinds = sorted({artifact.kind for artifact in reach.artifacts})
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
         return {file.path: file.size_bytes for files in pool.map(target.files, kinds) for file in files}
@@ -170,7 +171,7 @@ def _transfer(
 
 
 def _copy_dropped(reach: Reach, source: Location, target: Location) -> None:
-    """The manifests of what was dropped: they prove what is made in its place."""
+    """Copy the manifests of dropped artifacts, which prove that a derived replacement is the original."""
     artifacts = Artifacts(target)
     for (kind, key), manifest in reach.dropped.items():
         if manifest is not None and not artifacts.has(kind, key):

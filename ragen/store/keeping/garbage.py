@@ -1,10 +1,11 @@
-"""What may go: artifacts that no run reaches, and what killed writers left, once they are old enough.
+"""Garbage collection: artifacts that no run reaches, and leftovers of killed writers, once they are old enough.
 
     find_garbage: Reachability -> Garbage        delete_garbage: manifests first -> look again -> files
 
-A run may be about to name what no run names yet: what is younger than the minimum age stays, and between taking the
-manifests away and deleting the files the records are read again; what a run has named meanwhile is put back. A
-deletion that is killed leaves folders without a manifest, which are no artifacts, and which the next one sweeps.
+A run may be about to name an artifact that no run names yet. Therefore everything younger than the minimum age is kept,
+and between removing the manifests and deleting the files the records are read again: artifacts that a run has named
+meanwhile are restored. A killed deletion leaves folders without a manifest, which are not artifacts and are removed by
+the next one.
 """
 
 import contextlib
@@ -39,9 +40,10 @@ from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 MIN_AGE = timedelta(days=1)
 """How long an artifact that no run names is kept."""
 LEAST_AGE_BESIDE_RUNS = timedelta(hours=1)
-"""No shorter minimum age is taken while a run is at work: it may store for so long before it names."""
+"""Smallest minimum age allowed while a run is active, which may take this long between storing and naming an
+artifact."""
 SETTLE_S = 2.0
-"""Pause between taking manifests away and looking whether a run at work has named one of them."""
+"""Pause between removing manifests and checking whether an active run has named one of them."""
 
 _ATTEMPT = re.compile(r"[0-9a-f]{12}")
 
@@ -50,37 +52,37 @@ Category = Literal["artifact", "unfinished", "temporary", "quarantine"]
 
 @dataclass(frozen=True)
 class Doomed:
-    """A folder that may go."""
+    """A folder that may be deleted."""
 
     category: Category
-    """Artifact that no run reaches; no artifact for want of a manifest; left by a writer; data that broke their
+    """An artifact that no run reaches; a folder without a manifest; a writer's leftover; data that broke their
     contract."""
     kind: str
-    """Kind of an artifact; `dropped` where only its manifest was kept; else the category."""
+    """Kind of an artifact; `dropped` if only its manifest was kept; else the category."""
     folder: StoredFolder
-    """What lies there."""
+    """The folder."""
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """What may go and what stays, and why."""
+    """What may be deleted and what is kept, and why."""
 
     doomed: list[Doomed]
-    """By path."""
+    """Folders that may be deleted, by path."""
     kept: list[StoredFolder]
     """Artifacts that a run reaches."""
     young: list[StoredFolder]
-    """What no run reaches, and is younger than the minimum age."""
+    """Folders that no run reaches, younger than the minimum age."""
     quarantined: list[StoredFolder]
-    """Quarantine that stays."""
+    """Quarantined data that is kept."""
     faults: list[Fault]
-    """What runs need and is missing or damaged."""
+    """Missing or damaged artifacts that runs need."""
     dropped: list[ArtifactId]
-    """What runs name, was not kept, and can be made again."""
+    """Artifacts that runs name, that were not kept, and that can be derived again."""
     running: list[str]
-    """Runs at work."""
+    """Active runs."""
     min_age: timedelta
-    """By which this was decided."""
+    """Minimum age used."""
 
 
 def find_garbage(
@@ -90,16 +92,16 @@ def find_garbage(
     quarantine_age: timedelta | None = None,
     now: datetime | None = None,
 ) -> Garbage:
-    """Decide what may go. Changes nothing.
+    """Decide what may be deleted, without changing anything.
 
     Args:
         location: The store.
-        min_age: What was written more recently stays.
-        quarantine_age: Quarantine older than this may go; None: it stays.
-        now: The present, in UTC; None: by this machine's clock.
+        min_age: Anything written more recently is kept.
+        quarantine_age: Quarantined data older than this may be deleted; None: all of it is kept.
+        now: The current time, in UTC; None: by this machine's clock.
 
     Raises:
-        StoreError: If there is no run at all, so that everything would go.
+        StoreError: If there are no runs at all, so that everything would be deleted.
         ArtifactDamagedError: If a run's records cannot be read.
     """
     now = now or datetime.now(UTC)
@@ -143,21 +145,20 @@ def delete_garbage(
     should_ignore_faults: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Doomed]:
-    """Delete what may go.
+    """Delete garbage.
 
     Args:
         location: The store.
         garbage: From `find_garbage`.
-        should_ignore_faults: Delete although runs need what is missing or damaged?
-        on_progress: Called with the number of folders deleted and to delete.
+        should_ignore_faults: Delete even if runs need missing or damaged artifacts.
+        on_progress: Called with the number of folders deleted and the total.
 
     Returns:
-        What was put back because a run named it meanwhile.
+        Artifacts that were restored because a run named them meanwhile.
 
     Raises:
-        StoreError: If runs need what is missing or damaged: what lies behind it would be taken for unreached. If the
-            minimum age is short and a run is at work. If the store cannot be written. Nothing is lost by running it
-            again.
+        StoreError: If runs need missing or damaged artifacts, whose inputs would count as unreached. If the minimum age
+            is short and a run is active. If the store cannot be written. Nothing is lost by running it again.
     """
     _refuse_what_is_unsafe(location, garbage, should_ignore_faults)
     hidden: list[_Hidden] = []
@@ -183,15 +184,15 @@ def delete_garbage(
 
 @dataclass(frozen=True)
 class _Hidden:
-    """Something that no reader sees any more and whose files are still there."""
+    """A folder that readers no longer see and whose files still exist."""
 
     doomed: Doomed
     place: str
-    """Where the files are now."""
+    """Current path of the files."""
     name: str = ""
-    """Of the file with its manifest, which an artifact that was dropped has too; empty for what is no artifact."""
+    """Name of the manifest file, which a dropped artifact has too; empty for anything that is not an artifact."""
     manifest: bytes = b""
-    """What was in that file."""
+    """Content of that file."""
 
 
 def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_faults: bool) -> None:
@@ -210,7 +211,8 @@ def _refuse_what_is_unsafe(location: Location, garbage: Garbage, should_ignore_f
 
 
 def _lost_races(store: Reachability, reaches: Iterable[Reach], location: Location) -> list[StoredFolder]:
-    """Attempts beside an artifact's own files, of writers that were killed or came second; on object storage only."""
+    """Return attempts beside an artifact's own files, of writers that were killed or lost the race; object storage
+    only."""
     if location.local is not None:
         return []
     found = {}
@@ -226,10 +228,10 @@ def _lost_races(store: Reachability, reaches: Iterable[Reach], location: Locatio
 
 
 def _hide(location: Location, doomed: Doomed, hidden: list[_Hidden]) -> None:
-    """Make an artifact none in one step and add it to the hidden; what is not what it was when it was found stays.
+    """Hide an artifact atomically and add it to `hidden`; one that has changed since it was found is kept.
 
-    A local folder is moved away whole: whoever makes the artifact again meanwhile finds the place free, and what they
-    write there is not touched. On object storage their files have names of their own.
+    A local folder is moved away completely: a process that makes the artifact again meanwhile finds the place free, and
+    its files are not touched. On object storage its files have names of their own.
     """
     path = place = doomed.folder.path
     if doomed.category in ("temporary", "quarantine"):
@@ -242,7 +244,7 @@ def _hide(location: Location, doomed: Doomed, hidden: list[_Hidden]) -> None:
             return
     name, manifest = _manifest_in(location, place)
     found = _Hidden(doomed, place, name, manifest)
-    if name != expected:  # it was made again in this moment
+    if name != expected:  # just made again
         _show_again(location, found)
         return
     if location.local is None:
@@ -251,7 +253,7 @@ def _hide(location: Location, doomed: Doomed, hidden: list[_Hidden]) -> None:
 
 
 def _manifest_in(location: Location, place: str) -> tuple[str, bytes]:
-    """The name of the file with an artifact's manifest, and what is in it; both empty where there is none."""
+    """Return name and content of an artifact's manifest file; both empty if there is none."""
     for name in (MANIFEST_NAME, DROPPED_NAME):
         with contextlib.suppress(FileNotFoundError):
             return name, location.read(f"{place}/{name}")
@@ -263,13 +265,13 @@ def _show_again(location: Location, hidden: _Hidden) -> None:
     if hidden.place == path:
         if hidden.manifest:
             location.create(f"{path}/{hidden.name}", hidden.manifest)
-    elif not location.move(hidden.place, path):  # it was made again meanwhile
+    elif not location.move(hidden.place, path):  # made again meanwhile
         _delete_files(location, hidden)
 
 
 def _delete_files(location: Location, hidden: _Hidden) -> None:
     path = hidden.doomed.folder.path
-    # The manifest of an artifact in its place is deleted already: one that is there now is that of another.
+    # The manifest of an artifact that was not moved is already deleted: a manifest found now belongs to a new artifact.
     is_in_place = hidden.place == path and hidden.doomed.category in ("artifact", "unfinished")
     names = (file.path.removeprefix(path) for file in hidden.doomed.folder.files)
     location.delete(hidden.place + name for name in names if not (is_in_place and name == f"/{hidden.name}"))
@@ -277,10 +279,10 @@ def _delete_files(location: Location, hidden: _Hidden) -> None:
 
 
 def _closure(named: set[str], hidden: Iterable[_Hidden]) -> set[str]:
-    """The named keys and, through the hidden artifacts, all they were made from."""
+    """Return the named keys and, through the hidden artifacts, everything they were made from."""
     inputs: dict[str, set[str]] = {}
     for item in hidden:
-        with contextlib.suppress(ValidationError):  # damaged, or no artifact
+        with contextlib.suppress(ValidationError):  # damaged, or not an artifact
             manifest = Manifest.model_validate_json(item.manifest)
             inputs.setdefault(manifest.key, set()).update(manifest.inputs.values())
     reached, wave = set(named), set(named)

@@ -1,8 +1,8 @@
-"""Is everything in a store still what was written? Every manifest is checked and every file hashed, where it lies.
+"""Integrity check of a whole store: every manifest is checked and every file hashed, in place.
 
 Inventory -> manifests, files, seals of records -> Verification
 
-It does not ask whether the content is right: `ragen verify` computes a run again.
+It does not check whether the content is right: `ragen verify` recomputes a run.
 """
 
 from collections.abc import Callable
@@ -23,36 +23,36 @@ class Damage:
     """Something that is not what was written."""
 
     place: str
-    """Where, relative to the store."""
+    """Path relative to the store."""
     what: str
     """What is wrong."""
     runs: list[str]
-    """Those that need it."""
+    """Runs that need it."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What a check found."""
+    """Result of a check."""
 
     num_artifacts: int
-    """That were checked."""
+    """Number of artifacts checked."""
     size_bytes: int
-    """Of them."""
+    """Their size."""
     damages: list[Damage]
-    """By place."""
+    """Sorted by place."""
 
 
 def verify_store(
     location: Location, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Verification:
-    """Check every artifact, and that whatever a run needs is there.
+    """Check every artifact, and that everything a run needs exists.
 
     Args:
         location: The store; it is only read.
-        on_progress: Called with the bytes done and the bytes in all.
+        on_progress: Called with the bytes done and the total bytes.
 
     Raises:
-        StoreError: If nothing is in it, or it cannot be read.
+        StoreError: If it is empty or cannot be read.
     """
     roots, damages = _readable_roots(location)
     store = Reachability(location, roots)

@@ -1,9 +1,9 @@
-"""What lies in a store, by listing it: artifacts, what killed writers left, quarantine. Reads no file.
+"""Contents of a store, by listing it: artifacts, leftovers of killed writers, quarantine. Reads no file.
 
     <store>/<kind>/<key>/... -> Inventory -> reachability -> retention, usage, integrity, copying
 
-A folder is taken for an artifact's only where its name is a key (32 hexadecimal digits): whatever else someone keeps
-beside the artifacts is not looked at, and so never deleted.
+Only folders whose name is a key (32 hexadecimal digits) count as artifacts: anything else beside the artifacts is
+ignored, and so never deleted.
 """
 
 import itertools
@@ -25,12 +25,12 @@ _TEMPORARY_RECORD = re.compile(r"\..+\.json\.[0-9a-f]{32}")
 
 
 class ArtifactId(NamedTuple):
-    """Which artifact."""
+    """Identity of an artifact."""
 
     kind: str
-    """Dataset kind, `checkpoint`, or another folder's."""
+    """Dataset kind, `checkpoint`, or the name of another folder."""
     key: str
-    """Of the work that made it."""
+    """Key of the work that made it."""
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.key}"
@@ -38,33 +38,33 @@ class ArtifactId(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredFolder:
-    """A folder, or a single file, and all that is below it."""
+    """A folder with everything in it, or a single file."""
 
     path: str
-    """Relative to the store."""
+    """Path relative to the store."""
     files: tuple[StoredFile, ...]
-    """By path."""
+    """Sorted by path."""
     modified: datetime | None
-    """When the newest of its files was written, in UTC; of an empty folder: when it was made, where that is known."""
+    """Time of the last write to its newest file, in UTC; for an empty folder, its modification time, if known."""
 
     @property
     def size_bytes(self) -> int:
-        """Of all its files."""
+        """Size of all its files."""
         return sum(file.size_bytes for file in self.files)
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """A store's contents at one moment."""
+    """Contents of a store at one moment."""
 
     artifacts: dict[ArtifactId, StoredFolder]
     """Folders with a manifest."""
     dropped: dict[ArtifactId, StoredFolder]
-    """Folders of artifacts that were dropped, and of which the manifest was kept aside."""
+    """Folders of dropped artifacts, with the manifest as `dropped.json`."""
     unfinished: dict[ArtifactId, StoredFolder]
-    """Folders of artifacts without any manifest: half uploaded, or half deleted."""
+    """Artifact folders without any manifest: partially uploaded or deleted."""
     temporary: list[StoredFolder]
-    """Artifacts and records in the making, and what was set aside: of writers at work, or killed."""
+    """Unfinished artifacts and records, and folders set aside: of running or killed writers."""
     quarantine: list[StoredFolder]
     """Datasets that break their contract."""
     runs: list[str]
@@ -75,8 +75,8 @@ def take_inventory(location: Location) -> Inventory:
     """List a store.
 
     Raises:
-        StoreError: If there is neither an artifact nor a run, which is more likely a wrong address than an empty store;
-            or if it cannot be listed.
+        StoreError: If there is neither an artifact nor a run, which more likely means a wrong address than an empty
+            store; or if it cannot be listed.
     """
     artifacts: dict[ArtifactId, StoredFolder] = {}
     dropped: dict[ArtifactId, StoredFolder] = {}
@@ -102,7 +102,7 @@ def take_inventory(location: Location) -> Inventory:
 
 
 def _folders(location: Location, parent: str) -> dict[str, StoredFolder]:
-    """Name -> each folder directly in this one; empty ones where storage knows of them."""
+    """Return name -> each folder directly in this one; including empty ones in `tmp` if the storage has folders."""
     files = (file for file in location.files(parent) if file.path.count("/") > 1)
     found = {
         name: _folder(f"{parent}/{name}", tuple(group))

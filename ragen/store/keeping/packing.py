@@ -1,10 +1,10 @@
-"""A run as one file, with all that is needed to verify it elsewhere; and back into a store.
+"""Packing a run as a single file, with everything needed to verify it elsewhere; and unpacking it into a store.
 
     store --copy_run--> a folder --tar--> FILE          FILE --checked, member by member--> a folder --copy_run--> store
 
-The file is a plain tar of a store that holds this run alone: records with their seals, and every artifact it reaches,
-each with its manifest. The same run gives the same bytes. Nothing in a file from elsewhere is believed: names are
-checked before a byte is written, and every artifact by its digests when it is copied.
+The file is a plain tar of a store with this run alone: records with their seals, and every artifact it reaches, each
+with its manifest. The same run gives the same bytes. Files from elsewhere are untrusted: member names are checked
+before anything is written, and every artifact is verified by its digests when it is copied.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ FORMAT = 1
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,199}){1,12}")
 _LEFT_OUT = re.compile(r"tmp/|quarantine/|runs/[^/]+/leases/")
-"""What the names of files begin with that are of no run, or of whoever copied this one."""
+"""Prefixes of files that belong to no run, or to the process that copied this one."""
 _MAX_HEAD_BYTES = 10_000
 
 Progress = Callable[[int, int], None]
@@ -40,32 +40,33 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Pack:
-    """What packing a run made."""
+    """Result of packing a run."""
 
     run: str
-    """Its name."""
+    """Name of the run."""
     num_artifacts: int
-    """In the file."""
+    """Number of artifacts in the file."""
     num_dropped: int
-    """Artifacts of which the manifest alone is in it, as in the store; they can be made again."""
+    """Artifacts of which only the manifest is in the file, as in the store; they can be derived again."""
     size_bytes: int
-    """Of the file."""
+    """Size of the file."""
     sha256: str
-    """Of the file; 64 hexadecimal digits."""
+    """SHA-256 of the file; 64 hexadecimal digits."""
 
 
 def pack_run(source: Location, run: str, file: Path, on_progress: Progress = lambda done, total: None) -> Pack:
-    """Write a run into a new file.
+    """Pack a run into a new file.
 
     Args:
-        source: The store it is in; it is only read.
+        source: The store that contains it; it is only read.
         run: Its name.
-        file: Is not there yet; beside it, there must be room for the run twice.
-        on_progress: Called with the bytes copied and the bytes to copy in all.
+        file: Must not exist; its folder needs space for the run twice.
+        on_progress: Called with the bytes copied and the total bytes to copy.
 
     Raises:
-        ConfigError: If the file is there, or cannot be written.
-        StoreError: If there is no such run, it is at work, or its records or manifests hold what looks like a secret.
+        ConfigError: If the file exists or cannot be written.
+        StoreError: If there is no such run, it is running, or its records or manifests contain what looks like a
+            secret.
         ArtifactMissingError: If an artifact that it needs is missing.
         ArtifactDamagedError: If an artifact or a record is not what was written.
     """
@@ -87,11 +88,11 @@ def pack_run(source: Location, run: str, file: Path, on_progress: Progress = lam
 
 
 def unpack_run(file: Path, target: Location, on_progress: Progress = lambda done, total: None) -> Copy:
-    """Copy the run of a packed file into a store; what is there already stays.
+    """Copy the run of a packed file into a store; existing artifacts are kept.
 
     Raises:
-        StoreError: If it is no such file, of an unknown format, or of names that are none of a store's; or as
-            `copy_run`.
+        StoreError: If it is not a packed run, has an unknown format, or contains names that are invalid in a store; or
+            as `copy_run`.
         ArtifactMissingError: If an artifact that the run needs is not in it.
         ArtifactDamagedError: If an artifact or a record is not what was written.
     """
@@ -124,7 +125,7 @@ def _members(folder: Path) -> Iterator[Path]:
 
 
 def _check_no_secret(folder: Path, members: list[Path]) -> None:
-    """What was written for people must hold no password; it is sealed, so it cannot be blanked."""
+    """Check that the JSON files contain no secrets; they are sealed, so secrets cannot be blanked out."""
     for member in (member for member in members if member.suffix == ".json"):
         text = member.read_text(encoding="utf-8", errors="replace")
         if without_secrets(text) != text:
@@ -143,7 +144,7 @@ def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:
 
 
 def _extracted(file: Path, folder: Path) -> str:
-    """Write the members of a file into a folder; gives the run's name."""
+    """Extract the members of a packed file into a folder; returns the run's name."""
     try:
         with tarfile.open(file, "r:") as tar:
             run, num_files = _head(tar, file)
@@ -174,7 +175,7 @@ def _extracted(file: Path, folder: Path) -> str:
 
 
 def _head(tar: tarfile.TarFile, file: Path) -> tuple[str, object]:
-    """The run's name and how many files follow, from the first member."""
+    """Return the run's name and the number of files that follow, from the first member."""
     first = tar.next()
     content = None
     if first is not None and first.name == HEAD_NAME and first.size <= _MAX_HEAD_BYTES:

@@ -1,12 +1,13 @@
-"""Which artifacts a run needs: those its records name and, through their manifests' inputs, all they were made from.
+"""Artifacts that a run needs: those its records name and, through their manifests' inputs, everything they were made
+from.
 
     runs/<run>/iterations/*.json -> keys -> manifests -> inputs -> keys -> ... -> Reach
     sweeps/<sweep>/cells.json    -^
 
-A sweep's cells are needed as a run's stages are; it stands among the runs as `sweeps/<sweep>`, which is no run's name.
-A key stands for one piece of work, so all artifacts of a reached key are reached. An artifact may be absent that was
-dropped, or a checkpoint whose update left its other artifacts: it can be made again. Any other gap is a fault, and so
-is a manifest that was changed: what lies behind it is not known.
+A sweep's cells are needed like a run's stages; the sweep appears among the runs as `sweeps/<sweep>`, which is not a
+valid run name. A key identifies one piece of work, so all artifacts of a reached key are reached. An artifact may be
+absent if it was dropped, or if it is a checkpoint whose update left its other artifacts: it can be derived again. Any
+other gap is a fault, and so is a manifest that was changed, as the artifacts behind it are unknown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,14 +32,14 @@ _KIND_OF_ROLE = {kind: kind for kind in (*DATASETS, CHECKPOINT)} | {"reference":
 
 @dataclass(frozen=True)
 class Fault:
-    """An artifact that is needed and is not there, or not as it was written."""
+    """An artifact that is needed and is missing or damaged."""
 
     artifact: ArtifactId
-    """Which; where only a role is known and not a kind, the role stands for it."""
+    """The artifact; if only its role is known and not its kind, the role takes the place of the kind."""
     what: str
     """What is wrong with it."""
     named_by: str
-    """Who needs it."""
+    """What needs it."""
 
     def __str__(self) -> str:
         return f"{self.artifact} {self.what}; needed by {self.named_by}"
@@ -46,18 +47,18 @@ class Fault:
 
 @dataclass(frozen=True)
 class Reach:
-    """What a run needs."""
+    """Everything a run needs."""
 
     artifacts: dict[ArtifactId, Manifest] = field(default_factory=dict)
-    """Those that are there."""
+    """Existing artifacts."""
     dropped: dict[ArtifactId, Manifest | None] = field(default_factory=dict)
-    """Those that were not kept and can be made again, such as checkpoints; None: without their manifest."""
+    """Artifacts that were not kept and can be derived again, such as checkpoints; None: without their manifest."""
     faults: list[Fault] = field(default_factory=list)
-    """What is missing or damaged. Where there is any, `artifacts` may be less than the run needs."""
+    """Missing or damaged artifacts. If there are any, `artifacts` may be incomplete."""
 
     @property
     def keys(self) -> set[str]:
-        """Of all that is needed, there or not."""
+        """Keys of everything needed, existing or not."""
         needed = (*self.artifacts, *self.dropped, *(fault.artifact for fault in self.faults))
         return {artifact.key for artifact in needed}
 
@@ -67,20 +68,20 @@ Roots = dict[str, dict[int, StageKeys]]
 
 
 class Reachability:
-    """A store's contents and what its runs need of them, at one moment.
+    """Contents of a store and the needs of its runs, at one moment.
 
     Attributes:
-        roots: What the records of every run name. They are read before anything is listed, so that what a run at work
-            stores and names meanwhile is not taken for missing.
-        inventory: What there is.
+        roots: Artifacts named by the records of every run. They are read before anything is listed, so that what a
+            running run stores and names meanwhile does not count as missing.
+        inventory: Contents of the store.
 
     Raises:
-        StoreError: If the store cannot be read, or nothing is in it.
+        StoreError: If the store cannot be read or is empty.
         ArtifactDamagedError: If a run's records cannot be read.
     """
 
     def __init__(self, location: Location, roots: Roots | None = None) -> None:
-        """Look at the store; `roots` are read from it, unless they are given."""
+        """List the store; `roots` are read from it unless given."""
         self._artifacts = Artifacts(location)
         self._manifests: dict[ArtifactId, Manifest | str] = {}
         self._reaches: dict[str, Reach] = {}
@@ -91,13 +92,13 @@ class Reachability:
             self._of_key.setdefault(artifact.key, []).append(artifact)
 
     def of(self, run: str) -> Reach:
-        """What a run needs."""
+        """Return what a run needs."""
         if run not in self._reaches:
             self._reaches[run] = self._follow(run)
         return self._reaches[run]
 
     def of_all(self) -> dict[str, Reach]:
-        """What every run needs, by its name."""
+        """Return what every run needs, by run name."""
         return {run: self.of(run) for run in self.roots}
 
     def _follow(self, run: str) -> Reach:
@@ -128,7 +129,7 @@ class Reachability:
 
     def _note_absence(self, reach: Reach, wanted: ArtifactId, named_by: str) -> None:
         found = self._of_key.get(wanted.key, [])
-        if wanted in found or (found and wanted.kind not in _KIND_OF_ROLE.values()):  # a role that names no kind
+        if wanted in found or (found and wanted.kind not in _KIND_OF_ROLE.values()):  # a role without a known kind
             return
         if found and wanted.kind == CHECKPOINT:
             reach.dropped[wanted] = None
@@ -153,15 +154,15 @@ class Reachability:
 
 
 def run_names(location: Location) -> list[str]:
-    """All folders of records; one counts whether or not it says what run it is: a copy under way has that last."""
+    """Return all folders of records. One without a `run.json` counts as well: a copy in progress writes that last."""
     return list(filter(_is_run, location.names("runs")))
 
 
 def read_roots(location: Location) -> Roots:
-    """What the records of every run name.
+    """Read the artifacts named by the records of every run.
 
     Raises:
-        ArtifactDamagedError: If one of them cannot be read.
+        ArtifactDamagedError: If a record cannot be read.
     """
     runs, names = Runs(location), run_names(location)
     with ThreadPoolExecutor(NUM_REQUESTS) as pool:
@@ -170,12 +171,12 @@ def read_roots(location: Location) -> Roots:
 
 
 def named_keys(roots: Roots) -> set[str]:
-    """All keys that the records name."""
+    """Return all keys that the records name."""
     return {key for iterations in roots.values() for stages in iterations.values() for _, _, key in _named(stages)}
 
 
 def describe(faults: Iterable[Fault], limit: int = 5) -> str:
-    """Faults, a line each; the first few of many."""
+    """Format faults, one per line; only the first `limit`."""
     lines = list(dict.fromkeys(str(fault) for fault in faults))
     return "\n".join(f"  {line}" for line in lines[:limit]) + (
         f"\n  and {len(lines) - limit} more" if len(lines) > limit else ""

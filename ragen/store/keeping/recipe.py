@@ -1,8 +1,8 @@
-"""`Recipe`: from which kept checkpoint, by which updates, a checkpoint can be made again.
+"""`Recipe`: the kept checkpoint and the updates from which a checkpoint can be derived again.
 
     key -> how it was made (its manifest, or that of its samples) -> the checkpoint before it -> ... -> one that is kept
 
-The chain is read from the artifacts' own manifests, so it needs no run, and holds for every run that shares it.
+The chain is read from the artifacts' own manifests, so it needs no run, and is valid for every run that shares it.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from starpo.ragen.store.attempts import kind_of
 from starpo.schemas.manifest import Manifest
 
 _INPUTS = {"turns": "turns", "rewards": "rewards", "selection": "selection", "reference": "checkpoint"}
-"""Role of an update's input, without the number of its attempt -> its kind; the checkpoint before it is the chain
-itself."""
+"""Role of an update's input, without its attempt number -> its kind; the previous checkpoint is omitted, as it is the
+chain itself."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a checkpoint.
+    """How to derive a checkpoint.
 
     Attributes:
-        start: Key of the nearest kept checkpoint before it, or of itself.
-        updates: The updates from there on: the manifest of each one's checkpoint or, where that is lost, of the samples
+        start: Key of the checkpoint itself if it is kept, else of the nearest kept one before it.
+        updates: The updates from there on: the manifest of each one's checkpoint or, if that is lost, of the samples
             that were stored with it under the same key.
     """
 
@@ -32,16 +32,16 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """Of the checkpoint that it makes."""
+        """Key of the derived checkpoint."""
         return self.updates[-1].key if self.updates else self.start
 
 
 def find_recipe(store: Store, key: str) -> Recipe:
-    """Find out how to make a checkpoint; nothing but manifests is read.
+    """Find out how to derive a checkpoint; only manifests are read.
 
     Raises:
         ArtifactMissingError: If it cannot be derived; the message names what is missing, and of which iteration.
-        ArtifactDamagedError: If a manifest on the way is not what was written.
+        ArtifactDamagedError: If a manifest in the chain is not what was written.
     """
     updates: list[Manifest] = []
     current = key
@@ -64,7 +64,8 @@ def find_recipe(store: Store, key: str) -> Recipe:
 
 
 def how_made(store: Store, key: str) -> Manifest | None:
-    """What is known of the making of a checkpoint that is not stored: stage, settings, inputs, seed; None: nothing."""
+    """Return a manifest that records how a checkpoint that is not stored was made (stage, settings, inputs, seed); None
+    if there is none."""
     manifest = store.dropped("checkpoint", key)
     if manifest is None and store.has("samples", key):
         manifest = store.manifest("samples", key)
@@ -72,11 +73,11 @@ def how_made(store: Store, key: str) -> Manifest | None:
 
 
 def missing_inputs(store: Store, update: Manifest) -> list[str]:
-    """Inputs of an update that are not stored, as `kind/key`; the checkpoint before it is not looked for."""
+    """List inputs of an update that are not stored, as `kind/key`; the previous checkpoint is not checked."""
     inputs = ((_INPUTS.get(kind_of(role)), key) for role, key in update.inputs.items())
     return [f"{kind}/{key}" for kind, key in inputs if kind is not None and not store.has(kind, key)]
 
 
 def iteration_of(update: Manifest) -> int:
-    """The iteration whose update it is; it ends with checkpoint `iteration + 1`."""
+    """Return the iteration of an update; it ends with checkpoint `iteration + 1`."""
     return int(update.settings["iteration"])

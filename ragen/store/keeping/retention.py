@@ -1,7 +1,7 @@
-"""Which checkpoints a run keeps. Dropping one loses nothing where updates can be repeated (`ragen.recompute.derive`).
+"""Which checkpoints a run keeps. Dropping one loses nothing if updates are repeatable (`ragen.recompute.derive`).
 
 Checkpoint n of a run is the one after n iterations; 0 is the first. An iteration without an update passes its
-checkpoint on, so several numbers may stand for one checkpoint.
+checkpoint on, so several numbers may refer to one checkpoint.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from starpo.ragen.store import Store
 
 
 def kept_numbers(newest: int, every: int, keep_last: int) -> list[int]:
-    """Numbers of the checkpoints to keep: the first, every n-th, and the last few.
+    """Return the numbers of the checkpoints to keep: the first, every n-th, and the newest.
 
     Args:
         newest: Number of the newest one.
@@ -25,7 +25,7 @@ def kept_numbers(newest: int, every: int, keep_last: int) -> list[int]:
 
 
 def superseded(checkpoints: Sequence[str], every: int, keep_last: int) -> dict[str, int]:
-    """Checkpoints that need not be kept.
+    """Return the checkpoints that need not be kept.
 
     Args:
         checkpoints: Key of each checkpoint, from the first to the newest.
@@ -33,8 +33,8 @@ def superseded(checkpoints: Sequence[str], every: int, keep_last: int) -> dict[s
         keep_last: See `kept_numbers`.
 
     Returns:
-        Key -> the lowest number it stands for, in their order. A checkpoint that several numbers stand for is kept if
-        any of them is.
+        Key -> the lowest number that refers to it, in order. A checkpoint with several numbers is kept if any of them
+        is.
     """
     kept = {checkpoints[number] for number in kept_numbers(len(checkpoints) - 1, every, keep_last)}
     return {key: checkpoints.index(key) for key in dict.fromkeys(checkpoints) if key not in kept}
@@ -42,7 +42,8 @@ def superseded(checkpoints: Sequence[str], every: int, keep_last: int) -> dict[s
 
 @contextmanager
 def left_as_found(store: Store, keys: Iterable[str]) -> Iterator[None]:
-    """Drop again, in the end, those of these checkpoints that were dropped: whoever only looks brings them back."""
+    """Context manager: at the end, drop again those of these checkpoints that were dropped before, so that reading
+    restores none permanently."""
     dropped = [key for key in keys if store.dropped("checkpoint", key) is not None]
     try:
         yield
@@ -54,18 +55,18 @@ def left_as_found(store: Store, keys: Iterable[str]) -> Iterator[None]:
 
 @dataclass
 class Retention:
-    """Drops a run's superseded checkpoints as it goes on; what it is told twice does no harm.
+    """Drops a run's superseded checkpoints as the run proceeds; repeated calls are harmless.
 
-    What other runs of the store need stays: a checkpoint that one of them has as its own and would keep by its own
-    settings, or has not come past yet. A run that arrives at a dropped checkpoint later, and does need it, derives it.
+    What other runs of the store need is kept: a checkpoint that one of them shares and would keep by its own settings,
+    or has not passed yet. A run that later reaches a dropped checkpoint, and needs it, derives it.
 
     Attributes:
-        store: Where they are.
+        store: The store that holds them.
         run: The run's name.
         every: Keep every n-th.
-        keep_last: Keep so many of the newest.
-        start: Number of the checkpoint that it begins with; of a replay this one and those before are the replayed
-            run's, and are left to that.
+        keep_last: Number of newest checkpoints to keep.
+        start: Number of the checkpoint that the run starts from. For a replay, this one and all before it belong to the
+            replayed run and are not dropped.
     """
 
     store: Store
@@ -77,13 +78,13 @@ class Retention:
     _strangers: set[str] = field(default_factory=set)
 
     def apply(self, checkpoints: Sequence[str]) -> list[str]:
-        """Drop what is superseded.
+        """Drop superseded checkpoints.
 
         Args:
             checkpoints: Key of each of the run's checkpoints, from the first to the newest, which is stored.
 
         Returns:
-            Keys of those that were dropped now.
+            Keys of the checkpoints dropped by this call.
         """
         if self.every == 1:
             return []
@@ -98,7 +99,8 @@ class Retention:
         return dropped
 
     def _is_needed_elsewhere(self, key: str, number: int) -> bool:
-        """A run shares a checkpoint only as the same iteration's outcome, and once it has another one, never again."""
+        """Whether another run needs the checkpoint. Runs share a checkpoint only as the outcome of the same iteration;
+        once their checkpoints differ, they never share one again."""
         for run in self.store.runs.names():
             if run == self.run or run in self._strangers:
                 continue
@@ -111,11 +113,11 @@ class Retention:
 
     def _is_kept_by(self, run: str, number: int) -> bool:
         record = self.store.runs.find(run)
-        if record is None:  # it is being copied here, its record last
+        if record is None:  # a copy in progress, which writes run.json last
             return True
         config = record.config
         every, keep_last = config.get("checkpoint_every", 1), config.get("checkpoint_keep_last", 1)
-        last = number  # of those that it stands for: iterations without an update pass it on
+        last = number  # last number of this checkpoint: iterations without an update pass it on
         while (stages := self.store.runs.iteration(run, last)) and "update" not in stages:
             last += 1
         has_come_past = "update" in self.store.runs.iteration(run, last - 1 + keep_last)

@@ -1,9 +1,9 @@
-"""What takes up a store: numbers and bytes by kind and by run.
+"""Disk usage of a store: numbers and bytes by kind and by run.
 
 Reachability -> measure -> Usage
 
-Runs share artifacts, so the bytes of runs do not add up to those of the store: what only one run needs is its own, and
-would go if that run were deleted.
+Runs share artifacts, so the bytes of all runs do not add up to those of the store. What only one run needs counts as
+its own, and could be deleted with that run.
 """
 
 from collections import Counter
@@ -18,60 +18,60 @@ from starpo.ragen.store.remote.location import Location
 
 @dataclass(frozen=True)
 class KindUsage:
-    """What one kind of thing takes up."""
+    """Usage of one kind."""
 
     kind: str
     """Kind of artifacts; or `dropped`, `unfinished`, `temporary`, `quarantine`, `records`, `answers`."""
     number: int
-    """Of folders; of records and answers: files."""
+    """Number of folders; for records and answers, of files."""
     size_bytes: int
-    """All files of these folders, manifests included."""
+    """Size of all files in these folders, manifests included."""
     unreached_number: int
-    """Of those that no run needs; 0 for what is no artifact."""
+    """Number of artifacts that no run needs; 0 for everything that is not an artifact."""
     unreached_bytes: int
-    """Of those that no run needs."""
+    """Their size."""
 
 
 @dataclass(frozen=True)
 class RunUsage:
-    """What one run needs, directly and through what that was made from."""
+    """Usage of one run: what it needs, directly and as inputs of that."""
 
     run: str
-    """Its name."""
+    """Name of the run."""
     number: int
-    """Artifacts."""
+    """Number of artifacts."""
     size_bytes: int
-    """Of all of them."""
+    """Size of all of them."""
     own_bytes: int
-    """Of those that no other run needs."""
+    """Size of those that no other run needs."""
     shared_bytes: int
-    """Of those that another run needs too."""
+    """Size of those that another run needs as well."""
     num_dropped: int
-    """Artifacts that were not kept and can be made again."""
+    """Artifacts that were not kept and can be derived again."""
     num_faults: int
     """Artifacts that are missing or damaged."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What takes up a store."""
+    """Usage of a store."""
 
     kinds: list[KindUsage]
-    """The largest first."""
+    """Largest first."""
     runs: list[RunUsage]
-    """The largest first."""
+    """Largest first."""
 
     @property
     def size_bytes(self) -> int:
-        """Of everything."""
+        """Total size."""
         return sum(kind.size_bytes for kind in self.kinds)
 
 
 def measure(location: Location) -> Usage:
-    """Measure a store by listing it.
+    """Measure the usage of a store by listing it.
 
     Raises:
-        StoreError: If nothing is in it, or it cannot be read.
+        StoreError: If it is empty or cannot be read.
         ArtifactDamagedError: If a run's records cannot be read.
     """
     store = Reachability(location)

@@ -1,6 +1,6 @@
-"""What an error of a file system or of object storage means: may it pass, is it about the file, what helps.
+"""Meaning of errors of a file system or of object storage: whether they are transient, about the file, and what helps.
 
-An S3 server names what is wrong by a code in its answer. Its words are not relied upon: Ceph's gateway sends none.
+An S3 server identifies an error by a code in its response. Its message is not relied upon: Ceph's gateway sends none.
 
 error -> failure_of -> Failure(is_passing, advice)
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Failure(Enum):
-    """What is wrong. The value is what to do about it."""
+    """What is wrong. The value is advice on what to do about it."""
 
     MISSING = "Check the store's address: there is no such file."
     EXISTS = "Something else wrote it first."
@@ -46,7 +46,7 @@ class Failure(Enum):
 
     @property
     def is_passing(self) -> bool:
-        """May another try succeed?"""
+        """Whether a retry may succeed."""
         return self in (Failure.UNREACHABLE, Failure.BUSY)
 
 
@@ -68,7 +68,7 @@ _CODES = {
     "QuotaExceeded": Failure.STORAGE_FULL,
     "ServiceQuotaExceeded": Failure.STORAGE_FULL,
     "InsufficientStorage": Failure.STORAGE_FULL,
-    # What arrived was not what was sent, or the upload was forgotten: sent again it may arrive.
+    # The data were corrupted in transit, or the upload was lost: a retry may succeed.
     "BadDigest": Failure.BUSY,
     "IncompleteBody": Failure.BUSY,
     "XAmzContentSHA256Mismatch": Failure.BUSY,
@@ -77,7 +77,7 @@ _CODES = {
     "RequestTimeout": Failure.BUSY,
     "ConditionalRequestConflict": Failure.BUSY,
     "OperationAborted": Failure.BUSY,
-    "404": Failure.NOT_S3,  # of which a server of S3 says what is missing
+    "404": Failure.NOT_S3,  # an S3 server would say what is missing
     "405": Failure.NOT_S3,
 }
 _STATUSES = {
@@ -98,7 +98,7 @@ _LIBRARIES = ("botocore", "aiobotocore", "aiohttp", "fsspec", "s3fs", "urllib3")
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """What an error of object storage, or of the disk of the machine that talks to it, means; None: it is neither."""
+    """Classify an error of object storage, or of the disk of the machine that uses it; None if it is neither."""
     response = _response(error)
     if response is not None:
         return _of_answer(response)
@@ -119,14 +119,15 @@ def failure_of(error: BaseException) -> Failure | None:
         return Failure.SECURE
     if "ParserError" in name:
         return Failure.NOT_S3
-    if isinstance(error, PermissionError) and error.errno is None:  # s3fs's own, without an answer
+    if isinstance(error, PermissionError) and error.errno is None:  # raised by s3fs itself, without a response
         return Failure.DENIED
     is_local = library not in _LIBRARIES and not isinstance(error, ConnectionError | TimeoutError)
     return Failure.LOCAL if is_local and getattr(error, "errno", None) is not None else Failure.UNREACHABLE
 
 
 def os_error_of(error: BaseException) -> OSError | None:
-    """The operating system's error behind one of safetensors, which tells it by number in its words; None: another."""
+    """Return the OS error behind an error, including safetensors errors, which give its number in the message; None if
+    there is none."""
     if isinstance(error, OSError):
         return error
     number = _OS_ERROR.search(str(error)) if type(error).__module__.startswith("safetensors") else None
@@ -134,12 +135,12 @@ def os_error_of(error: BaseException) -> OSError | None:
 
 
 def is_answer(error: BaseException) -> bool:
-    """Did a server of S3 say so?"""
+    """Whether the error is a response of an S3 server."""
     return _response(error) is not None
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong in a few words: the server's code and words where it answered, else the error's own."""
+    """Describe the error in a few words: the server's code and message if it responded, else the error's own."""
     response = _response(error)
     if response is None:
         return f"{type(error).__name__}: {error}" if str(error) else "no answer in time"
@@ -159,7 +160,7 @@ def _of_answer(response: dict[str, Any]) -> Failure:
 
 
 def _response(error: BaseException | None) -> dict[str, Any] | None:
-    """The S3 server's answer behind an error, which s3fs turns into one of Python's."""
+    """Return the S3 server's response behind an error, which s3fs converts to a Python exception."""
     for _ in range(3):
         found = getattr(error, "response", None)
         if isinstance(found, dict) and isinstance(found.get("Error"), dict):

@@ -1,7 +1,7 @@
 """Copies of remote artifacts on this machine, `~/.cache/starpo/<manifest digest>/`, which may be deleted at any time.
 
-What this process stored or fetched is kept for the next stage. Above `RAGEN_CACHE_GB` the copies that were not used for
-longest go, but none that was used within the hour: other processes may be reading it.
+Artifacts that this process stored or fetched are kept for the next stage. Above `RAGEN_CACHE_GB` the least recently
+used copies are deleted, except those used within the last hour: other processes may be reading them.
 """
 
 import logging
@@ -15,9 +15,9 @@ from pathlib import Path
 from starpo.ragen.config.runtime import Runtime
 
 IN_USE_S = 3600.0
-"""A copy that was asked for within so many seconds stays."""
+"""A copy requested within this many seconds is kept."""
 TRIM_EVERY_S = 300.0
-"""How often a process looks at the size of the cache."""
+"""Interval at which a process checks the size of the cache."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ABANDONED_S = 24 * 3600.0
@@ -27,18 +27,18 @@ _log = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Where the copies are."""
+    """Return the folder of the copies."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "starpo"
 
 
 def scratch_folder() -> Path:
-    """A new empty folder beside the copies, to be adopted or removed."""
+    """Create an empty folder beside the copies, to be adopted or removed."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix="part-", dir=cache_folder()))
 
 
 def copy_of(digest: str) -> Path | None:
-    """The copy of the artifact whose manifest has this digest; None: there is none. It counts as used now."""
+    """Return the copy of the artifact with this manifest digest, and mark it as just used; None if there is none."""
     folder = cache_folder() / digest
     try:
         os.utime(folder)
@@ -54,7 +54,7 @@ def adopt(folder: Path, digest: str) -> Path:
     try:
         folder.rename(copy)
     except OSError:
-        if not copy.is_dir():  # else another process has made the same one meanwhile
+        if not copy.is_dir():  # otherwise another process has just made the same copy
             raise
     os.utime(copy)
     if time.monotonic() > _next_trim:
@@ -69,13 +69,13 @@ def forget(digest: str) -> None:
 
 
 def trim(limit_bytes: int) -> None:
-    """Remove copies until the others take up no more than the limit, and what killed processes left."""
+    """Delete least recently used copies until the cache is within the limit, and leftovers of killed processes."""
     now, copies = time.time(), []
     for folder in cache_folder().iterdir():
         try:
             used = folder.stat().st_mtime
             size_bytes = sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
-        except OSError:  # gone this moment
+        except OSError:  # just deleted
             continue
         if folder.name.startswith("part-"):
             if now - used > _ABANDONED_S:

@@ -1,7 +1,7 @@
-"""Where a store is: the one place that touches a file system, local or, through `ObjectStorage`, remote.
+"""A store's location: the only code that touches a file system, local or, through `ObjectStorage`, remote.
 
-It offers what artifacts need and no more: read a file, replace a file in one step, create a file once, move files
-between here and there. Every failure becomes a `StoreError` that says what was tried, where, and what to do.
+It offers only what artifacts need: read a file, replace a file atomically, create a file once, transfer files. Every
+failure becomes a `StoreError` that states what was tried, where, and what to do.
 """
 
 import errno
@@ -22,9 +22,9 @@ from starpo.ragen.store.remote.object_storage import ObjectStorage
 from starpo.ragen.store.remote.redaction import check_address
 
 NUM_REQUESTS = 16
-"""Small files asked for at once: on object storage they cost waiting, not work."""
+"""Concurrent requests for small files: on object storage they are bound by latency, not by work."""
 NUM_TRANSFERS = 8
-"""Files read or written whole at once."""
+"""Files read or written completely at the same time."""
 
 _BLOCK_BYTES = 8 * 2**20
 
@@ -33,24 +33,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, order=True)
 class StoredFile:
-    """A file, as a listing shows it."""
+    """A file in a listing."""
 
     path: str
-    """Relative to the location."""
+    """Path relative to the location."""
     size_bytes: int
-    """Its size."""
+    """Size in bytes."""
     modified: datetime
-    """When it was last written, in UTC, by the clock of whoever keeps it; now, where that is not told."""
+    """Time of the last write, in UTC, by the clock of the storage; the current time if that is unknown."""
 
 
 class Location:
     """A folder named by an fsspec URL or a local path.
 
-    Paths given to its methods are relative to it and use '/'.
+    Paths passed to its methods are relative to it and use '/'.
 
     Attributes:
-        local: The folder's path where it is on this machine, else None.
-        name: The URL as it may be shown.
+        local: The folder's path if it is on this machine, else None.
+        name: The URL, without secrets.
     """
 
     def __init__(self, url: str) -> None:
@@ -75,7 +75,7 @@ class Location:
             ) from error
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file.
+        """Read a file.
 
         Raises:
             FileNotFoundError: If there is no such file (but a StoreError if there is no such bucket).
@@ -86,48 +86,48 @@ class Location:
         return self._locally("read", path, Path.read_bytes)
 
     def read_lasting(self, path: str) -> bytes:
-        """The bytes of a file that never changes, such as a manifest. A remote one is fetched once a process.
+        """Read an immutable file, such as a manifest. A remote one is fetched once per process.
 
-        That it is still there is not known from this. See `forget`.
+        Success does not imply that the file still exists. See `forget`.
         """
         return self.read(path) if self.local is not None else self._remote.read_lasting(path)
 
     def forget(self, path: str) -> None:
-        """Have `read_lasting` ask for a file again."""
+        """Make `read_lasting` fetch the file again."""
         if self.local is None:
             self._remote.forget(path)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a small file in one step: readers see the old bytes or the new ones, never a part."""
+        """Write a small file atomically: readers see the old bytes or the new ones, never a part."""
         if self.local is None:
             self._remote.replace(path, data)
         else:
             self._locally("write", path, lambda place: _replace_local(place, data))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write a small file unless it exists; of several writers at once one wins.
+        """Write a small file unless it exists; one of several concurrent writers wins.
 
         Args:
             path: The file.
-            data: What to write: this writer's alone. On object storage, where an answer may be lost, a file with
-                these bytes was written by this call.
+            data: The content, unique to this writer. On object storage, where a response may be lost, an existing file
+                with these bytes counts as written by this call.
 
         Returns:
-            False: it existed.
+            False if it existed.
         """
         if self.local is None:
             return self._remote.create(path, data)
         return self._locally("write", path, lambda place: _create_local(place, data))
 
     def create_lasting(self, path: str, data: bytes) -> bool:
-        """The same for a file that never changes; `read_lasting` knows it then."""
+        """Create an immutable file, and cache its content for `read_lasting`."""
         is_created = self.create(path, data)
         if is_created and self.local is None:
             self._remote.remember(path, data)
         return is_created
 
     def names(self, folder: str) -> list[str]:
-        """Sorted names of what is directly in a folder; empty where there is none."""
+        """Return the sorted names directly in a folder; empty if there is no such folder."""
         try:
             if self.local is None:
                 return sorted(self._remote.names(folder))
@@ -136,7 +136,8 @@ class Location:
             return []
 
     def files(self, folder: str) -> list[StoredFile]:
-        """All files in a folder and below it, by path; empty where there is none. Links are not followed."""
+        """Return all files in a folder recursively, sorted by path; empty if there is no such folder. Links are not
+        followed."""
         try:
             if self.local is not None:
                 root = self.local
@@ -147,7 +148,8 @@ class Location:
         return sorted(StoredFile(path, info["size"], _modified(info)) for path, info in found.items())
 
     def modified(self, folder: str) -> datetime | None:
-        """When a local folder's list of names last changed, in UTC; None: there is none, or storage has no folders."""
+        """Return when a local folder's list of names last changed, in UTC; None if it does not exist or the storage has
+        no folders."""
         if self.local is None:
             return None
         try:
@@ -156,7 +158,7 @@ class Location:
             return None
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """The bytes of a file from `start` to before `end`, or fewer where it ends earlier.
+        """Read the bytes of a file from `start` to before `end`, or fewer if it ends earlier.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -166,7 +168,7 @@ class Location:
         return self._locally("read", path, lambda place: _local_range(place, start, end))
 
     def digest(self, path: str) -> tuple[str, int]:
-        """SHA-256 (64 hex digits) and size in bytes of a file, read whole in bounded memory.
+        """Return SHA-256 (64 hex digits) and size in bytes of a file, read completely in bounded memory.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -174,14 +176,14 @@ class Location:
         return self._remote.digest(path) if self.local is None else self._locally("read", path, _local_digest)
 
     def upload(self, file: Path, path: str) -> None:
-        """Copy a local file here."""
+        """Copy a local file to this location."""
         if self.local is None:
             self._remote.upload(file, path)
         else:
             self._locally("write", path, lambda place: _copy_local(file, place))
 
     def download(self, path: str, file: Path, size_bytes: int) -> None:
-        """Copy a file of this size from here.
+        """Copy a file of this size from this location.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -192,7 +194,7 @@ class Location:
             self._locally("read", path, lambda place: _copy_local(place, file))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files; those that do not exist are passed over."""
+        """Delete files; missing ones are skipped."""
         for path in paths:
             try:
                 if self.local is None:
@@ -203,10 +205,10 @@ class Location:
                 continue
 
     def move(self, folder: str, target: str) -> bool:
-        """Rename a folder of a local store in one step.
+        """Rename a folder of a local store atomically.
 
         Returns:
-            False: it is not there, or something is at the target; nothing was changed.
+            False if it does not exist, or something is at the target; nothing was changed.
         """
         assert self.local is not None, "storage without folders cannot move them"
         try:
@@ -219,7 +221,7 @@ class Location:
         return True
 
     def remove_empty(self, folder: str) -> None:
-        """Remove a folder and the folders in it, as far as there is no file in them. Remote storage has no folders."""
+        """Remove a folder and its subfolders, as far as they contain no files. Remote storage has no folders."""
         if self.local is None:
             return
         for place, _, _ in os.walk(self.local / folder, topdown=False):
@@ -230,7 +232,7 @@ class Location:
                     raise self.failure("delete", folder, error) from error
 
     def failure(self, verb: str, path: str, error: OSError) -> StoreError:
-        """The error to raise where something at `path`, or on this machine on its behalf, could not be done."""
+        """Return the error for an operation that failed at `path`, or on this machine on its behalf."""
         if self.local is None:
             return self._remote.failure(verb, path, error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -247,11 +249,11 @@ class Location:
         return StoreError(f"cannot {verb} {self.name.rstrip('/')}/{path}: {detail}\n{advice}")
 
     def _locally(self, verb: str, path: str, call: Callable[[Path], T]) -> T:
-        """Call with the place of `path` on this machine.
+        """Call with the local path of `path`.
 
         Raises:
-            FileNotFoundError: If there is none to read, list or delete.
-            StoreError: For everything else that the disk refuses.
+            FileNotFoundError: If there is nothing to read, list or delete.
+            StoreError: For every other error of the disk.
         """
         assert self.local is not None
         try:
@@ -263,7 +265,7 @@ class Location:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or a folder's list of names, on disk before going on, so that a power failure loses no commit."""
+    """Flush a file, or a folder's list of names, to disk, so that a power failure loses no commit."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -272,13 +274,13 @@ def sync(path: Path) -> None:
 
 
 def _free(folder: Path) -> str:
-    """Space on the disk of a folder, or of the nearest one above that is there."""
+    """Return the free space on the disk of a folder, or of its nearest existing parent."""
     place = next(path for path in (folder, *folder.parents) if path.exists())
     return f"{shutil.disk_usage(place).free / 1e6:.1f} MB"
 
 
 def _create_local(path: Path, data: bytes) -> bool:
-    """Create a file whole or not at all; False where there is one."""
+    """Create a file atomically; returns False if it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
@@ -323,7 +325,7 @@ def _copy_local(file: Path, target: Path) -> None:
 
 def _local_files(folder: Path, root: Path) -> list[StoredFile]:
     def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):  # gone since its parent was listed
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):  # deleted since its parent was listed
             raise error
 
     files = []

@@ -1,11 +1,11 @@
-"""`ObjectStorage`: what a store needs of S3 (or another remote fsspec file system), each call bounded in time.
+"""`ObjectStorage`: the operations a store needs on S3 (or another remote fsspec file system), each bounded in time.
 
-A call that fails for a reason that may pass is repeated with growing random pauses. How long is bounded: seconds for a
-server that has not answered yet, whose address is more likely wrong than its service down; a minute for one that has,
-which outlasts a gateway's restart. Below, botocore repeats single requests, so that a part of a large file that fails
-does not cost the whole file.
+A call that fails with a transient error is retried with exponential backoff and jitter. The total time is bounded:
+seconds for a server that has not answered yet, as its address is more likely wrong than its service down; a minute for
+one that has, which outlasts a gateway's restart. Below that, botocore retries single requests, so that one failed part
+of a large file does not fail the whole file.
 
-One client a process and account: its connections are kept, and what was read of files that never change is remembered.
+There is one client per process and account: it keeps its connections, and caches the content of immutable files.
 """
 
 import hashlib
@@ -30,26 +30,26 @@ from starpo.ragen.store.remote.failures import Failure, describe, failure_of, is
 from starpo.ragen.store.remote.redaction import check_endpoint
 
 CONNECT_TIMEOUT_S = 5
-"""Seconds to reach a server."""
+"""Timeout for connecting to a server, in seconds."""
 READ_TIMEOUT_S = 20
-"""Seconds a server may be silent."""
+"""Timeout for a silent server, in seconds."""
 NUM_REQUEST_TRIES = 2
-"""Tries of one request below a call."""
+"""Attempts per request within a call."""
 NUM_FIRST_TRIES = 3
-"""Tries of a call to a server that has not answered yet."""
+"""Attempts of a call to a server that has not answered yet."""
 FIRST_PATIENCE_S = 20.0
-"""Seconds for all of them."""
+"""Time limit for all of these attempts, in seconds."""
 PATIENCE_S = 60.0
-"""Seconds for all tries of a call to a server that has answered before, and a second more for every `SLOWEST` bytes."""
+"""Seconds for all attempts of a call to a server that has answered before, plus one second per `SLOWEST` bytes."""
 SLOWEST = 2**20
-"""Bytes a second: a server that is slower than this is given up."""
+"""Bytes per second; slower transfers are abandoned."""
 PAUSE_S = 0.25
-"""Longest pause before the second try; doubled before each further one, up to `MAX_PAUSE_S`."""
+"""Maximum pause before the second attempt; doubled before each further one, up to `MAX_PAUSE_S`."""
 MAX_PAUSE_S = 8.0
 PART_BYTES = 16 * 2**20
 """Larger files are sent and fetched in parts of this size."""
 NUM_PARTS = 4
-"""Parts of one file at a time."""
+"""Parts of one file transferred concurrently."""
 
 _MAX_REMEMBERED = 4096
 _OPTIONS: dict[str, Any] = {
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Client:
-    """A file system, and what this process knows of what is there."""
+    """A file system, and this process's state and cache for it."""
 
     fs: Any
     has_answered: bool = False
@@ -76,16 +76,16 @@ class _Client:
 
 
 class ObjectStorage:
-    """A bucket, or a prefix in one. Paths are whole: bucket, '/', key.
+    """A bucket, or a prefix in one. Full paths consist of bucket, '/' and key.
 
-    Every method raises `FileNotFoundError` where there is no such file, and a `StoreError` for all other failures.
+    Every method raises `FileNotFoundError` if the file does not exist, and `StoreError` for all other failures.
 
     Attributes:
-        root: The prefix, without a slash at the end.
+        root: The prefix, without a trailing slash.
     """
 
     def __init__(self, url: str, name: str) -> None:
-        """`name` is what the address is called in messages."""
+        """`name` is the address as shown in messages."""
         self._name = name
         self._is_s3 = url.startswith(("s3://", "s3a://"))
         if self._is_s3:
@@ -97,19 +97,19 @@ class ObjectStorage:
             self._client, self.root = _Client(fs), root.rstrip("/")
 
     def read(self, path: str) -> bytes:
-        """All bytes of a file."""
-        options = {"max_concurrency": 1} if self._is_s3 else {}  # else its size is asked for first
+        """Read a file."""
+        options = {"max_concurrency": 1} if self._is_s3 else {}  # otherwise s3fs requests the size first
         return self._call("read", path, lambda fs, limit: fs.cat_file(self._place(path), **options, **limit))
 
     def read_lasting(self, path: str) -> bytes:
-        """The same of a file that never changes: asked for once a process, as long as nobody deletes it here."""
+        """Read an immutable file: fetched once per process, unless it is deleted or forgotten here."""
         place = self._place(path)
         with self._client.lock:
             known = self._client.remembered.get(place)
         return known if known is not None else self._remember(path, self.read(path))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """The bytes from `start` to before `end`, or fewer where the file ends earlier."""
+        """Read the bytes from `start` to before `end`, or fewer if the file ends earlier."""
         place = self._place(path)
         try:
             return self._call(
@@ -123,13 +123,13 @@ class ObjectStorage:
         self._call("write", path, lambda fs, limit: fs.pipe_file(self._place(path), data, **limit), len(data))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Write a small file unless there is one, in a single conditional put.
+        """Write a small file unless it exists, in a single conditional put.
 
-        An answer may be lost and the put repeated, below this library or by it; so a file that is there and holds these
-        very bytes was written by this call. The bytes must be this writer's alone.
+        A response may be lost and the put retried, by this library or below it; so an existing file with exactly these
+        bytes counts as written by this call. The bytes must be unique to this writer.
 
         Returns:
-            False: there is one, with other bytes.
+            False if it exists with other bytes.
         """
         try:
             self._call(
@@ -141,21 +141,21 @@ class ObjectStorage:
         except FileExistsError:
             try:
                 return self.read(path) == data
-            except FileNotFoundError:  # removed this moment
+            except FileNotFoundError:  # just deleted
                 return False
         return True
 
     def remember(self, path: str, data: bytes) -> None:
-        """These bytes were just written there, and never change."""
+        """Cache the content of an immutable file that was just written."""
         self._remember(path, data)
 
     def forget(self, path: str) -> None:
-        """It may have changed after all."""
+        """Remove a file from the cache."""
         with self._client.lock:
             self._client.remembered.pop(self._place(path), None)
 
     def names(self, folder: str) -> list[str]:
-        """Names of what is directly in a folder, by one listing; empty where there is nothing."""
+        """List the names directly in a folder, with one request; empty if there are none."""
         if not folder:
             found = self._call("list", folder, lambda fs, limit: fs.ls(self.root, detail=False, **limit))
         elif self._is_s3:
@@ -169,7 +169,7 @@ class ObjectStorage:
         return [entry.rstrip("/").rsplit("/", 1)[-1] for entry in found]
 
     def files(self, folder: str) -> dict[str, dict[str, Any]]:
-        """Path relative to the root -> what a listing says, of all files in a folder and below it."""
+        """Return path relative to the root -> listing entry, of all files in a folder recursively."""
         if self._is_s3 and folder:
             found = self._call(
                 "list", folder, lambda fs, limit: fs.find(self.root, prefix=f"{folder}/", detail=True, **limit)
@@ -180,7 +180,7 @@ class ObjectStorage:
         return {name.lstrip("/")[start:]: info for name, info in found.items()}
 
     def digest(self, path: str) -> tuple[str, int]:
-        """SHA-256 (64 hex digits) and size in bytes of a file, read in parts."""
+        """Return SHA-256 (64 hex digits) and size in bytes of a file, read in parts."""
         sha256, size_bytes = hashlib.sha256(), 0
         while True:
             block = self.read_range(path, size_bytes, size_bytes + PART_BYTES)
@@ -190,22 +190,22 @@ class ObjectStorage:
                 return sha256.hexdigest(), size_bytes
 
     def upload(self, file: Path, path: str) -> None:
-        """Copy a local file here, a large one in several parts at a time."""
+        """Upload a local file, a large one in several concurrent parts."""
         size_bytes = file.stat().st_size
         options: dict[str, Any] = {}
-        if self._is_s3:  # which takes 10,000 parts at most
+        if self._is_s3:  # S3 accepts at most 10,000 parts
             options = {"chunksize": max(PART_BYTES, -(-size_bytes // 10_000)), "max_concurrency": NUM_PARTS}
         self._call(
             "write", path, lambda fs, limit: fs.put_file(str(file), self._place(path), **options, **limit), size_bytes
         )
 
     def download(self, path: str, file: Path, size_bytes: int) -> None:
-        """Copy a file from here, a large one in several parts at a time; each is asked for again until it is whole.
+        """Download a file, a large one in several concurrent parts, each retried until it is complete.
 
         Args:
             path: The file.
-            file: Where to.
-            size_bytes: Its size. Where it has another, what comes is written all the same.
+            file: The local file to write.
+            size_bytes: Its expected size. If it differs, the received bytes are written all the same.
         """
         if size_bytes <= PART_BYTES:
             data = self.read(path)
@@ -227,7 +227,7 @@ class ObjectStorage:
         self._call("delete", path, lambda fs, limit: fs.rm_file(self._place(path), **limit))
 
     def failure(self, verb: str, path: str, error: BaseException, tries: int = 1) -> StoreError:
-        """The error to raise where something at `path` could not be done."""
+        """Return the error for an operation that failed at `path`."""
         failure = failure_of(error) or Failure.LOCAL
         given_up = f"Given up after {tries} tries. " if failure.is_passing and tries > 1 else ""
         what = without_secrets(f"cannot {verb} {self._name.rstrip('/')}/{path}: {describe(error)}")
@@ -250,11 +250,11 @@ class ObjectStorage:
             raise self.failure("read", path, error) from error
 
     def _call(self, verb: str, path: str, call: Callable[[Any, dict[str, float]], T], size_bytes: int = 0) -> T:
-        """Call with the file system and a limit of seconds; repeat what may pass; translate what does not.
+        """Call with the file system and a time limit in seconds; retry transient errors; translate all others.
 
         Raises:
-            FileNotFoundError: If there is no such file.
-            FileExistsError: If there is one.
+            FileNotFoundError: If the file does not exist.
+            FileExistsError: If it already exists.
             StoreError: For everything else.
         """
         client, started = self._client, time.monotonic()
@@ -285,11 +285,11 @@ class ObjectStorage:
                     limit = {"timeout": left} if self._is_s3 else {}
                     self._probe(limit)
                     answer = call(client.fs, limit)
-        except Exception as error:  # botocore's and aiohttp's errors share no base but this one
+        except Exception as error:  # the only common base of botocore's and aiohttp's errors
             failure = failure_of(error)
             if failure is None:
                 raise
-            if failure.is_passing:  # whatever is tried next fails sooner
+            if failure.is_passing:  # later calls fail sooner
                 client.has_answered = False
             if failure is Failure.MISSING:
                 raise FileNotFoundError(self._place(path)) from error
@@ -302,7 +302,8 @@ class ObjectStorage:
         return answer
 
     def _probe(self, limit: dict[str, float]) -> None:
-        """Once a process and bucket: does what answers speak S3, and is there this bucket? A page with words is not."""
+        """Check once per process and bucket that the server speaks S3 and has the bucket; an HTML page does not
+        count."""
         bucket, _, prefix = self.root.partition("/")
         if self._is_s3 and bucket not in self._client.probed:
             found = self._client.fs.call_s3("list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1, **limit)
@@ -312,18 +313,18 @@ class ObjectStorage:
 
 
 class _BeyondEndError(Exception):
-    """A range begins where the file has ended."""
+    """A range starts beyond the end of the file."""
 
 
 @lru_cache(maxsize=8)
 def _shared_client(environment: str, options: str) -> _Client:
-    """The process's client for these variables: others are another account, or another server."""
+    """Return the process's client for these variables; other values mean another account or server."""
     fs, _ = fsspec.core.url_to_fs("s3://bucket", use_listings_cache=False, skip_instance_cache=True, **_OPTIONS)
     fs.retries = 1
     return _Client(fs)
 
 
 def _environment() -> str:
-    """Digest of what decides whom a client talks to, and as whom."""
+    """Return a digest of the variables that determine server and account."""
     found = sorted((name, value) for name, value in os.environ.items() if name.startswith(("AWS_", "FSSPEC_")))
     return hashlib.sha256(repr((found, os.getpid())).encode()).hexdigest()

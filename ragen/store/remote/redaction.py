@@ -1,4 +1,4 @@
-"""Addresses of stores hold no secrets, since they end up in records and logs."""
+"""Checks that addresses of stores contain no secrets, since they are written to records and logs."""
 
 import os
 from urllib.parse import urlsplit
@@ -7,14 +7,14 @@ from starpo.ragen.core.errors import StoreError
 from starpo.ragen.core.redaction import without_secrets
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""Where clients of S3 look for the server's address, the first that is set."""
+"""Variables in which S3 clients look for the server's address; the first one set is used."""
 
 
 def check_address(url: str) -> str:
-    """Return a store's address that is one and holds no credentials.
+    """Return a store's address if it is valid and contains no credentials.
 
     Raises:
-        StoreError: If it is empty, or holds some.
+        StoreError: If it is empty or contains credentials.
     """
     if not url.strip():
         raise StoreError("the store's address is empty; expected a folder, or an address such as s3://bucket/prefix")
@@ -27,10 +27,10 @@ def check_address(url: str) -> str:
 
 
 def check_endpoint() -> None:
-    """Be sure that the address of the S3 server, where the environment gives one, is one, and holds no credentials.
+    """Check that the address of the S3 server, if the environment sets one, is valid and contains no credentials.
 
     Raises:
-        StoreError: If it is not, or does.
+        StoreError: Otherwise.
     """
     for name in ENDPOINT_VARIABLES:
         url = os.environ.get(name, "")
