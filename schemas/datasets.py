@@ -1,8 +1,8 @@
 """The Arrow schema of every dataset that stages exchange.
 
-A dataset kind has a version, raised when its columns or their meaning change. Every column says what it means, its
-unit and what null means (a column that may be null is marked so; all others are never null). Lists are never null
-and hold no nulls. All text is untrusted model or environment output.
+A dataset kind has a version, incremented when its columns or their meaning change. Every column documents its meaning,
+its unit and the meaning of null (nullable columns are marked; all others are never null). Lists are never null and
+contain no nulls. All text is untrusted model or environment output.
 
     turns, siblings -> rewards -> selection -> samples, metrics          episodes, metrics <- evaluation
 """
@@ -20,14 +20,14 @@ TEXTS = pa.list_(pa.field("item", pa.string(), nullable=False))
 FLAGS = pa.list_(pa.field("item", pa.bool_(), nullable=False))
 
 STATUSES = ("ok", "format_error", "truncated", "env_error", "timeout")
-"""How a turn went. 'ok': a well-formed response was carried out. 'format_error': the response was malformed.
-'truncated': no response, the context was full. 'env_error': the environment failed. 'timeout': the deadline passed.
-Trajectories that contain one of the last two never enter group statistics or training."""
+"""Outcome of a turn. 'ok': a well-formed response was executed. 'format_error': the response was malformed.
+'truncated': no response, because the context was full. 'env_error': the environment failed. 'timeout': the deadline
+passed. Trajectories that contain one of the last two never enter group statistics or training."""
 
 ORIGINS = ("policy", "greedy", "search")
-"""How a response was come by. 'policy': sampled from the behaviour policy; a turn without a response says so too.
-'greedy': of a trajectory of most probable tokens, its group's baseline, in no statistic and never trained on. 'search':
-the best of several sampled in the same context (`siblings`), so not distributed as the behaviour policy is."""
+"""Origin of a response. 'policy': sampled from the behaviour policy; also used for a turn without a response. 'greedy':
+part of a greedily decoded trajectory, its group's baseline, which is excluded from statistics and training. 'search':
+the best of several responses sampled in the same context (`siblings`), so not distributed like the behaviour policy."""
 
 ERROR_STATUSES = ("env_error", "timeout")
 NO_RESPONSE: dict[str, Any] = {
@@ -52,9 +52,9 @@ NO_RESPONSE: dict[str, Any] = {
 UNKNOWN_FINISH = "unknown"
 FINISH_REASONS = ("stop", "length", "none", UNKNOWN_FINISH)
 """Why a response ended: at its end token, at `max_response_tokens`, or there was none (status truncated, timeout, and
-env_error where the environment failed before the response). 'unknown': it was imported, and its source does not say;
-only then may what a source does not have be absent, as an empty list: `behaviour_logprobs`, or with it `response_ids`
-and `prompt_ids`. Whoever counts tokens leaves such responses out, and nothing learns from them."""
+env_error if the environment failed before the response). 'unknown': it was imported, and its source does not record the
+reason; only then may data that the source lacks be absent, as an empty list: `behaviour_logprobs`, or in addition
+`response_ids` and `prompt_ids`. Token counts leave such responses out, and they are not trained on."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The content digest of a dataset: of its logical values, not of the bytes that hold them.
+"""The content digest of a dataset: a digest of its logical values, not of the bytes that store them.
 
-Equal values in equal order give equal digests, whatever files, compression, batches, dictionary encodings or large
-offsets they come in. Column names, their order and their logical types belong to the content; metadata and
-nullability flags do not. Floats count by their bits, except that all NaN are one; so -0.0 differs from 0.0.
+Equal values in equal order give equal digests, regardless of files, compression, batches, dictionary encodings or large
+offsets. Column names, their order and their logical types are part of the content; metadata and nullability flags are
+not. Floats are compared by their bits, except that all NaN are equal; so -0.0 differs from 0.0.
 
     batches -> ContentDigest.update -> hexdigest -> Manifest.content_digest
 """
@@ -27,10 +27,10 @@ class ContentDigest:
         self.num_rows = 0
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Append rows. Where one batch ends and the next begins does not matter.
+        """Append rows. The boundaries between batches do not matter.
 
         Raises:
-            TypeError: If the batch has other columns than the schema given at the start.
+            TypeError: If the batch has other columns than the schema given at construction.
         """
         if batch.schema.names != self._names:
             raise TypeError(f"expected the columns {self._names}, found {batch.schema.names}")
@@ -39,7 +39,7 @@ class ContentDigest:
         self.num_rows += batch.num_rows
 
     def hexdigest(self) -> str:
-        """SHA-256 over the row count and every column's name, type and streams; 64 hex digits."""
+        """Return the SHA-256 over the row count and every column's name, type and streams; 64 hex digits."""
         total = hashlib.sha256(_LAYOUT)
         total.update(f"/{self.num_rows}/{len(self._columns)}".encode())
         for name, column in zip(self._names, self._columns, strict=True):
@@ -49,10 +49,10 @@ class ContentDigest:
 
 
 def content_digest(data: pa.Table | Iterable[pa.RecordBatch], schema: pa.Schema | None = None) -> str:
-    """Digest of a whole table, or of batches of `schema`; 64 hex digits.
+    """Return the digest of a whole table, or of batches of `schema`; 64 hex digits.
 
     Raises:
-        TypeError: If batches come without a schema, or a column is of a type that no dataset uses (a struct, a map).
+        TypeError: If batches come without a schema, or a column has a type that no dataset uses (a struct, a map).
     """
     if isinstance(data, pa.Table):
         schema, data = data.schema, data.to_batches()
@@ -65,9 +65,9 @@ def content_digest(data: pa.Table | Iterable[pa.RecordBatch], schema: pa.Schema 
 
 
 class _ColumnDigest:
-    """Three streams a column: where the nulls are, how long the values are, the values; a list has its items' besides.
+    """Three streams per column: positions of nulls, lengths of values, values; a list also has those of its items.
 
-    Each stream is a plain concatenation over the rows, which is why the cuts between batches leave no trace.
+    Each stream is a plain concatenation over the rows, so the boundaries between batches leave no trace.
     """
 
     def __init__(self, type_: pa.DataType) -> None:

@@ -1,4 +1,4 @@
-"""A small valid example of every dataset: what documentation shows, and what tests and benchmarks start from.
+"""A small valid example of every dataset, for documentation, tests and benchmarks.
 
 turns, siblings, rewards, selection, samples, metrics, episodes: `example(kind)`
 turns of any length: `example_turns(...)`
@@ -18,7 +18,7 @@ _ACTIONS = ["Up", "Left"]
 
 
 def example(kind: str) -> pa.Table:
-    """Two groups of four trajectories of five turns, or what a stage could have made of them.
+    """Return two groups of four trajectories of five turns, or what a stage could have made from them.
 
     Raises:
         KeyError: If there is no such dataset kind.
@@ -27,11 +27,11 @@ def example(kind: str) -> pa.Table:
 
 
 def example_turns(num_groups: int = 2, first_group: int = 0) -> pa.Table:
-    """Turns of `num_groups` whole groups, 20 rows each, the size of those of the embedded tiny policy.
+    """Return the turns of `num_groups` complete groups, 20 rows each, as large as those of the embedded tiny policy.
 
     Args:
-        num_groups: Groups to make.
-        first_group: Number of the first one; consecutive calls make consecutive parts of one large dataset.
+        num_groups: Number of groups.
+        first_group: Number of the first group; consecutive calls make consecutive parts of one large dataset.
     """
     rows = np.arange(num_groups * GROUP_SIZE * TURNS_EACH)
     turn, trajectory = rows % TURNS_EACH, rows // TURNS_EACH
@@ -204,7 +204,7 @@ def _table(kind: str, columns: dict[str, object]) -> pa.Table:
 
 
 def _lists(values: np.ndarray, type_: pa.DataType) -> pa.Array:
-    """A list column from a matrix, a row a list."""
+    """Return a list column from a matrix, one list per row."""
     offsets = np.arange(0, values.size + 1, values.shape[1], dtype=np.int32)
     items = pa.array(values.ravel(), type_)
     return pa.ListArray.from_arrays(pa.array(offsets), items, type=pa.list_(pa.field("item", type_, nullable=False)))

@@ -1,8 +1,8 @@
-"""The manifest: what is written, last and once, beside every artifact.
+"""The manifest: metadata stored, last and once, with every artifact.
 
 Identity (`kind`, `key`, `stage`, `inputs`, `settings`, `seed`, `code`, `files`, `content_digest`) is what replay and
 verification rely on; everything under `provenance` is volatile and outside every digest. A manifest is sealed with the
-digest of its own lasting fields, so that an edited one is noticed.
+digest of its non-volatile fields, so that edits are detected.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ FORMAT_VERSION = 1
 
 
 class StrictModel(BaseModel):
-    """Frozen, unknown keys rejected."""
+    """Base model: frozen, unknown keys rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -25,26 +25,26 @@ class FileEntry(StrictModel):
     """A file of an artifact."""
 
     name: str
-    """What readers call it, such as `part-00000.parquet` or `model.safetensors`."""
+    """Name used by readers, such as `part-00000.parquet` or `model.safetensors`."""
     path: str
-    """Where it is, relative to the artifact's folder; on object storage it carries its writer's own suffix."""
+    """Path relative to the artifact's folder; on object storage it contains a prefix unique to its writer."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of its bytes."""
+    """SHA-256 of its content."""
     size_bytes: int = Field(ge=0)
-    """Its size."""
+    """Size in bytes."""
 
 
 class Stage(StrictModel):
-    """Which stage, at which version of its meaning."""
+    """A stage and the version of its semantics."""
 
     name: str
-    """Such as `rollout`."""
+    """Name, such as `rollout`."""
     version: int = Field(ge=1)
-    """Raised whenever the stage's output changes for the same input."""
+    """Incremented whenever the stage's output changes for the same input."""
 
 
 class Manifest(StrictModel):
-    """Everything known about an artifact."""
+    """Metadata of an artifact."""
 
     format_version: int = FORMAT_VERSION
     """Version of this model."""
@@ -53,43 +53,43 @@ class Manifest(StrictModel):
     key: str
     """Digest of stage, settings, input keys, seed and code."""
     stage: Stage
-    """What made it."""
+    """The stage that made it."""
     settings: dict[str, Any]
     """The stage's own configuration, as JSON."""
     inputs: dict[str, str]
-    """Role -> key of every artifact it was made from."""
+    """Role -> key of every artifact that it was made from."""
     seed: int | None
-    """The stage's seed, where it has one."""
+    """The stage's seed, if it has one."""
     code: dict[str, str] = Field(default_factory=dict)
-    """Role -> identity of the code that the settings name (`ragen.core.identity`): a digest of its source, or
-    the version of its distribution. Empty where the stage names none, and in artifacts of version 0.1.0."""
+    """Role -> identity of the code that the settings name (`ragen.core.identity`): a digest of its source, or the
+    version of its distribution. Empty if the stage names none, and in artifacts of version 0.1.0."""
     dataset_version: int | None
     """Version of the dataset's schema; null for a checkpoint."""
     num_rows: int | None
-    """Rows of the dataset; null for a checkpoint."""
+    """Number of rows of the dataset; null for a checkpoint."""
     files: tuple[FileEntry, ...]
     """In reading order."""
     content_digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of the logical data, not of the compressed bytes."""
+    """Digest of the logical data, not of the compressed bytes."""
     is_deterministic: bool = True
-    """Would the same work give the same content digest on this kind of machine?"""
+    """Whether the same work would give the same content digest on this kind of machine."""
     replay_fault: str = Field(default="", exclude_if=lambda reason: not reason)
-    """Why the environment that was played cannot be replayed, written only where it cannot; empty: it can, or none was
+    """Why the environment that was played cannot be replayed; only written if it cannot. Empty: it can, or none was
     played."""
     headline: dict[str, float] = Field(default_factory=dict)
-    """A few numbers that say what is inside."""
+    """A few numbers that summarise the content."""
     provenance: dict[str, Any] = Field(default_factory=dict)
     """Volatile: versions, hardware, threads, timings. Never secrets."""
     manifest_digest: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
-    """Of all fields but `provenance`, this one, and a `code` that is empty; empty until sealed."""
+    """Digest of all fields except `provenance`, this one, and an empty `code`; empty until sealed."""
 
     def sealed(self) -> "Manifest":
-        """This manifest with its `manifest_digest` filled in."""
+        """Return this manifest with its `manifest_digest` filled in."""
         return self.model_copy(update={"manifest_digest": self._digest()})
 
     @property
     def is_intact(self) -> bool:
-        """Is this what was sealed, unedited?"""
+        """Whether the manifest is unchanged since it was sealed."""
         return self.manifest_digest == self._digest()
 
     def _digest(self) -> str:

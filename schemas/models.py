@@ -1,4 +1,4 @@
-"""Pandera models of every dataset, made from its columns and its rules.
+"""Pandera models of every dataset, built from its columns and its rules.
 
 datasets + rules -> row_model (batch by batch), across_model (all rows together), or whole_model (both) -> validate
 """
@@ -15,14 +15,14 @@ from starpo.schemas.datasets import DATASETS
 from starpo.schemas.rule import Rule, each_item
 from starpo.schemas.rules import ACROSS_RULES, ROW_RULES
 
-if "POLARS_ENGINE_AFFINITY" not in os.environ:  # what its user has set, stays
-    # Of a few thousand rows the streaming engine, polars' own choice, makes twice the work; more come in batches.
+if "POLARS_ENGINE_AFFINITY" not in os.environ:  # a user's own setting takes precedence
+    # The streaming engine, polars' default, takes twice as long on a few thousand rows; more come in batches.
     pl.Config.set_engine_affinity("in-memory")
 
 
 @cache
 def null_rules(kind: str) -> tuple[Rule, ...]:
-    """Where there must not be nulls. Arrow counts them as it goes, so `has_nulls` knows in no time whether all hold."""
+    """Return the rules for nulls. Arrow tracks null counts, so `has_nulls` checks all of them at almost no cost."""
     columns = DATASETS[kind].columns
     lists = [c.name for c in columns if pa.types.is_list(c.type)]
     return (
@@ -32,7 +32,7 @@ def null_rules(kind: str) -> tuple[Rule, ...]:
 
 
 def has_nulls(rows: pa.Table | pa.RecordBatch, kind: str) -> bool:
-    """Is one of `null_rules` broken? For rows that have the dataset's columns and types."""
+    """Whether one of `null_rules` is violated, for rows with the dataset's columns and types."""
     for column in DATASETS[kind].columns:
         values = rows.column(column.name)
         if values.null_count and not column.nullable:
@@ -46,31 +46,31 @@ def has_nulls(rows: pa.Table | pa.RecordBatch, kind: str) -> bool:
 
 @cache
 def row_rules(kind: str) -> tuple[Rule, ...]:
-    """Rules that look at one row: those of all datasets, then those of this kind."""
+    """Return the rules on single rows: those of all datasets, then those of this kind."""
     return (*null_rules(kind), *ROW_RULES[kind])
 
 
 @cache
 def across_rules(kind: str) -> tuple[Rule, ...]:
-    """Rules that compare rows: the key is unique, then those of this kind."""
+    """Return the rules across rows: the key is unique, then those of this kind."""
     key = DATASETS[kind].key
     return (Rule(key, "identify a row: no two rows have the same", pl.struct(*key).is_unique()), *ACROSS_RULES[kind])
 
 
 def across_columns(kind: str) -> tuple[str, ...]:
-    """Columns that must be kept of all rows until the end."""
+    """Return the columns that must be kept for all rows until the end."""
     return tuple(dict.fromkeys((*DATASETS[kind].key, *(name for rule in across_rules(kind) for name in rule.columns))))
 
 
 @cache
 def row_model(kind: str) -> DataFrameSchema:
-    """Pandera model of a dataset's rows: exact columns in their order, types, and all row rules."""
+    """Pandera model of a dataset's rows: the exact columns in order, their types, and all row rules."""
     return DataFrameSchema(_columns(kind), checks=_check(row_rules(kind)), strict=True, ordered=True, name=kind)
 
 
 @cache
 def across_model(kind: str) -> DataFrameSchema:
-    """Pandera model of the columns in `across_columns`, of all rows together."""
+    """Pandera model of the columns in `across_columns`, over all rows."""
     return DataFrameSchema(checks=_check(across_rules(kind)), name=kind)
 
 
@@ -78,8 +78,8 @@ def across_model(kind: str) -> DataFrameSchema:
 def whole_model(kind: str) -> DataFrameSchema:
     """Pandera model of a whole dataset in one pass: row rules and across rules.
 
-    For rows whose columns and types are known to be the dataset's, and without nulls where there must be none: looking
-    at them again, column by column, would take longer than the rules do on the few thousand rows of an iteration.
+    For rows that are known to have the dataset's columns and types, and no forbidden nulls: checking these again,
+    column by column, would take longer than the rules do on the few thousand rows of an iteration.
     """
     return DataFrameSchema(checks=_check((*ROW_RULES[kind], *across_rules(kind))), name=kind)
 
@@ -87,13 +87,14 @@ def whole_model(kind: str) -> DataFrameSchema:
 def _columns(kind: str) -> dict[str, Column]:
     dataset = DATASETS[kind]
     types = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
-    return {c.name: Column(types[c.name], nullable=True) for c in dataset.columns}  # nulls: among the row rules
+    return {c.name: Column(types[c.name], nullable=True) for c in dataset.columns}  # nulls: see the row rules
 
 
 def _check(rules: tuple[Rule, ...]) -> Check:
-    """All rules as one check, in one pass a grouping; whoever wants to know which one failed asks each `Rule`.
+    """Combine rules into one check, with one pass per grouping; evaluate each `Rule` separately to find the one that
+    failed.
 
-    Null counts as obeyed, which is how `all` takes it. Planned as it stands: to polars, rules are many and rows few.
+    Null counts as satisfied, as in `all`. Query optimisation is disabled, as there are many rules and few rows.
     """
 
     groupings = {

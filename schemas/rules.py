@@ -1,8 +1,8 @@
-"""What every dataset must obey beyond its columns, a table of rules a dataset.
+"""Rules of every dataset beyond its columns, as one table of rules per dataset.
 
 Rules that hold for every dataset (columns, types, nulls, nulls inside lists, unique keys) are derived from
-`schemas.datasets` in `schemas.models`; this file states the rest, `schemas.turn_rules` those of `turns` and
-`siblings`.
+`schemas.datasets` in `schemas.models`; this file contains the rest, except those of `turns` and `siblings`, which are
+in `schemas.turn_rules`.
 
     rule -> rules -> models -> validate
 """
@@ -29,13 +29,13 @@ from starpo.schemas.rule import (
 from starpo.schemas.turn_rules import EPISODE_RULES, SIBLING_ROWS, SIBLING_TABLE, TURN_ROWS, TURN_TABLE
 
 SCORE_METRICS = ("std", "sample_std", "mean", "sum", "entropy", "entropy_std", "length")
-"""What groups can be scored by."""
+"""Metrics by which groups can be scored."""
 
 ACTION_MARK = " || "
-"""What stands between two actions of an episode's turn."""
+"""Separator between the actions of an episode's turn."""
 
 ZERO_VARIANCE_STD = 1e-6
-"""A standard deviation of returns up to this is rounding: the returns are taken as equal."""
+"""Returns with a standard deviation up to this count as equal: the difference is rounding."""
 
 _ROUNDING = 1e-9
 _FLOAT32_ROUNDING = 1e-6
@@ -59,13 +59,13 @@ _REWARD_ROWS = (
 )
 
 CLIP_BOUNDS = (-1.0, 3.0)
-"""Between these lies what the normalisation 'asymmetric_clip' makes of returns (RAGEN-2)."""
+"""Bounds of returns normalised by 'asymmetric_clip' (RAGEN-2)."""
 
 _is_cut = ~col("normalised_return").is_between(*CLIP_BOUNDS, closed="none")
 
 
 def _is_shifted_and_scaled(normalised: pl.Expr, paid: pl.Expr) -> pl.Expr:
-    """Is the one a linear function of the other, rising or constant?"""
+    """Whether one is a linear function of the other, increasing or constant."""
     normalised_range, paid_range = normalised.max() - normalised.min(), paid.max() - paid.min()
     return (
         ((paid_range > 0) | (normalised_range == 0))
@@ -74,7 +74,7 @@ def _is_shifted_and_scaled(normalised: pl.Expr, paid: pl.Expr) -> pl.Expr:
 
 
 def _is_clipped(normalised: pl.Expr, paid: pl.Expr) -> pl.Expr:
-    """Is it so between the bounds, and does what lies beyond stand at them, in the order of what was paid?"""
+    """Whether the same holds between the bounds, and values beyond are clipped to them, in the order of the returns."""
     step, paid_step = normalised.sort_by("trajectory_return").diff(), paid.sort_by("trajectory_return").diff()
     is_in_order = ((step > 0) & (paid_step > 0)) | ((step == 0) & (paid_step >= 0))
     return (
@@ -106,7 +106,7 @@ _REWARD_TABLE = (
 _STATISTICS = ("score", "return_std", "return_mean", "return_max", "return_min", "success_rate")
 
 _num_valid = col("num_valid").cast(pl.Float64)
-_num_between = _num_valid - 2  # returns beside the smallest and the largest one; their mean is known, too
+_num_between = _num_valid - 2  # returns other than the smallest and the largest; their mean is known as well
 _mean_between = (_num_valid * col("return_mean") - col("return_min") - col("return_max")) / _num_between
 _sum_of_squares = col("return_std").pow(2) * _num_valid
 _least_squares = (
@@ -186,7 +186,7 @@ _SELECTION_ROWS = (
 
 
 def _is_ranked(is_barred: pl.Expr, score: pl.Expr) -> pl.Expr:
-    """Do ranks go by score, and behind those all that are barred, by score again?"""
+    """Whether ranks follow the score, and all barred groups come last, again by score."""
     barred_step = is_barred.cast(pl.Int8).sort_by("rank").diff()
     score_step = score.sort_by("rank").diff()
     return ((barred_step > 0) | ((barred_step == 0) & (score_step >= 0))).all()
@@ -243,13 +243,13 @@ _SAMPLE_TABLE = (
     ),
 )
 
-# a component's own words; differences; a cosine, which ends with what somebody calls an objective
+# Excluded: names chosen by a component; differences; cosines, whose names end with a user-defined objective.
 _is_ours = ~col("name").str.contains("^(reward/component|replay|objectives/[^/]+/cosine)/")
 _own_name = col("name").str.replace("^((?:rollout|reward|filter)/[^/]+)/[^/]+$", "${1}")  # without a mixture's tag
 
 
 def _is_named(pattern: str) -> pl.Expr:
-    """Is the last part of the metric's name such?"""
+    """Whether the last part of the metric's name matches the pattern."""
     return _is_ours & _own_name.str.contains(f"(^|/)({pattern})$")
 
 
@@ -350,7 +350,7 @@ ROW_RULES: dict[str, tuple[Rule, ...]] = {
     "metrics": _METRIC_ROWS,
     "episodes": _EPISODE_ROWS,
 }
-"""By dataset kind, what each row must obey by itself."""
+"""Dataset kind -> rules on single rows."""
 
 ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "turns": TURN_TABLE,
@@ -361,4 +361,4 @@ ACROSS_RULES: dict[str, tuple[Rule, ...]] = {
     "metrics": _METRIC_TABLE,
     "episodes": _EPISODE_TABLE,
 }
-"""By dataset kind, what rows must obey together."""
+"""Dataset kind -> rules across rows."""

@@ -1,4 +1,4 @@
-"""What the datasets `turns` and `siblings` must obey beyond their columns, turn by turn, over a trajectory and a group.
+"""Rules of the datasets `turns` and `siblings` beyond their columns, per turn, per trajectory and per group.
 
 rule -> turn_rules -> rules -> models -> validate
 """
@@ -22,10 +22,10 @@ from starpo.schemas.rule import (
 )
 
 MAX_VOCABULARY = 2**20
-"""No policy has more tokens; an id beyond is none."""
+"""Upper bound of token ids; no policy has a larger vocabulary."""
 
 MIN_LOGPROB = -104.0
-"""Nats; the smallest positive float32 is exp(-103.3), and nothing samples a token whose probability is 0."""
+"""Nats; the smallest positive float32 is exp(-103.3), and a token of probability 0 is never sampled."""
 
 _is_error = col("status").is_in(ERROR_STATUSES)
 _has_tokens = col("response_ids").list.len() > 0
@@ -35,7 +35,7 @@ _num_executed = col("executed_actions").list.len()
 _is_end = col("terminated") | col("truncated")
 
 EPISODE_RULES = (*not_empty("env"), at_least("env_seed", 0), digest("initial_state_digest"))
-"""Of turns and of evaluated episodes alike."""
+"""Rules shared by turns and evaluated episodes."""
 
 
 def _known_ids(name: str) -> Rule:
@@ -159,7 +159,7 @@ _left_after = (col("actions_left") - _num_taken - col("forfeited_actions")).sort
 
 
 def _first_turn(holds: pl.Expr) -> pl.Expr:
-    """Of those where it holds; null where it never does."""
+    """Return the first turn in which the expression holds; null if there is none."""
     return col("turn").filter(holds).min()
 
 

@@ -1,8 +1,8 @@
-"""All rules of a dataset in one call, or batch by batch in bounded memory; one clear error.
+"""Validation of a dataset, in one call or batch by batch in bounded memory; one readable error.
 
-A stream is checked in one pass: row rules as batches go by, across rules at the end, on the few columns that they
-name. Those are kept of all rows, texts as numbers (about 40 bytes a row of `turns`), so rows may come in any order. The
-last batch waits for `finish`: where it is the only one, all rules are checked at once.
+A stream is checked in one pass: row rules per batch, across rules at the end, on the columns that they name. These
+columns are kept for all rows, texts as numbers (about 40 bytes per row of `turns`), so rows may come in any order. The
+last batch is held back until `finish`: if it is the only one, all rules are checked at once.
 
     rows -> validate -> store      a violation -> ContractViolation(message, failure_cases)
 """
@@ -37,9 +37,9 @@ FAILURE_CASES = pa.schema(
         pa.field("found", pa.string(), metadata={"meaning": "the row's values in the columns concerned"}),
     ]
 )
-"""One row a failing row and rule."""
+"""One row per failing row and rule."""
 
-_MAX_CASES = 1000  # rows kept of one rule and batch; all are counted
+_MAX_CASES = 1000  # rows kept per rule and batch; all are counted
 _SHOWN_ROWS = 3
 _SHOWN_RULES = 5
 _SHOWN_CHARACTERS = 120
@@ -51,7 +51,7 @@ class ContractViolation(ValueError):  # noqa: N818 (the name says what happened)
     Attributes:
         kind: The dataset kind.
         message: A few lines: dataset, columns, rules, numbers of failing rows, the first of them, what to do.
-        failure_cases: Schema `FAILURE_CASES`; at most 1000 rows of each rule and batch.
+        failure_cases: Schema `FAILURE_CASES`; at most 1000 rows per rule and batch.
     """
 
     def __init__(self, kind: str, message: str, failure_cases: pa.Table) -> None:
@@ -62,10 +62,10 @@ class ContractViolation(ValueError):  # noqa: N818 (the name says what happened)
 
 
 def validate(table: pa.Table, kind: str) -> None:
-    """Check that a table is a valid dataset of this kind. An empty one is.
+    """Check that a table is a valid dataset of this kind. An empty table is valid.
 
     Raises:
-        ContractViolation: If it is not.
+        ContractViolation: If it is not valid.
         KeyError: If there is no such kind.
     """
     validator = Validator(kind)
@@ -75,7 +75,7 @@ def validate(table: pa.Table, kind: str) -> None:
 
 @dataclass
 class _Failure:
-    """A rule that was broken: how often, and the first rows that did."""
+    """A violated rule: the number of failing rows, and the first of them."""
 
     columns: tuple[str, ...]
     text: str
@@ -86,23 +86,23 @@ class _Failure:
 class Validator:
     """Validates a dataset batch by batch.
 
-    Usage: `check` every batch, then `finish`; nothing is raised before that, so that a writer can carry on and leave
-    the whole dataset to look at.
+    Usage: `check` every batch, then `finish`; nothing is raised before that, so that a writer can continue and keep the
+    whole dataset for inspection.
     """
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._dataset = DATASETS[kind]
         self._num_rows = 0
-        self._waiting: tuple[int, pl.DataFrame] | None = None  # number of its first row, and the last batch
-        self._has_nulls = False  # where there must be none
+        self._waiting: tuple[int, pl.DataFrame] | None = None  # index of the first row, and the batch held back
+        self._has_nulls = False  # in columns or lists that must have none
         self._kept: list[pl.DataFrame] = []
         self._failures: dict[str, _Failure] = {}
 
     def check(self, batch: pa.Table | pa.RecordBatch) -> None:
         """Check the next rows against the schema and the row rules, and keep what the across rules need.
 
-        Nullability flags and metadata of the batch's own schema do not matter: its values are looked at.
+        Nullability flags and metadata of the batch's schema are ignored: the values themselves are checked.
         """
         self._check_rows()
         wrong = _schema_faults(batch.schema, self._dataset)
@@ -117,7 +117,7 @@ class Validator:
         """Check the across rules, and report.
 
         Raises:
-            ContractViolation: If any rule was broken in any batch.
+            ContractViolation: If any rule was violated in any batch.
         """
         is_only_batch = not self._kept and not self._failures
         if is_only_batch and self._waiting and not self._has_nulls and self._obeys_all(self._waiting[1]):
@@ -141,7 +141,7 @@ class Validator:
         return True
 
     def _check_rows(self) -> None:
-        """Check the row rules of the batch that waits."""
+        """Check the row rules on the batch held back."""
         if self._waiting is None:
             return
         first_row, frame = self._waiting
@@ -158,7 +158,7 @@ class Validator:
             for rule in rules:
                 self._record(rule, frame, first_row)
             if len(self._failures) == num_known:
-                raise  # a fault of pandera's own, which no rule of ours explains
+                raise  # an error of pandera itself, which none of our rules explains
 
     def _record(self, rule: Rule, frame: pl.DataFrame, first_row: int) -> None:
         named = tuple(dict.fromkeys((*self._dataset.key, *rule.columns)))
@@ -180,7 +180,8 @@ class Validator:
 
 
 def _schema_faults(schema: pa.Schema, dataset: Dataset) -> list[tuple[str, str, str]]:
-    """Column, rule, what was found; the order counts, nullability flags and metadata do not."""
+    """Return column, rule and finding for each fault. The order of columns matters; nullability flags and metadata do
+    not."""
     expected = {c.name: c.type for c in dataset.columns}
     unknown = [name for name in schema.names if name not in expected]
     faults = [(name, "is no column of this dataset", f"type {schema.field(name).type}") for name in unknown]
