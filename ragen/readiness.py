@@ -96,7 +96,7 @@ def _of_weights(config: StarPOConfig) -> list[str]:
         try:
             observation, _ = make(part).reset(seed=0)
         except Exception:
-            return []  # told of the environment
+            return []  # reported by `_of_environment`
         things[part.type] = list(resolve(SCENES[part.type])(observation, (), {}).things)
     return [
         f"{place} weighs {', '.join(weighed)}; expected things of {kind}, which are {', '.join(known)}"
@@ -112,7 +112,7 @@ def _of_prompt(config: StarPOConfig) -> list[str]:
         world = make(config.environment)
         observation, _ = world.reset(seed=0)
     except Exception:
-        return []  # told of the environment
+        return []  # reported by `_of_environment`
     try:
         prompt = prompt_of(agent)
         prompt.introduction(world.rules(), world.grammar, agent)
@@ -138,7 +138,7 @@ def _of_demonstrator(config: StarPOConfig) -> list[str]:
             world = make(part)
             world.reset(seed=0)
         except Exception:
-            return []  # told of the environment
+            return []  # reported by `_of_environment`
         try:
             actions = decide(world, config.policy.demonstration_skill, python_random("readiness")).actions
         except Exception as error:  # a third-party demonstrator may raise anything

@@ -153,7 +153,7 @@ TURN_ROWS = (
     json_object("info"),
 )
 
-_num_taken = col("action_effective").list.len().cast(pl.Int64)  # as many as executed_actions, in fewer bytes
+_num_taken = col("action_effective").list.len().cast(pl.Int64)  # same length as executed_actions, in fewer bytes
 _left_before = col("actions_left").cast(pl.Int64).sort_by("turn")
 _left_after = (col("actions_left") - _num_taken - col("forfeited_actions")).sort_by("turn")
 
@@ -267,7 +267,7 @@ SIBLING_ROWS = (
     Rule(
         ("executed_actions", "response"),
         "begins and ends with what stands in the response",
-        ~_is_taken_in_ascii  # other letters have several forms
+        ~_is_taken_in_ascii  # lowercasing other letters is ambiguous
         | pl.all_horizontal(_lowered.str.contains(t.str.to_lowercase(), literal=True) for t in _taken),
     ),
     Rule(("score",), "is finite where the environment did not fail", col("score").is_finite()),

@@ -141,7 +141,7 @@ def _validated(layers: Sequence[Layer], name: str) -> StarPOConfig:
     for layer in layers:
         values = merged(values, layer.values, StarPOConfig)
     try:
-        # Through JSON, whose strict mode reads lists as tuples: TOML has no tuples either.
+        # Through JSON, whose strict mode accepts lists for tuples: TOML has no tuples either.
         return StarPOConfig.model_validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         sources = {path: layer.source for layer in layers for path in _leaves(layer.values)}

@@ -32,8 +32,9 @@ class ObjectiveConfig(Settings):
     depth and alpha. 'istar': step_weight. The other built-in ones have none; a custom estimator receives them as
     `inputs.options`."""
     advantage_scale: Literal["none", "group", "batch"] = "none"
-    """Divisor of the advantages: none, the standard deviation of the group's returns (GRPO), or that of the centred
-    returns of all kept trajectories. 'group' needs an estimator that works on groups."""
+    """Divisor of the advantages. 'none': no scaling. 'group': the standard deviation of the group's returns (GRPO);
+    needs an estimator that works on groups. 'batch': the standard deviation of the centred returns of all kept
+    trajectories."""
     std_ddof: Literal[0, 1] = 0
     """Delta degrees of freedom of the standard deviations in `advantage_scale` and `should_whiten`: the sum of squares
     is divided by n (0) or by n - 1 (1, the public code)."""
@@ -48,10 +49,10 @@ class ObjectiveConfig(Settings):
     lambda_turn: float = Field(1.0, ge=0, le=1)
     """Turn-level lambda (bi-level, turn-level and hierarchical GAE)."""
     reward_placement: Literal["turn_end", "trajectory_end"] = "turn_end"
-    """Position of the reward for estimators with a critic: each turn's reward on the turn's last response token, or the
-    whole return on the trajectory's last response token (the public code). With gamma = gae_lambda = 1 the first
-    credits a token with the rewards from it on, the second with the whole return, so that the critic has to know the
-    rewards earned before. No effect on estimators without a critic, which only read returns."""
+    """Position of the reward for estimators with a critic. 'turn_end': each turn's reward on the turn's last response
+    token. 'trajectory_end': the whole return on the trajectory's last response token (the public code). With gamma =
+    gae_lambda = 1 the first credits a token with the rewards from it on, the second with the whole return, so that the
+    critic has to know the rewards earned before. No effect on estimators without a critic, which only read returns."""
     advantage_on: Tokens = "all"
     """Response tokens over which advantages are estimated; all others have advantage 0, and their rewards move to the
     last selected token before them. 'think' and 'answer': the text between the tags. 'format': the tags and everything
@@ -65,8 +66,9 @@ class ObjectiveConfig(Settings):
     'by_root_kept_share': multiplied by the share of groups that the filter kept, or by its square root. (RAGEN-2.)"""
     ratio: Literal["token", "turn_geometric", "turn_arithmetic", "sequence"] = "token"
     """Unit whose probability ratio is clipped: a token (PPO), a turn (geometric or arithmetic mean of its token ratios;
-    Turn-PPO, ST-PPO), or a sequence (geometric mean; GSPO). A sequence is what the model saw as one context: the
-    trajectory with agent.context = 'full', a turn with 'window'."""
+    Turn-PPO, ST-PPO), or a sequence (geometric mean; GSPO). A sequence is what the model saw as one context: a turn if
+    the context restarts in every turn (agent.context = 'window', agent.earlier_thoughts = 'dropped'), else the
+    trajectory."""
     surrogate: Annotated[str, *registered(SURROGATES)] = "ppo"
     """Loss as a function of ratio and advantage. 'ppo': clipped, the smaller of the two terms. 'dual_clip': also
     bounded where the advantage is negative. 'loop': bounds symmetric in the log-ratio, from clip_high. 'cispo': clipped
@@ -87,13 +89,14 @@ class ObjectiveConfig(Settings):
     not depend on the reference and has expectation 0, so it only adds noise and does not constrain the policy. 'k2' and
     'k3' act in the loss."""
     kl_placement: Literal["loss", "reward"] = "loss"
-    """Add the divergence to the loss, or subtract it from the token's reward before advantages are estimated. 'k1' in
-    the loss, as in the public code, reports the divergence but does not penalise it."""
+    """'loss': add the divergence to the loss. 'reward': subtract it from the token's reward before advantages are
+    estimated. 'k1' in the loss, as in the public code, reports the divergence but does not penalise it."""
     entropy_coefficient: float = Field(0.0, ge=0, le=10)
     """Weight of the entropy bonus, the policy's mean token entropy."""
     aggregation: Literal["token_mean", "sequence_mean", "dr_grpo"] = "sequence_mean"
-    """Aggregation of the loss: the mean over all tokens; the mean over trajectories of the mean over their tokens (the
-    paper's Eq. 4); or the sum over tokens divided by trajectories times `max_response_tokens` (Dr. GRPO)."""
+    """Aggregation of the loss. 'token_mean': the mean over all tokens. 'sequence_mean': the mean over trajectories of
+    the mean over their tokens (the paper's Eq. 4). 'dr_grpo': the sum over tokens divided by trajectories times
+    `max_response_tokens` (Dr. GRPO)."""
     ratio_to: Literal["update_start", "behaviour"] = "update_start"
     """Denominator of the clipped ratio. 'update_start': the policy at the start of the update, so the clip bounds the
     step. 'behaviour': the policy that sampled the token, so the clip bounds the distance to the data. They differ if

@@ -45,8 +45,9 @@ class RewardConfig(Settings):
     """Delta degrees of freedom of 'mean_std': the sum of squares is divided by n (0) or by n - 1 (1, the public
     code)."""
     normalisation_scope: Literal["group", "environment", "batch"] = "group"
-    """Trajectories over which returns are normalised: those of the group, all of the rollout in the same environment
-    (the column `env`; in a mixture, the same part; RAGEN-2's 'inductive'), or all of the rollout."""
+    """Trajectories over which returns are normalised. 'group': those of the group. 'environment': all of the rollout in
+    the same environment (the column `env`; in a mixture, the same part; RAGEN-2's 'inductive'). 'batch': all of the
+    rollout."""
 
     @field_validator("options")
     @classmethod

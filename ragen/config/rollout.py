@@ -19,9 +19,9 @@ class SamplingConfig(Settings):
     """Divisor of the logits. 0: greedy decoding (the first of equally probable tokens)."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     """Sample from the smallest set of tokens whose probabilities add up to this. 1: from all tokens. Below 1, the
-    stored log-probs are those of the truncated distribution, which the learner does not compute: its distance to the
-    behaviour policy (`kl_behaviour`, the validity metrics) then includes the truncation, and settings that need that
-    distance are rejected."""
+    stored log-probs are those of the truncated distribution, which the learner does not compute: the learner's distance
+    to the behaviour policy (`kl_behaviour`, the validity metrics) then includes the truncation, and settings that need
+    that distance are rejected."""
     max_response_tokens: int = Field(400, ge=1, le=131072)
     """Maximum number of tokens per response; a response that reaches it without its end token is malformed
     ('length')."""

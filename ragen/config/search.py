@@ -29,13 +29,13 @@ class CandidatesConfig(Settings):
 
 
 class BestOfConfig(CandidatesConfig):
-    """Take the response with the largest reward in its turn; ties go to the first."""
+    """Best-of-M search: take the response with the largest reward in its turn; ties go to the first."""
 
     type: Literal["best_of"] = "best_of"
 
 
 class BeamConfig(CandidatesConfig):
-    """Keep several partial trajectories, those with the largest return so far, and take the best at the end.
+    """Beam search: keep the partial trajectories with the largest return so far, and take the best at the end.
 
     Ties go to the first."""
 
@@ -50,10 +50,9 @@ class BeamConfig(CandidatesConfig):
 
 
 class LookaheadConfig(CandidatesConfig):
-    """Take the response with the largest reward over its turn and some turns after it, played by the policy and
-    discarded.
+    """Lookahead search: take the response with the largest reward over its turn and simulated turns after it.
 
-    A candidate is continued with one response per turn; ties go to the first."""
+    The policy plays the simulated turns with one response per turn, and they are discarded; ties go to the first."""
 
     type: Literal["lookahead"] = "lookahead"
     depth: int = Field(2, ge=2, le=64)

@@ -123,5 +123,5 @@ def _is_other(base: Table, extra: Table, annotation: Any) -> bool:
     only one alternative."""
     has_changed = "type" in base and "type" in extra and base["type"] != extra["type"]
     models = alternatives(annotation)
-    is_any = any(model.model_config.get("extra") == "allow" for model in models.values())  # of a mixture's part
+    is_any = any(model.model_config.get("extra") == "allow" for model in models.values())  # as for a mixture's part
     return has_changed and (len(models) > 1 or is_any)
