@@ -41,9 +41,9 @@ class ObjectiveConfig(Settings):
     should_whiten: bool = False
     """Normalise the advantages of all response tokens of the update to mean 0 and standard deviation 1."""
     gamma: float = Field(1.0, ge=0, le=1)
-    """Token-level discount (GAE)."""
+    """Token-level discount (GAE, bi-level GAE, 'reward_to_go', 'otb')."""
     gae_lambda: float = Field(1.0, ge=0, le=1)
-    """Token-level lambda of GAE."""
+    """Token-level lambda (GAE, bi-level GAE)."""
     gamma_turn: float = Field(1.0, ge=0, le=1)
     """Turn-level discount (bi-level, turn-level and hierarchical GAE, GiGPO, HGPO)."""
     lambda_turn: float = Field(1.0, ge=0, le=1)
@@ -52,7 +52,8 @@ class ObjectiveConfig(Settings):
     """Position of the reward for estimators with a critic. 'turn_end': each turn's reward on the turn's last response
     token. 'trajectory_end': the whole return on the trajectory's last response token (the public code). With gamma =
     gae_lambda = 1 the first credits a token with the rewards from it on, the second with the whole return, so that the
-    critic has to know the rewards earned before. No effect on estimators without a critic, which only read returns."""
+    critic has to know the rewards earned before. No effect on estimators without a critic: rewards are then always at
+    turn ends."""
     advantage_on: Tokens = "all"
     """Response tokens over which advantages are estimated; all others have advantage 0, and their rewards move to the
     last selected token before them. 'think' and 'answer': the text between the tags. 'format': the tags and everything

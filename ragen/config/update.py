@@ -64,8 +64,7 @@ class PRMConfig(Settings):
 
 
 class LoraConfig(Settings):
-    """Low-rank adapters (LoRA, arXiv 2106.09685): the weights are frozen, and a product of two thin matrices is
-    trained."""
+    """Low-rank adapters (LoRA, arXiv 2106.09685): weights are frozen, and a product of two thin matrices is trained."""
 
     rank: int = Field(64, ge=1, le=4096)
     """Inner dimension of the product."""
@@ -157,7 +156,7 @@ class UpdateConfig(ObjectiveConfig):
         return found
 
     def effective(self) -> dict[str, Any]:
-        """Return the settings that affect the update, as JSON; settings that others disable are left out."""
+        """Return the settings that enter the update's cache key, as JSON, without most of those that others disable."""
         values = self.model_dump(mode="json")
         idle = {
             "num_minibatches": self.minibatch_trajectories > 0,

@@ -156,7 +156,7 @@ class Store:
             The manifest in the store: of this data, or of an artifact that was stored first.
 
         Raises:
-            DataError: If the data break their contract; they are moved to quarantine.
+            DataError: If the data break their contract; they are then kept in quarantine.
             StoreError: If the store cannot be written.
         """
         _known_dataset(kind)
