@@ -1,10 +1,10 @@
-"""What stored runs say: reads artifacts and changes none. Begin with `report.data`.
+"""Analysis of stored runs: reads artifacts and modifies none. Begin with `report.data`.
 
-report       the page of a run, comparisons, wandb
-audit        SQL and named questions over stored turns; lineage
+report       the report page of a run, comparisons, wandb
+audit        SQL and named audits over stored turns; lineage
 diagnostics  metrics from stored tables, and the collapse verdict
-sizing       what a run will need, before it is started
-imports      files of dataset `turns`, taken in
-unreplayable what of a run cannot be played again
-exchange     trajectories in the formats of others, in and out
+sizing       resource estimates for a run, before it is started
+imports      import of files that hold dataset `turns`
+unreplayable the parts of a run that cannot be replayed
+exchange     import and export of trajectories in other formats
 """

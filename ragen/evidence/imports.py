@@ -1,9 +1,9 @@
-"""Trajectories from elsewhere: files of dataset `turns`, taken as they are or refused.
+"""Import of external trajectories: files of dataset `turns`, accepted unchanged or rejected.
 
 Parquet | Arrow | JSON lines -> read_turns -> rows of `turns`, which the store validates
 
-What other stacks sample comes from the policy: a file without the columns `origin`, `num_candidates` and `num_as_good`
-gets those of rows that were sampled and not chosen.
+Other stacks sample from the policy without search: a file without the columns `origin`, `num_candidates` and
+`num_as_good` gets the values of rows that were sampled directly.
 """
 
 from collections.abc import Callable
@@ -40,16 +40,16 @@ _READERS: dict[str, tuple[str, Callable[[Path], pa.Table]]] = {
 
 
 def read_turns(file: Path) -> pa.Table:
-    """Read one iteration's trajectories. Columns may stand in any order, and integers and reals be of other widths.
+    """Read the trajectories of one iteration. Columns may be in any order, and numbers of other widths are cast.
 
     Args:
-        file: Its suffix says its form: .parquet, .arrow, .feather, .jsonl or .ndjson.
+        file: The suffix determines the format: .parquet, .arrow, .feather, .jsonl or .ndjson.
 
     Returns:
-        Rows with the columns and types of dataset `turns`; their values are yet to be validated.
+        Rows with the columns and types of dataset `turns`; the values are not validated yet.
 
     Raises:
-        DataError: If the file cannot be read, is of another form, or its columns are not those of `turns`.
+        DataError: If the file cannot be read, has another format or no rows, or its columns are not those of `turns`.
     """
     if file.suffix not in _READERS:
         raise DataError(f"{file}: trajectories are read from {', '.join(_READERS)} files, found '{file.suffix}'")

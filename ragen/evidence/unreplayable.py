@@ -1,4 +1,4 @@
-"""What of a run cannot be played again: marks in the manifests of what it played, in words.
+"""The parts of a run that cannot be replayed, in sentences, from marks in the manifests of rollouts and evaluations.
 
 manifests -> `unreplayable` -> sentences        store, recorded stages -> `unreplayable_of` -> sentences
 """
@@ -12,7 +12,7 @@ from starpo.schemas.manifest import Manifest
 
 
 def unreplayable(manifests: Iterable[Manifest]) -> list[str]:
-    """A sentence for each environment whose episodes cannot be played again, and why."""
+    """Return a sentence for each environment whose episodes cannot be replayed, with the reason."""
     played = {(_environment(manifest), manifest.replay_fault) for manifest in manifests if manifest.replay_fault}
     return [
         f"The environment {name} cannot be replayed: {reason}. Nothing shows that its episodes went as stored; what "
@@ -22,11 +22,11 @@ def unreplayable(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def unreplayable_of(store: Store, iterations: Iterable[StageKeys]) -> list[str]:
-    """The same of a run, by what each of its stages made last. A manifest that cannot be read is passed over.
+    """Return the same for a run, judged by the latest artifact of each stage. Unreadable manifests are skipped.
 
     Args:
-        store: Where the run is.
-        iterations: What it recorded of each iteration, in order.
+        store: Store that holds the run.
+        iterations: Artifact keys by stage that the run recorded for each iteration, in order.
     """
     latest: dict[str, Mapping[str, str]] = {}
     for stages in iterations:
@@ -40,7 +40,7 @@ def _readable(store: Store, works: Iterable[Mapping[str, str]]) -> Iterable[Mani
         try:
             yield store.manifest(kind, keys[kind])
         except StoreError:
-            continue  # whoever asks for it will be told
+            continue  # code that needs this manifest raises the error
 
 
 def _environment(manifest: Manifest) -> str:

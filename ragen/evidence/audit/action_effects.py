@@ -1,4 +1,4 @@
-"""Audit of what actions did to the environment."""
+"""Audit of the effect of actions on the environment."""
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
@@ -17,7 +17,7 @@ _WITH_STATE_BEFORE = """
 
 
 def actions_without_effect(database: Database) -> Finding:
-    """Executed actions that changed nothing, over time; a fault where that and the states' digests disagree."""
+    """Measure the share of executed actions without effect over time; a fault if it contradicts the state digests."""
     faults = database.query(
         f"""
         select

@@ -1,4 +1,4 @@
-"""`run_audits`: asks a run the questions of `ragen.core.registry.AUDITS`."""
+"""`run_audits`: runs the audits of `ragen.core.registry.AUDITS`."""
 
 import difflib
 import inspect
@@ -12,10 +12,10 @@ from starpo.ragen.evidence.audit.finding import Finding
 
 
 def chosen_audits(names: Sequence[str]) -> list[str]:
-    """These audits, each once; all of them for none.
+    """Return these audits without duplicates; all audits if `names` is empty.
 
     Raises:
-        ConfigError: If one does not exist; the message names those that are near.
+        ConfigError: If an audit does not exist; the message suggests similar names.
     """
     for name in names:
         if name not in AUDITS:
@@ -26,11 +26,11 @@ def chosen_audits(names: Sequence[str]) -> list[str]:
 
 
 def run_audits(database: Database, names: Sequence[str] = ()) -> Iterator[tuple[str, Finding]]:
-    """Name and finding of each audit, as they are done.
+    """Run audits and yield the name and finding of each as it completes.
 
     Args:
-        database: The views of one run, or of several.
-        names: Which audits; none: all, in the order of the registry.
+        database: The views of one or several runs.
+        names: Audits to run; if empty, all audits in registry order.
 
     Raises:
         ConfigError: If an audit does not exist.
@@ -40,5 +40,5 @@ def run_audits(database: Database, names: Sequence[str] = ()) -> Iterator[tuple[
 
 
 def about(name: str) -> str:
-    """One line on what an audit asks."""
+    """Return a one-line description of an audit."""
     return (inspect.getdoc(load(AUDITS, name)) or "").partition("\n")[0]

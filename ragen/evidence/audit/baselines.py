@@ -1,4 +1,4 @@
-"""Audit of group baselines: which are made, in part, of trajectories that were not played to their end."""
+"""Audit of group baselines that include incomplete trajectories."""
 
 import pyarrow as pa
 
@@ -91,7 +91,7 @@ order by fault is null, abs(mean_without - mean) desc nulls first, run, iteratio
 
 
 def incomplete_in_baselines(database: Database) -> Finding:
-    """Groups whose mean and std count trajectories that were not played to their end; a fault where errors do."""
+    """Find groups whose return mean and std include incomplete trajectories; a fault if an error ended one of them."""
     table, cases = database.query(_TABLE), database.query(_CASES)
     faults = sum(fault is not None for fault in cases["fault"].to_pylist())
     severity: Severity = "fault" if faults else "warning" if cases.num_rows else "note"

@@ -1,4 +1,4 @@
-"""Audit of evaluation panels: in which of their initial states had training, or a demonstration, begun as well?"""
+"""Audit of evaluation panels for initial states that rollouts of training or demonstrations had also begun in."""
 
 from functools import cache
 from typing import Any
@@ -72,7 +72,7 @@ _SCHEMA = pa.schema(
 
 
 def contaminated_panels(database: Database) -> Finding:
-    """Initial states of evaluations that training or demonstrations began in; a fault where success counts them."""
+    """Find evaluation states that training or demonstrations also began in; a fault if success includes them."""
     table = database.query(_PANELS)
     rows = [
         {**row, "share": round(row["seen"] / row["states"], 4), "covers_all": _covers_all(row["type"])}
@@ -123,7 +123,7 @@ def _summary(rows: list[dict[str, Any]], apart: list[dict[str, Any]], mixed: lis
 
 @cache
 def _covers_all(type_: str) -> bool | None:
-    """Must a panel of this environment share its states with training? None: it is not installed here."""
+    """Whether training and panels share all initial states of this environment; None if it is not installed here."""
     try:
         return environment_type(type_).num_initial_states is not None
     except StarPOError:

@@ -1,8 +1,8 @@
-"""`Database`: SQL over Arrow data that can read its views and can do nothing else.
+"""`Database`: read-only SQL over Arrow data, restricted to the views.
 
-DuckDB runs in memory with its doors to files, network, extensions and Python variables shut and locked. What is stored
-is never in its hands: views are Arrow data that this library reads for it, so there is no file that SQL could name, and
-nothing that it could write to.
+DuckDB runs in memory, with access to files, the network, extensions and Python variables disabled and this
+configuration locked. It never touches the store: views are Arrow data that this library reads for it, so SQL has no
+file to name and nothing to write to.
 
     SQL -> checked against empty tables (syntax, names, which views) -> those views loaded -> record batches
 """
@@ -23,7 +23,7 @@ from starpo.ragen.evidence.audit.time_left import TimeLeft
 from starpo.ragen.evidence.audit.views import DATASET_VIEWS, DECODED, DERIVED_VIEWS, RECORD_VIEWS, VIEW_NAMES
 
 BATCH_ROWS = 65_536
-"""Rows of a result's batches."""
+"""Rows per batch of a result."""
 
 _GUARDS = {
     "enable_external_access": False,
@@ -34,10 +34,11 @@ _GUARDS = {
 }
 _READING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _WRITING_NODE = re.compile(r'"type":"(INSERT|UPDATE|DELETE|MERGE|COPY)\w*_NODE"')
-"""In DuckDB's syntax tree as JSON, in which quotes inside of texts are escaped."""
+"""Matched against DuckDB's syntax tree as JSON, where quotes inside string literals are escaped."""
 _TABLE_NAME = re.compile(r'"table_name":"(\w+)"')
 _HIDDEN_NAMES = ('"function_name":"query', '"error":true')
-"""Where names stand in a text, as in `query('from turns')`, or the tree cannot be had (EXPLAIN with options)."""
+"""Markers of a tree that may hide view names: a string names them, as in `query('from turns')`, or there is no tree
+(EXPLAIN with options)."""
 _EXPLAIN = re.compile(r"^\s*explain\s+(analyze\s+)?(?!\()", re.IGNORECASE)
 _NOTHING_BUT_READING = (
     f"SQL can only read here, and only the views {', '.join(VIEW_NAMES)}; nothing was changed. "
@@ -47,17 +48,17 @@ _NOTHING_BUT_READING = (
 _OUT_OF_MEMORY = "Out of Memory Error"
 
 Load = Callable[[str], Any]
-"""View -> what DuckDB scans for it: an Arrow table or dataset with that view's columns."""
+"""View -> what DuckDB scans: an Arrow table or dataset with the columns of that view."""
 
 Decode = Callable[[str, Sequence[int]], str | None]
-"""Run, tokens -> their text; None: it has no tokenizer. Called for the rows and columns alone that a question needs."""
+"""Run, tokens -> their text; None if the run has no tokenizer. Called only for the rows and columns a query needs."""
 
 Retokenise = Callable[[str, Sequence[Sequence[int]]], list[list[int]] | None]
-"""Run, tokens of several texts -> the tokens that each text gives; None: the run has no tokenizer."""
+"""Run, token lists -> the tokens of each list after decoding and re-encoding; None if the run has no tokenizer."""
 
 
 class Database:
-    """Views that are loaded when a question first names them. Use it as a context manager, from one thread."""
+    """SQL views that are loaded when a query first names them. Use as a context manager, from a single thread."""
 
     def __init__(
         self,
@@ -67,15 +68,14 @@ class Database:
         retokenise: Retokenise = lambda run, texts: None,
         bounds: Runtime | None = None,
     ) -> None:
-        """Nothing is loaded yet.
+        """Open the database without loading any view.
 
         Args:
-            load: Called at most once a view.
-            explain_failure: Gets what DuckDB said when the data behind a view could not be read; gives the error to
-                raise.
-            decode: Gives the text of tokens.
-            retokenise: Gives the tokens of the text of tokens.
-            bounds: Its `sql_...` say how much of the machine a question may use. None: those of the environment.
+            load: Loads a view; called at most once per view.
+            explain_failure: Maps DuckDB's message for data that could not be read to the error to raise.
+            decode: Decodes tokens to text.
+            retokenise: Decodes tokens and encodes the text again.
+            bounds: Resource limits of a query (the `sql_...` fields); None for those of the process environment.
         """
         self._bounds = bounds or Runtime.current()
         self._load = load
@@ -100,36 +100,36 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the connections and delete the spill directory."""
         self._connection.close()
         self._grammar.close()
         self._spill.cleanup()
 
     def query(self, sql: str) -> pa.Table:
-        """The whole answer to a question.
+        """Return the full result of a query.
 
         Raises:
-            QueryError: If it is malformed, names what is not there, would write, or reaches beyond the views; the
-                message is DuckDB's, with the place and near names.
+            QueryError: If the query is malformed, names something unknown, would write, or reaches beyond the views;
+                the message is DuckDB's, with the position and similar names.
         """
         return self.stream(sql).read_all()
 
     def stream(self, sql: str) -> pa.RecordBatchReader:
-        """The same in batches; columns of one name are told apart by `_1`, `_2`, ... behind it.
+        """Return the result of a query in batches; columns of the same name get the suffixes `_1`, `_2`, ...
 
         Raises:
-            QueryError: As `query`; while reading, too.
+            QueryError: As for `query`; also while batches are read.
         """
         time_left = TimeLeft(self._bounds.sql_timeout_s)
         views = self._views_of(sql, time_left)
         for name in views:
             self._bind(name)
-        connection = self._connection if views else self._grammar  # which knows all views, for questions such as SHOW
+        connection = self._connection if views else self._grammar  # has all views, for SHOW and the like
         try:
             with time_left.spent_by(connection):
                 reader = connection.sql(sql).to_arrow_reader(BATCH_ROWS)
         except (duckdb.CatalogException, duckdb.BinderException) as error:
-            # The names are right, as the empty tables have shown; what differs is that a view cannot be written to.
+            # Planning over the empty tables has shown that the names are valid; unlike a table, a view is read-only.
             raise QueryError(f"{_text(error)}\n{_NOTHING_BUT_READING}") from error
         except duckdb.Error as error:
             raise self._failure(error) from error
@@ -156,7 +156,7 @@ class Database:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
     def _views_of(self, sql: str, time_left: TimeLeft) -> set[str]:
-        """Which views a question reads, after making sure that it is one question."""
+        """Check that the text is a single read-only statement and return the views it reads."""
         try:
             statements = self._grammar.extract_statements(sql)
             if len(statements) != 1:
@@ -179,7 +179,7 @@ class Database:
         return {name.lower() for name in _TABLE_NAME.findall(tree)} & set(VIEW_NAMES)
 
     def _check_names(self, sql: str, *, is_explained: bool) -> None:
-        """Plan the question over the empty tables, which says what is wrong with it, and where, before any is read."""
+        """Plan the query over the empty tables, which reports errors and their position before any data is read."""
         try:
             self._grammar.execute(sql if is_explained else f"explain\n{sql}").fetchall()
         except duckdb.PermissionException as error:
@@ -233,7 +233,7 @@ class Database:
 
 
 def _by_column(decode: Decode) -> Callable[[pa.Array, pa.Array], pa.Array]:
-    """The same for columns. It must not know the database, which could then never be freed."""
+    """Vectorise `decode` over columns. The closure must not reference the database, which could then never be freed."""
 
     def decoded(runs: pa.Array, tokens: pa.Array) -> pa.Array:
         pairs = zip(runs.to_pylist(), tokens.to_pylist(), strict=True)

@@ -1,4 +1,4 @@
-"""Audit of rows that record a failure which is not the agent's."""
+"""Audit of turns that record a failure not caused by the agent."""
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, Severity
@@ -30,7 +30,7 @@ order by all
 
 
 def error_rows(database: Database) -> Finding:
-    """Turns that an environment's failure or the deadline ended; a fault where such a trajectory was trained on."""
+    """Count turns ended by an environment failure or the deadline; a fault if such a trajectory was trained on."""
     errors, faults = database.query(_ERRORS), database.query(_FAULTS)
     num_turns = sum(errors["turns"].to_pylist())
     severity: Severity = "fault" if faults.num_rows else "warning" if num_turns else "note"

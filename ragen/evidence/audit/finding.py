@@ -1,4 +1,4 @@
-"""`Finding`: what an audit found, for people and machines."""
+"""`Finding`: the result of an audit, for people and programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 Severity = Literal["note", "warning", "fault"]
-"""'note': numbers, to be judged by people. 'warning': a threshold is passed and someone should look. 'fault': what is
-stored contradicts itself, so that something is broken; only this makes `ragen audit` exit with code 1."""
+"""'note': numbers for a person to judge. 'warning': a threshold is exceeded and the run deserves a look. 'fault': the
+stored data contradicts itself, so something is broken; only this makes `ragen audit` exit with code 1."""
 _SEVERITIES = get_args(Severity)
 
 
@@ -17,12 +17,12 @@ class Finding:
     """The result of one audit.
 
     Attributes:
-        title: What was looked at.
-        severity: How serious it is.
-        summary: What was found, in one or two sentences with the numbers.
-        meaning: How to read the table, and what to do about it.
-        table: The rows: the faults if there are any, otherwise the numbers.
-        is_over_time: Is a row an iteration (of some kind of thing), rather than a case?
+        title: Subject of the audit.
+        severity: Severity of the result.
+        summary: Result in one or two sentences, with the numbers.
+        meaning: How to read the table, and what to do about the result.
+        table: The faults if there are any, otherwise the numbers.
+        is_over_time: Whether a row is an iteration (possibly one of several rows per iteration) rather than a case.
     """
 
     title: str
@@ -34,12 +34,12 @@ class Finding:
 
 
 def first_to_last(table: pa.Table, column: str, label: str) -> str:
-    """How a number of a table over time has moved: `label 0.91 -> 0.12`; `no label` where there is no row.
+    """Describe how a column changes over time: `label 0.91 -> 0.12`; `no label` if there are no values.
 
     Args:
-        table: A row an iteration, in order.
-        column: The number's; rows without it are passed over.
-        label: What it is called.
+        table: One row per iteration, in order.
+        column: Name of the column; null values are skipped.
+        label: Name of the number in the text.
     """
     values = [value for value in table[column].to_pylist() if value is not None]
     if not values:
@@ -48,12 +48,12 @@ def first_to_last(table: pa.Table, column: str, label: str) -> str:
 
 
 def serious_first(found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
-    """Findings by severity: faults, warnings, notes; among equals as they were asked for."""
+    """Sort findings by severity: faults, warnings, notes; ties keep their order."""
     return sorted(found.items(), key=lambda item: _SEVERITIES.index(item[1].severity), reverse=True)
 
 
 def verdict(found: Mapping[str, Finding]) -> str:
-    """What the findings come to, in one line."""
+    """Summarise the findings in one line."""
     faults, warnings = ([name for name, f in found.items() if f.severity == s] for s in ("fault", "warning"))
     if faults:
         line = f"what is stored contradicts itself ({', '.join(faults)})"
@@ -63,7 +63,7 @@ def verdict(found: Mapping[str, Finding]) -> str:
 
 
 def shown_rows(finding: Finding, limit: int) -> list[dict[str, Any]]:
-    """The rows to show: the first, or, of a table over time, those of iterations evenly spread, the last included."""
+    """Select rows to show: the first ones or, for a table over time, evenly spaced iterations including the last."""
     if not finding.is_over_time or finding.table.num_rows <= limit:
         return finding.table.slice(0, limit).to_pylist()
     rows = finding.table.to_pylist()

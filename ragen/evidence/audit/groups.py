@@ -1,4 +1,4 @@
-"""Audit of the filter: how many groups met which fate, and whether the update kept to it."""
+"""Audit of the filter: how many groups were kept or dropped and why, and whether the update respected this."""
 
 import pyarrow as pa
 
@@ -41,7 +41,7 @@ order by all
 
 
 def groups_by_reason(database: Database) -> Finding:
-    """Groups by why the filter kept or dropped them, over time; a fault where the update trained on dropped ones."""
+    """Count groups by the filter's reason to keep or drop them; a fault if the update trained on dropped ones."""
     table, faults = database.query(_FATES), database.query(_FAULTS)
     kept, groups = table["kept"].to_pylist(), table["groups"].to_pylist()
     shares = pa.table({"kept_share": [part / whole for part, whole in zip(kept, groups, strict=True)]})

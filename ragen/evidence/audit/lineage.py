@@ -1,10 +1,10 @@
-"""Where an artifact comes from, and what came of it: the graph that manifests span, through all runs of a store.
+"""Ancestors and descendants of an artifact: the graph spanned by the manifests of all runs of a store.
 
     ARTIFACT -> work -> inputs, transitively      work -> works whose manifests name it, transitively
 
-The nodes are works and not artifacts: what one stage made (a checkpoint, its samples, its metrics) has one key, and
-came from the same inputs. Artifacts that were dropped left their manifests and so keep their place; a work of which
-nothing is left at all ends the chain it is in.
+The nodes are works, not artifacts: everything that a stage produced from the same inputs (a checkpoint, its samples,
+its metrics) shares one key. Dropped artifacts keep their manifests and therefore their place in the graph; a work
+without any manifest left ends its chain.
 """
 
 import difflib
@@ -21,29 +21,29 @@ from starpo.ragen.store.remote.location import Location
 from starpo.schemas.manifest import Manifest
 
 NUM_READERS = 8
-"""Manifests read side by side."""
+"""Number of manifests read concurrently."""
 SHOWN_DIGITS = 10
-"""Of a key, for people."""
+"""Digits of a key in output for people."""
 _MAX_SHOWN = 5
 _KEY = re.compile(r"[0-9a-f]{1,64}")
 
 Edge = tuple[str, str, str]
-"""Key of an input, its role, key of the work that read it."""
+"""(key of the input, its role, key of the work that reads it)."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """One piece of work: all that a stage made from the same inputs.
+    """A unit of work: everything that a stage produced from the same inputs.
 
     Attributes:
-        key: Of its artifacts.
-        stage: What made it; '' where nothing of it is in the store.
-        kinds: Of its artifacts in the store, sorted.
-        dropped: Kinds of those that were dropped and can be made again, sorted.
+        key: Key shared by its artifacts.
+        stage: Stage that produced it; '' if nothing of it is left in the store.
+        kinds: Kinds of its artifacts in the store, sorted.
+        dropped: Kinds of its artifacts that were dropped and can be recomputed, sorted.
         inputs: Role -> key.
-        names: Where runs name it, as `run:iteration:stage`.
-        distance: Steps from the work that was asked about; negative: it is an ancestor.
-        replay_fault: Why the environment that it played cannot be replayed; empty: it can, or none was played.
+        names: References to it by runs, as `run:iteration:stage`.
+        distance: Steps from the requested work; negative for ancestors.
+        replay_fault: Why its environment cannot be replayed; empty if it can, or if no environment was involved.
     """
 
     key: str
@@ -57,7 +57,7 @@ class Work:
 
     @property
     def is_missing(self) -> bool:
-        """Is nothing of it left, not even a manifest?"""
+        """Whether nothing of it is left, not even a manifest."""
         return not self.stage
 
 
@@ -66,11 +66,11 @@ class Lineage:
     """Ancestors and descendants of a work.
 
     Attributes:
-        root: The work that was asked about.
-        works: Key -> it, its ancestors and its descendants, the nearest first.
-        edges: Between them.
-        missing: Keys of ancestors of which nothing is left: the chain is broken there.
-        unreadable: What is wrong with manifests elsewhere in the store; they may hide descendants.
+        root: The requested work.
+        works: Key -> the root, its ancestors and its descendants, nearest first.
+        edges: Edges between these works.
+        missing: Keys of ancestors of which nothing is left; the chain is broken there.
+        unreadable: Errors of unreadable manifests elsewhere in the store, which may hide descendants.
     """
 
     root: Work
@@ -81,18 +81,18 @@ class Lineage:
 
 
 def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None] | None = None) -> Lineage:
-    """Ancestors and descendants of an artifact.
+    """Find the ancestors and descendants of an artifact.
 
     Args:
-        store: All its manifests are read.
-        artifact: `kind/key`, a key, the beginning of either if there is but one such, or `run:iteration:stage`.
-        on_progress: Called with the number of manifests read, and of all.
+        store: Store to search; all its manifests are read.
+        artifact: `kind/key`, a key, a unique prefix of either, or `run:iteration:stage`.
+        on_progress: Called with the number of manifests read and their total.
 
     Raises:
         ArtifactMissingError: If there is no such artifact.
-        ConfigError: If several works are meant, or the run has no such iteration or stage.
+        ConfigError: If the prefix is ambiguous, or the run has no such iteration or stage.
         StoreError: If there is no such run.
-        ArtifactDamagedError: If the manifest of the artifact or of an ancestor is not what was written.
+        ArtifactDamagedError: If the manifest of the artifact or of an ancestor is damaged.
     """
     inventory = take_inventory(Location(store.url))
     kinds, dropped = _by_key(inventory.artifacts), _by_key(inventory.dropped)
@@ -120,14 +120,14 @@ def lineage(store: Store, artifact: str, on_progress: Callable[[int, int], None]
 
 
 def near(found: Lineage, depth: int) -> Lineage:
-    """The part of a lineage that is at most `depth` steps away; 0: all of it."""
+    """Return the part of a lineage at most `depth` steps away from its root; 0 for all of it."""
     works = {key: work for key, work in found.works.items() if not depth or abs(work.distance) <= depth}
     edges = tuple(edge for edge in found.edges if edge[0] in works and edge[2] in works)
     return Lineage(found.root, works, edges, found.missing, found.unreadable)
 
 
 def dot_text(found: Lineage) -> str:
-    """The graph in Graphviz's language, inputs on the left."""
+    """Render the graph in Graphviz's DOT language, inputs on the left."""
     nodes = [
         f'  "{key}" [label="{_escaped(label(work))}"{_dot_style(work, found.root)}];'
         for key, work in found.works.items()
@@ -137,7 +137,7 @@ def dot_text(found: Lineage) -> str:
 
 
 def mermaid_text(found: Lineage) -> str:
-    """The graph as a Mermaid flow chart, inputs on the left, as Markdown pages and Prefect's artifacts show it."""
+    """Render the graph as a Mermaid flow chart, inputs on the left, for Markdown pages and Prefect artifacts."""
     number = {key: f"w{index}" for index, key in enumerate(found.works)}
     nodes = [f'  {number[key]}["{_plain(label(work))}"]' for key, work in found.works.items()]
     edges = [f"  {number[source]} -->|{_plain(role)}| {number[key]}" for source, role, key in found.edges]
@@ -148,7 +148,7 @@ def mermaid_text(found: Lineage) -> str:
 
 
 def label(work: Work) -> str:
-    """A work in one line: stage, key, and the first name that a run has for it."""
+    """Describe a work in one line: stage, key, and the first reference to it by a run."""
     first = (
         f" {work.names[0]}" + (f" and {len(work.names) - 1} more" if len(work.names) > 1 else "") if work.names else ""
     )
@@ -193,7 +193,7 @@ class _Graph:
         return sorted(set(self._readers.get(key, ())))
 
     def walk(self, root: str, step: int, following: Callable[[str], Iterable[str]]) -> None:
-        """Add all that can be reached from the root, layer by layer."""
+        """Add everything reachable from the root, breadth first."""
         layer, distance = [root], 0
         while layer:
             distance += step
@@ -204,7 +204,7 @@ class _Graph:
 
 
 def _resolve(store: Store, artifact: str, kinds: dict[str, list[str]]) -> str:
-    """The key that is meant."""
+    """Return the key that the text refers to."""
     if ":" in artifact:
         return _named_key(store, artifact)
     kind, _, prefix = artifact.rpartition("/")
@@ -243,14 +243,14 @@ def _manifests(
     dropped: dict[str, list[str]],
     on_progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[str, Manifest], dict[str, ArtifactDamagedError]]:
-    """One manifest a key (its kinds have the same inputs), and what is wrong with those that cannot be read."""
+    """Read one manifest per key (all kinds of a key have the same inputs); return manifests and errors, by key."""
 
     def read(key: str) -> Manifest | ArtifactDamagedError | None:
         try:
             return store.manifest(kinds[key][0], key) if key in kinds else store.dropped(dropped[key][0], key)
         except ArtifactDamagedError as error:
             return error
-        except ArtifactMissingError:  # deleted since it was listed
+        except ArtifactMissingError:  # deleted after the inventory was taken
             return None
 
     keys = list({**kinds, **dropped})
@@ -275,7 +275,7 @@ def _by_key(artifacts: Iterable[ArtifactId]) -> dict[str, list[str]]:
 
 
 def _names(store: Store) -> dict[str, list[str]]:
-    """Key -> where runs name it, oldest run first."""
+    """Map each key to its references by runs, oldest run first."""
     names: dict[str, dict[str, None]] = {}
     for run in reversed(store.runs.list()):
         for found in named_artifacts(store, run.name):
@@ -292,5 +292,5 @@ def _escaped(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text in which Mermaid finds no syntax of its own."""
+    """Escape everything that Mermaid could parse as syntax."""
     return re.sub(r"[^\w .:,+-]", lambda found: f"#{ord(found[0])};", text)

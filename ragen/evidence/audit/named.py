@@ -1,4 +1,4 @@
-"""Which artifacts the iterations of some runs name: what every view, audit and lineage starts from.
+"""The artifacts that the iterations of runs reference: the starting point of every view, audit and lineage.
 
 runs/<run>/iterations -> NamedArtifact -> stored -> views
 """
@@ -13,15 +13,15 @@ from starpo.ragen.store import Store
 
 @dataclass(frozen=True)
 class NamedArtifact:
-    """An artifact by the name that a run has for it.
+    """A reference to an artifact by an iteration of a run.
 
     Attributes:
-        run: The run.
-        iteration: Updates done before.
-        stage: The stage as the run recorded it, such as `rollout` or `evaluate:sokoban`.
-        kind: The artifact's kind.
-        key: Its key.
-        is_reused: Has an earlier iteration of the same run named it already (Online-k)?
+        run: Name of the run.
+        iteration: Number of updates done before.
+        stage: Stage as recorded by the run, such as `rollout` or `evaluate:sokoban`.
+        kind: Kind of the artifact.
+        key: Key of the artifact.
+        is_reused: Whether an earlier iteration of the same run already references it (Online-k).
     """
 
     run: str
@@ -33,15 +33,15 @@ class NamedArtifact:
 
     @property
     def place(self) -> str:
-        """The name, as people write it: `run:iteration:stage`."""
+        """The reference as users write it: `run:iteration:stage`."""
         return f"{self.run}:{self.iteration}:{self.stage}"
 
 
 def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
-    """All artifacts that a run's iterations name, by iteration and stage; what one iteration names twice is there once.
+    """Return all artifacts that a run references, by iteration and stage, without duplicates within an iteration.
 
     Raises:
-        StoreError: If there is no such run; the message names those that are near.
+        StoreError: If there is no such run; the message suggests similar names.
     """
     store.runs.get(run)
     found: list[NamedArtifact] = []
@@ -57,10 +57,10 @@ def named_artifacts(store: Store, run: str) -> list[NamedArtifact]:
 
 
 def matching_runs(store: Store, patterns: Iterable[str]) -> list[str]:
-    """Names of runs, each once: a name stands for itself, a pattern with `*`, `?` or `[]` for all that match, by name.
+    """Resolve names and glob patterns (`*`, `?`, `[]`) to run names without duplicates; matches come sorted by name.
 
     Raises:
-        StoreError: If a name is no run's, or a pattern matches none.
+        StoreError: If a run does not exist, or a pattern matches none.
     """
     names: dict[str, None] = {}
     for pattern in patterns:

@@ -1,10 +1,10 @@
-"""Audit of single cases: the longest trajectories, and the oddest by several measures."""
+"""Audit of individual trajectories: the longest, and outliers by several measures."""
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding
 
 NUM_CASES = 3
-"""Trajectories shown by each measure."""
+"""Trajectories shown per measure."""
 
 _CASES = f"""
 with played as (
@@ -50,7 +50,7 @@ order by place, measure
 
 
 def longest_and_oddest(database: Database) -> Finding:
-    """The longest trajectories, the least probable, and those furthest from their group."""
+    """Find the longest trajectories, the least probable, and those furthest from their group."""
     table = database.query(_CASES)
     num_cases = len(set(zip(*(table[name].to_pylist() for name in ("run", "iteration", "trajectory_id")), strict=True)))
     return Finding(

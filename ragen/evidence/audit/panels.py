@@ -1,6 +1,6 @@
 """View `panels`: the initial states of a run's evaluations, and whether training had begun in them before.
 
-artifacts `episodes` -> the checkpoint that played -> training_states -> a row an initial state
+artifacts `episodes` -> the evaluated checkpoint -> training_states -> one row per initial state
 """
 
 from collections.abc import Iterable
@@ -13,19 +13,19 @@ from starpo.ragen.evidence.audit.views import RECORD_VIEWS
 from starpo.ragen.store import Store
 
 _NOTHING_KNOWN = TrainingStates(frozenset(), 1)
-"""Of episodes that no checkpoint of a store played."""
+"""For episodes that were not played by a stored checkpoint."""
 
 
 def panels(store: Store, named: Iterable[NamedArtifact]) -> pa.Table:
-    """A row an initial state of each of these artifacts of kind `episodes`.
+    """Build the view: one row per initial state of each artifact of kind `episodes`.
 
     Args:
-        store: Where they are; what is asked of their checkpoints' training is asked of it.
-        named: Artifacts of any kind; others are passed over.
+        store: Store that holds the artifacts and the lineage of their checkpoints.
+        named: Artifacts of any kind; kinds other than `episodes` are skipped.
 
     Raises:
-        ArtifactMissingError: If an artifact of `named` is not there.
-        ArtifactDamagedError: If one is not what was written, or something of the lineage of its checkpoint is not.
+        ArtifactMissingError: If an artifact of `named` is missing.
+        ArtifactDamagedError: If one is damaged, or something in the lineage of its checkpoint is.
     """
     rows = []
     for artifact in named:

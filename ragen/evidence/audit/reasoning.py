@@ -1,4 +1,4 @@
-"""Audit of what the model says about the board, held against the board that it was shown."""
+"""Audit of the model's statements about the board, checked against the board it was shown."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
 
 FALSE_SHARE = 0.25
-"""Share of false statements in the last iteration from which on someone should look."""
+"""Share of false statements in the last iteration at which the audit warns."""
 
 _THOUGHTS = """
 select
@@ -34,7 +34,7 @@ group by all
 order by run, iteration, example
 """
 Reader = Callable[[str, str], list[Claim]]
-"""(observation, reasoning) -> the statements in it that can be judged."""
+"""(observation, reasoning) -> the verifiable statements in the reasoning."""
 
 _SCHEMA = pa.schema(
     {
@@ -53,7 +53,7 @@ _SCHEMA = pa.schema(
 
 @dataclass
 class _Tally:
-    """Of one iteration, by what claims are about."""
+    """Counts of one iteration, by subject of the claims."""
 
     num_turns: int = 0
     num_judged: int = 0
@@ -64,7 +64,7 @@ class _Tally:
 
 @cache
 def _reader(env: str) -> Reader | None:
-    """What reads claims about this environment; None: nothing does, or it is not installed here."""
+    """Return the function that extracts claims for this environment; None if there is none, or it is not installed."""
     try:
         claims = environment_type(env).claims
         return resolve(claims) if claims else None
@@ -73,7 +73,7 @@ def _reader(env: str) -> Reader | None:
 
 
 def reasoning_against_board(database: Database) -> Finding:
-    """Statements about the board that are false on the observation that they answer, over time."""
+    """Measure the share of statements about the board that the observation shown to the model refutes, over time."""
     tallies: dict[tuple[str, int], _Tally] = {}
     known: dict[tuple[str, str, str], list[Claim]] = {}
     for batch in database.stream(_THOUGHTS):

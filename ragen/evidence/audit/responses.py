@@ -1,18 +1,18 @@
-"""Audits of what the model says: duplicates over time, and responses that are not well formed."""
+"""Audits of the model's responses: duplicates over time, and malformed responses."""
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
 
 ECHO_SHARE = 0.5
-"""A reasoning that makes up this share of an iteration's has stopped to depend on what is seen."""
+"""Warn if a single reasoning makes up this share of an iteration: it no longer depends on the observation,"""
 ECHO_OBSERVATIONS = 10
-"""Provided that it answers at least so many different observations."""
+"""provided that it occurs with at least this many different observations."""
 INVALID_SHARE = 0.1
-"""Share of malformed responses in the last iteration from which on someone should look."""
+"""Share of malformed responses in the last iteration at which the audit warns."""
 
 
 def duplicate_responses(database: Database) -> Finding:
-    """How often responses and reasoning repeat within an iteration, over time."""
+    """Measure how often responses and reasoning repeat within an iteration, over time."""
     table = database.query(
         """
         with said as (
@@ -74,7 +74,7 @@ def duplicate_responses(database: Database) -> Finding:
 
 
 def invalid_formats(database: Database) -> Finding:
-    """Share of malformed responses over time, and what is wrong with them."""
+    """Measure the share of malformed responses over time, and what is wrong with them."""
     table = database.query(
         """
         select

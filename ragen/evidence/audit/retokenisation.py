@@ -1,9 +1,9 @@
-"""Audit of tokens: would the text of what was sampled give the same tokens again?
+"""Audit of tokens: whether encoding the text of a turn again yields the sampled tokens.
 
-turns: prompt_ids, response_ids -> text -> tokens again, by the run's own tokenizer -> what differs
+turns: prompt_ids, response_ids -> text -> tokens again, by the run's own tokenizer -> differences
 
-Training takes the stored tokens, so a difference does no harm here. It says what harm re-tokenising would do: to data
-that is exported as text, and to a trainer that builds its tokens from messages.
+Training uses the stored tokens, so a difference is harmless here. It shows the effect that re-tokenisation would have
+on data exported as text, and on a trainer that builds its tokens from messages.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from starpo.ragen.evidence.audit.finding import Finding, first_to_last
 from starpo.ragen.evidence.audit.views import WITHOUT_TOKENS
 
 DRIFT_SHARE = 0.05
-"""Share of the last iteration's turns with a difference from which on someone should look."""
+"""Share of turns with a difference in the last iteration at which the audit warns."""
 _ROWS_AT_ONCE = 2_048
 _SHOWN_TOKENS = 8
 
@@ -33,7 +33,7 @@ from turns join counted using (run, iteration)
 where finish_reason <> 'none' and not is_reused and origin <> 'greedy'
     and (place = total - 1 or place % ((total + 8) // 9) = 0)
 """
-"""Of at most ten iterations of a run: the first, the last, and some between at even distances."""
+"""Covers at most ten iterations of a run: the first, the last, and evenly spaced ones between."""
 _SCHEMA = pa.schema(
     {
         "run": pa.string(),
@@ -54,8 +54,8 @@ _SCHEMA = pa.schema(
 
 @dataclass
 class _Tally:
-    """Of one iteration. `example`: the first turn that differs, its tokens, and those made again, from where they
-    part."""
+    """Counts of one iteration. `example`: the first turn that differs, with its stored tokens and the re-encoded ones,
+    both from the point where they diverge."""
 
     num_turns: int = 0
     num_without: int = 0
@@ -81,7 +81,7 @@ class _Tally:
 
 
 def retokenisation_drift(database: Database) -> Finding:
-    """Turns whose stored tokens are not those that their text gives, by the run's own tokenizer, over time."""
+    """Measure the share of turns whose stored tokens differ from those of their re-encoded text, over time."""
     tallies: dict[tuple[str, int], _Tally] = {}
     for batch in database.stream(_TURNS):
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
@@ -128,14 +128,14 @@ def _count(database: Database, rows: list[dict[str, Any]], tallies: dict[tuple[s
             tallies[run, row["iteration"]].num_tokens += len(row["response_ids"])
         both = zip(with_tokens, wholes, again, strict=True)
         changed = [(row, ids) for row, whole, ids in both if ids != whole]
-        # Its parts are asked of a turn that differs alone: most do not, and it is the tokenizer that costs.
+        # Prompt and response are re-encoded separately only for the few turns that differ, as encoding is costly.
         parts = database.retokenise(run, [row[name] for row, _ in changed for name in ("prompt_ids", "response_ids")])
         for (row, ids), prompt, response in zip(changed, (parts or [])[::2], (parts or [])[1::2], strict=True):
             _note(tallies[run, row["iteration"]], row, prompt, response, ids)
 
 
 def _note(tally: _Tally, row: dict[str, Any], prompt: list[int], response: list[int], joined: list[int]) -> None:
-    """Count a turn that differs."""
+    """Record a turn that differs."""
     tally.differ["differ"] += 1
     stored, again = row["prompt_ids"] + row["response_ids"], joined
     if prompt != row["prompt_ids"]:
@@ -155,7 +155,7 @@ def _note(tally: _Tally, row: dict[str, Any], prompt: list[int], response: list[
 
 
 def _num_alike(left: Iterable[int], right: Iterable[int]) -> int:
-    """Tokens at the beginning that are the same."""
+    """Length of the common prefix."""
     number = 0
     for one, other in zip(left, right, strict=False):
         if one != other:
@@ -165,7 +165,7 @@ def _num_alike(left: Iterable[int], right: Iterable[int]) -> int:
 
 
 def _num_between(stored: Sequence[int], again: Sequence[int]) -> int:
-    """Stored tokens from the first that differs to the last."""
+    """Number of stored tokens from the first difference to the last."""
     alike = _num_alike(stored, again)
     return len(stored) - alike - _num_alike(reversed(stored[alike:]), reversed(again[alike:]))
 

@@ -1,4 +1,4 @@
-"""Audit of the arithmetic of rewards: every sum is made again from its parts."""
+"""Audit of reward arithmetic: every sum is recomputed from its parts."""
 
 from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding
@@ -56,8 +56,8 @@ where stored is null or computed is null or not isfinite(stored)
    or abs(stored - computed) > 1e-6 * greatest(1.0, abs(stored), abs(computed))
 order by run, iteration, trajectory_id, turn, fault
 """
-"""Turns that are used again may be paid anew (a schedule of `reward`), so rewards are held against all turns of their
-iteration, and those that are used again were checked before."""
+"""Reused turns may be rewarded anew (a schedule of `reward`), so rewards are compared with all turns of their
+iteration; reused rewards were checked before."""
 _CHECKED = """
 select
     run,
@@ -72,7 +72,7 @@ order by run
 
 
 def rewards_add_up(database: Database) -> Finding:
-    """Component sums, trajectory returns and the environment's pay, made again from the stored parts."""
+    """Recompute component sums, trajectory returns and environment rewards from the stored parts, and compare."""
     faults, checked = database.query(_FAULTS), database.query(_CHECKED)
     num_turns = sum(checked["turns"].to_pylist())
     return Finding(

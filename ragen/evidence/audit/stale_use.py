@@ -1,4 +1,4 @@
-"""Audit of staleness: how old what was trained on was, against what the settings allow."""
+"""Audit of staleness: the age of the trajectories trained on, compared with the limit set by the configuration."""
 
 import pyarrow as pa
 
@@ -37,7 +37,7 @@ order by samples.run, samples.iteration
 
 
 def stale_use(database: Database) -> Finding:
-    """Updates by which what was trained on was older than the policy that it trained; beyond the limit is a fault."""
+    """Measure how many updates old the trajectories were that each update used; more than allowed is a fault."""
     table = database.query(_TRAINED)
     rows = table.to_pylist()
     faults = [number for number, row in enumerate(rows) if row["beyond"]]

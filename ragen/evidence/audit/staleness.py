@@ -1,9 +1,9 @@
-"""By how many updates was the policy that played a turn behind the one that learned from it?
+"""Staleness: number of updates between the policy that sampled a turn and the policy that trained on it.
 
 run record, manifests of `turns` -> staleness of every iteration's turns
 
-It is a fact about a use of a rollout, not about the rollout: two runs, or two updates of one (Online-k), may learn from
-the same turns. So it is told from what is stored, and not a column of what is stored.
+It is a property of the use of a rollout, not of the rollout: two runs, or two updates of one run (Online-k), may train
+on the same turns. It is therefore derived from the store rather than stored as a column.
 """
 
 from starpo.ragen.core.errors import ArtifactMissingError
@@ -11,14 +11,14 @@ from starpo.ragen.store import Store
 
 
 def staleness(store: Store, run: str) -> dict[int, int]:
-    """Iteration -> updates between the checkpoint that played its turns and the one that its update began with.
+    """Map each iteration to the updates between the checkpoint that sampled its turns and its update's initial one.
 
-    Of an iteration without an update: the one that it would have begun with. Iterations whose turns were not played by
-    a checkpoint of this run (those of a replay) are left out.
+    For an iteration without an update, the second is the checkpoint that an update would have started from. Iterations
+    whose turns were not sampled by a checkpoint of this run (as in a replay) are left out.
 
     Raises:
         StoreError: If there is no such run.
-        ArtifactDamagedError: If a manifest is not what was written.
+        ArtifactDamagedError: If a manifest is damaged.
     """
     numbers: dict[str, int] = {}
     found: dict[int, int] = {}
@@ -32,12 +32,12 @@ def staleness(store: Store, run: str) -> dict[int, int]:
             found[iteration] = max(numbers.values()) - numbers[played_by]
         update = stages.get("update")
         if update and numbers:
-            numbers[next(iter(update.values()))] = max(numbers.values()) + 1  # all that an update makes has one key
+            numbers[next(iter(update.values()))] = max(numbers.values()) + 1  # all artifacts of an update share one key
     return found
 
 
 def _played_by(store: Store, turns: str | None) -> str:
     try:
         return store.manifest("turns", turns).inputs.get("checkpoint", "") if turns else ""
-    except ArtifactMissingError:  # whoever reads the turns will say so
+    except ArtifactMissingError:  # reported when the turns are read
         return ""

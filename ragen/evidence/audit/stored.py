@@ -1,12 +1,12 @@
-"""The views over what a store holds: the artifacts that runs name, read column by column where they lie.
+"""The views over a store: the artifacts that runs reference, read in place, column by column.
 
     runs -> named artifacts -> Parquet files with (run, iteration) -> Arrow datasets -> Database
 
-What is checked, and what it costs. Always: the manifest of every artifact that a view reads (one small read each) and,
-locally, the size of its files; a remote file of another size has its footer elsewhere and cannot be read. Columns and
-iterations that a question does not need are neither read nor checked. When reading fails, the artifacts of the views in
-question are hashed to name the damaged one. With `should_verify` all of them are hashed beforehand, which reads every
-byte (and downloads remote files into the cache); only then is a changed byte sure to be noticed.
+Checks and their cost. Always: the manifest of every artifact that a view reads (one small read each) and, locally, the
+size of its files; a remote file of the wrong size has its footer elsewhere and cannot be read. Columns and iterations
+that a query does not need are neither read nor checked. If reading fails, the artifacts of the views concerned are
+hashed to identify the damaged one. With `should_verify`, all of them are hashed beforehand, which reads every byte (and
+downloads remote files into the cache); only then is a changed byte certain to be detected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,22 +34,22 @@ from starpo.ragen.store.remote.ranges import RangeFile
 from starpo.schemas.manifest import Manifest
 
 NUM_READERS = 8
-"""Manifests read side by side: on object storage each costs a round trip."""
+"""Number of manifests read concurrently: on object storage each costs a round trip."""
 
 Part = Path | RangeFile
 
 
 def open_database(store: Store, runs: list[str], *, should_verify: bool = False) -> Database:
-    """The views over these runs.
+    """Open the views over some runs.
 
     Args:
-        store: Where they are.
-        runs: Their names.
-        should_verify: Hash every file of a view before it is read.
+        store: Store that holds the runs.
+        runs: Names of the runs.
+        should_verify: Whether to hash every file of a view before it is read.
 
     Raises:
-        StoreError: If there is no such run. (Artifacts are looked at when a question needs them: then also
-            ArtifactMissingError and ArtifactDamagedError, which name the artifact and where the run names it.)
+        StoreError: If there is no such run. (Artifacts are opened when a query needs them; queries may therefore raise
+            ArtifactMissingError and ArtifactDamagedError, which name the artifact and its place in the run.)
     """
     views = _StoredViews(store, runs, should_verify)
     return Database(views.load, views.explain, views.decode, views.retokenise)
@@ -65,7 +65,7 @@ class _StoredViews:
         self._tokenizer = cache(self._find_tokenizer)
 
     def load(self, view: str) -> Any:
-        """An Arrow dataset, or table, with the view's columns."""
+        """Return an Arrow dataset or table with the columns of a view."""
         if view in DATASET_VIEWS:
             self._loaded.append(view)
             parts = self._parts(view)
@@ -77,14 +77,14 @@ class _StoredViews:
         return self._runs_table if view == "runs" else self._artifacts_table
 
     def decode(self, run: str, tokens: Sequence[int]) -> str | None:
-        """The text of tokens, special ones too; None: no checkpoint has the run's tokenizer."""
+        """Decode tokens, special tokens included; None if no checkpoint has the run's tokenizer."""
         tokenizer = self._tokenizer(run)
         if tokenizer is None:
             return None
         return str(tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def retokenise(self, run: str, texts: Sequence[Sequence[int]]) -> list[list[int]] | None:
-        """The tokens that each text gives, special ones in it included; None: no checkpoint has the run's tokenizer."""
+        """Decode and re-encode token lists, special tokens included; None if no checkpoint has the run's tokenizer."""
         tokenizer = self._tokenizer(run)
         if tokenizer is None:
             return None
@@ -95,7 +95,7 @@ class _StoredViews:
         return [encoding.ids for encoding in backend.encode_batch_fast(decoded, add_special_tokens=False)]
 
     def explain(self, said: str) -> Exception:
-        """The error for files that could not be read: the damaged artifact, if there is one."""
+        """Return the error for files that could not be read; it names the damaged artifact, if there is one."""
         try:
             for kind in self._loaded:
                 self._parts(kind, should_verify=True)
@@ -161,7 +161,7 @@ class _StoredViews:
             return pa.Table.from_pylist(list(readers.map(row, self._named)), schema=RECORD_VIEWS["artifacts"])
 
     def _manifest(self, kind: str, key: str) -> tuple[Manifest, bool]:
-        """The manifest, and whether it is all that is left."""
+        """Return the manifest, and whether the artifact was dropped and only the manifest is left."""
         try:
             return self._store.manifest(kind, key), False
         except ArtifactMissingError:
@@ -174,7 +174,7 @@ class _StoredViews:
 def _dataset(
     view: str, parts: list[tuple[NamedArtifact, list[Part]]], uses: Mapping[str, Mapping[int, int]]
 ) -> ds.Dataset | pa.Table:
-    """One fragment a file; the columns beside the dataset's own are not in it, and hold for all of its rows."""
+    """Build a dataset of one fragment per file; columns not in the file are constant over its rows."""
     schema = DATASET_VIEWS[view]
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True))
     here = pyarrow.fs.LocalFileSystem()
@@ -201,7 +201,7 @@ def _dataset(
 
 @contextmanager
 def _said_where(artifact: NamedArtifact) -> Iterator[None]:
-    """Errors about an artifact say where the run names it."""
+    """Prefix errors about an artifact with its place in the run."""
     try:
         yield
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""`TimeLeft`: how long a question may still keep the database busy."""
+"""`TimeLeft`: the time budget of a query."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from starpo.ragen.core.errors import QueryError
 
 
 class TimeLeft:
-    """The time of one question. What is done with its answer meanwhile does not count."""
+    """Time budget of one query. Only time spent in the database counts, not the processing of its result."""
 
     def __init__(self, total_s: float) -> None:
         self._total_s = total_s
@@ -19,10 +19,10 @@ class TimeLeft:
 
     @contextmanager
     def spent_by(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Interrupt what this connection does in the block once the time is up.
+        """Interrupt the connection if the block exceeds the remaining time.
 
         Raises:
-            QueryError: If it was.
+            QueryError: If the connection was interrupted.
         """
         interrupted = threading.Event()
 

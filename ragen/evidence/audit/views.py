@@ -1,17 +1,17 @@
-"""The views that SQL sees: their names, columns and meaning.
+"""The SQL views: their names, columns and meaning.
 
-Every dataset kind is a view of its own with two columns in front, `run` and `iteration`, and two behind, `artifact` and
-`is_reused`. A row is there once for every iteration that names its artifact, so that views join on (run, iteration,
-...) whatever was reused: with Online-k, `turns` shows the turns of one rollout under each of its k iterations, with
-`is_reused` false the first time alone. To count what was played, and not what was trained on, ask `where not
-is_reused`; two runs may still share a rollout, which `artifact` tells.
+Every dataset kind is a view, with two extra columns in front, `run` and `iteration`, and two at the end, `artifact` and
+`is_reused`. A row appears once for every iteration that references its artifact, so that views join on (run, iteration,
+...) regardless of reuse: with Online-k, `turns` shows the turns of one rollout under each of its k iterations, with
+`is_reused` false only for the first. To count what was sampled, rather than what was trained on, add `where not
+is_reused`; two runs may still share a rollout, which `artifact` shows.
 
-An iteration may play several rollouts (`rollout.max_attempts`): `turns` and `selection` say of each row by their column
-`attempt` which of them it is of.
+An iteration may consist of several rollouts (`rollout.max_attempts`): the column `attempt` of `turns` and `selection`
+tells which of them a row belongs to.
 
-`trajectories` folds turns and joins what the later stages say of a trajectory; `prompts` is the text of what the model
-was told; `panels` says in which initial states of evaluations training had begun; `runs` and `artifacts` are about
-what is stored and not from it.
+`trajectories` aggregates turns and joins the results of later stages; `prompts` is the text of the prompts given to the
+model; `panels` lists the initial states of evaluations and whether training had begun in them; `runs` and `artifacts`
+describe the store rather than its contents.
 """
 
 from typing import NamedTuple
@@ -44,7 +44,7 @@ _USE = {
         ),
     ],
 }
-"""What a view says besides of an iteration's use of the artifact; see `ragen.store.attempts`, and
+"""View -> additional columns that describe an iteration's use of the artifact; see `ragen.store.attempts` and
 `ragen.evidence.audit.staleness`."""
 
 
@@ -54,7 +54,7 @@ def _dataset_view(kind: str) -> pa.Schema:
 
 
 DATASET_VIEWS: dict[str, pa.Schema] = {kind: _dataset_view(kind) for kind in DATASETS}
-"""View -> columns. `iteration` is the one that the run names; metrics have one of their own, which equals it."""
+"""View -> columns. `iteration` is that of the run record; it replaces the equal column of `metrics`."""
 
 RECORD_VIEWS: dict[str, pa.Schema] = {
     "runs": pa.schema(
@@ -94,18 +94,18 @@ RECORD_VIEWS: dict[str, pa.Schema] = {
         }
     ),
 }
-"""What is known about runs, artifacts and evaluations. `config` is JSON: `config->>'$.filter.keep'`. `seconds` is the
-wall-clock time of the work that made the artifact, in whichever run that was; it is empty where the manifest does not
-tell. Of a dropped artifact only the manifest is left. A row of `panels` is an initial state of an artifact of kind
-`episodes`: had a rollout or a demonstration behind the evaluated policy begun in it (`is_seen`), or a demonstration
-(`is_demonstrated`)? `num_unknown` stages of that policy's training are not in the store any more, so that more may have
-been seen."""
+"""Views of the records of runs, artifacts and evaluations. `config` is JSON: `config->>'$.filter.keep'`. `seconds` is
+the wall-clock time of the work that produced the artifact, in whichever run that was; null if the manifest does not
+record it. Of a dropped artifact only the manifest is left. A row of `panels` is an initial state of an artifact of kind
+`episodes`: `is_seen` if a rollout or a demonstration behind the evaluated policy had begun in it, `is_demonstrated` if
+a demonstration had. `num_unknown` is the number of stages of that policy's training that are no longer in the store, so
+that more states may have been seen."""
 
 _STATUS_ORDER = ", ".join(f"'{status}'" for status in STATUSES)
 _TURNS_OF = "run, iteration, trajectory_id"
 
 WITHOUT_TOKENS = f"finish_reason = '{UNKNOWN_FINISH}' and len(response_ids) = 0"
-"""In SQL: a response that was imported from a source without tokens. What counts tokens is null for it."""
+"""SQL condition for a response imported from a source without tokens. Token counts are null for it."""
 
 TRAJECTORIES = f"""
 with played as (
@@ -151,13 +151,13 @@ left join (from rewards select * exclude (group_id) where turn = 0) as rewards u
 left join selection using (run, iteration, group_id)
 left join (from samples select * exclude (group_id)) as samples using ({_TURNS_OF})
 """
-"""One row a trajectory: its turns folded, its return, what the filter decided on its group, what the update did with
-it. The last three are null where the stage did not run, or did not train on it; `status` is the worst of its turns, and
-`origin` is 'search' where one of them was chosen. `num_response_tokens` is null where the source of an import
-has no tokens."""
+"""One row per trajectory: its aggregated turns, its return, the filter's decision on its group, and the update's
+measurements. The last three are null if the stage did not run, or did not train on it; `status` is the worst of its
+turns, and `origin` is 'search' if search chose one of them. `num_response_tokens` is null if the trajectory was imported
+from a source without tokens."""
 
 DECODED = "decoded"
-"""SQL function of (run, tokens): the text of tokens by the run's tokenizer; null where no checkpoint has one."""
+"""SQL function of (run, tokens) that decodes tokens with the run's tokenizer; null if no checkpoint has one."""
 
 PROMPTS = f"""
 with placed as (
@@ -183,8 +183,8 @@ select
     is_reused
 from placed
 """
-"""One row a turn: the text of its `prompt_ids`, which were added before its response, and of the whole context that the
-model had before it, earlier responses included; special tokens stand in both. Null where no checkpoint has the run's
+"""One row per turn: the text of its `prompt_ids`, which were added before its response, and of the whole context before
+the response, earlier responses included; both contain special tokens. Null if no checkpoint has the run's
 tokenizer."""
 
 
@@ -192,9 +192,9 @@ class DerivedView(NamedTuple):
     """A view over other views.
 
     Attributes:
-        about: What a row is.
-        sql: What it shows.
-        sources: The views that it reads.
+        about: Meaning of a row.
+        sql: Query that defines the view.
+        sources: Views that the query reads.
     """
 
     about: str
@@ -206,7 +206,7 @@ DERIVED_VIEWS: dict[str, DerivedView] = {
     "trajectories": DerivedView("a row a trajectory", TRAJECTORIES, ("turns", "rewards", "selection", "samples")),
     "prompts": DerivedView("a row a turn: what the model was told, as text", PROMPTS, ("turns",)),
 }
-"""By name."""
+"""View -> its definition."""
 
 VIEW_NAMES: tuple[str, ...] = (*DATASET_VIEWS, *DERIVED_VIEWS, *RECORD_VIEWS)
-"""All of them."""
+"""Names of all views."""
