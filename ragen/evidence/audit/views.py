@@ -153,7 +153,7 @@ left join (from samples select * exclude (group_id)) as samples using ({_TURNS_O
 """
 """One row per trajectory: its aggregated turns, its return, the filter's decision on its group, and the update's
 measurements. The last three are null if the stage did not run, or did not train on it; `status` is the worst of its
-turns, and `origin` is 'search' if search chose one of them. `num_response_tokens` is null if the trajectory was imported
+turns, and `origin` is 'search' if search chose one of them. `num_response_tokens` is null for a trajectory imported
 from a source without tokens."""
 
 DECODED = "decoded"

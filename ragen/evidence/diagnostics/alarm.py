@@ -1,6 +1,6 @@
-"""Watching a run as it trains: the verdict after every iteration, from that iteration's metrics and those before.
+"""Monitoring of a run as it trains: the verdict after every iteration, from the metrics so far.
 
-metrics of an iteration --observe--> series -> verdict            settings, verdict -> is it time to act?
+metrics of an iteration --observe--> series -> verdict            settings, verdict --is_due--> whether to act
 """
 
 import math
@@ -17,18 +17,18 @@ _BADNESS: tuple[Status, ...] = ("healthy", "warning", "collapsing", "collapsed")
 
 
 class Alarm:
-    """The verdict on a run so far."""
+    """Keeps the metrics of a run so far and judges them."""
 
     def __init__(self) -> None:
         self._series: dict[str, Series] = {name: {} for name in WATCHED}
         self._verdicts: dict[int, Status] = {}
 
     def observe(self, iteration: int, metrics: Mapping[str, float]) -> Verdict:
-        """Take up an iteration's metrics.
+        """Add the metrics of an iteration and return the verdict on the run so far.
 
         Args:
-            iteration: Updates done before it.
-            metrics: What it measured; what is absent or not finite was not measured.
+            iteration: Number of updates done before it.
+            metrics: Metrics of the iteration; those absent or not finite count as not measured.
         """
         for name, series in self._series.items():
             value = metrics.get(name, math.nan)
@@ -40,10 +40,10 @@ class Alarm:
 
     @property
     def healthy(self) -> int:
-        """Of the iterations that were judged healthy, the one with the best training success, smoothed; 0: none.
+        """Iteration judged healthy that has the best smoothed training success; 0 if there is none.
 
-        Verdicts wait for patience and smoothing, so the last of them may have begun to fall already. Iteration 0 is
-        none to go back to: a run that begins anew with other settings is another run.
+        Verdicts lag by patience and smoothing, so performance may already be falling at the latest healthy iteration.
+        Iteration 0 is no rollback target: a run restarted from scratch with other settings is another run.
         """
         known = self._series[SUCCESS]
         smoothed = dict(zip(known, exponential_moving_average(list(known.values()), _DECAY), strict=True))
@@ -52,11 +52,11 @@ class Alarm:
 
     @property
     def has_worsened(self) -> bool:
-        """Is the verdict worse than after the iteration before?"""
+        """Whether the verdict is worse than after the previous iteration."""
         *before, now = [_BADNESS.index(status) for status in self._verdicts.values()]
         return now > (before[-1] if before else 0)
 
 
 def is_due(config: DiagnosticsConfig, verdict: Verdict) -> bool:
-    """Do the settings ask for something to be done about this?"""
+    """Whether the settings require a reaction to this verdict."""
     return config.on_collapse != "log" and _BADNESS.index(verdict.status) >= _BADNESS.index(config.alarm)

@@ -1,4 +1,4 @@
-"""Which alarm would have helped? Every rule over stored runs: how long before the fall it rang, and how often in vain.
+"""Back-test of alarms over stored runs: how early each rule rang before the fall, and how often it was false.
 
 series of a run -> when it fell, in hindsight; when each rule rang, causally -> outcomes -> score of each rule
 """
@@ -26,11 +26,11 @@ from starpo.ragen.evidence.diagnostics.collapse import (
 from starpo.ragen.evidence.diagnostics.series import Series
 
 EVALUATED = "evaluation/success"
-"""Success on the panel of the training environment, under whatever name the run has it."""
+"""Success on the panel of the training environment, whatever the run calls it."""
 _WINDOW = 5
-"""Points of the centred mean in which a fall is looked for, and the fewest that have to be below half."""
+"""Width of the centred mean used to detect a fall, and the minimum number of points below half of the peak."""
 MIN_POINTS = 2 * _WINDOW
-"""Of success, for a run that is judged."""
+"""Minimum number of success values for a run to be judged."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Rule:
     """An alarm.
 
     Attributes:
-        name: For tables.
-        words: When it rings.
-        ring: Series of a run -> the first iteration at which it rings, known from that and earlier ones; None: never.
+        name: Name in tables.
+        words: Condition under which it rings.
+        ring: Series of a run -> first iteration at which it rings, given only that and earlier ones; None for never.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one rule did in one run.
+    """The result of one rule on one run.
 
     Attributes:
-        run: Its name.
-        fell: Iteration at which success had halved for good; None: it never did.
-        rang: Iteration at which the rule first rang; None: never.
+        run: Name of the run.
+        fell: Iteration at which success had halved for good; None if it never did.
+        rang: Iteration at which the rule first rang; None if it never did.
     """
 
     run: str
@@ -64,17 +64,17 @@ class Outcome:
 
     @property
     def lead(self) -> int | None:
-        """Iterations from the alarm to the fall, negative where it came after; None where one of them is missing."""
+        """Iterations from the alarm to the fall, negative if the alarm came later; None unless there are both."""
         return None if self.fell is None or self.rang is None else self.fell - self.rang
 
 
 @dataclass(frozen=True)
 class Score:
-    """A rule over all runs.
+    """The results of a rule over all runs.
 
     Attributes:
-        rule: Which.
-        outcomes: One a run.
+        rule: The rule.
+        outcomes: One per run.
     """
 
     rule: Rule
@@ -82,47 +82,47 @@ class Score:
 
     @property
     def leads(self) -> list[int]:
-        """Of the runs that fell and in which it rang, ascending."""
+        """Leads in the runs that fell and in which the rule rang, ascending."""
         return sorted(outcome.lead for outcome in self.outcomes if outcome.lead is not None)
 
     @property
     def num_fallen(self) -> int:
-        """Runs that fell."""
+        """Number of runs that fell."""
         return sum(outcome.fell is not None for outcome in self.outcomes)
 
     @property
     def num_early(self) -> int:
-        """Fallen runs in which it rang before."""
+        """Number of fallen runs in which the rule rang before the fall."""
         return sum(lead > 0 for lead in self.leads)
 
     @property
     def num_missed(self) -> int:
-        """Fallen runs in which it never rang."""
+        """Number of fallen runs in which the rule never rang."""
         return self.num_fallen - len(self.leads)
 
     @property
     def num_false(self) -> int:
-        """Runs that did not fall, and in which it rang."""
+        """Number of runs that did not fall but in which the rule rang."""
         return sum(outcome.fell is None and outcome.rang is not None for outcome in self.outcomes)
 
     @property
     def median_lead(self) -> float | None:
-        """Iterations; None where it rang in no fallen run."""
+        """Median lead in iterations; None if the rule rang in no fallen run."""
         return statistics.median(self.leads) if self.leads else None
 
 
 def fall(success: Series) -> int | None:
-    """When success had halved for good, seen from the end.
+    """Find when success had halved for good, in hindsight.
 
     The curve is smoothed by a centred mean of five points, which does not lag: a lag would make every alarm look
     earlier than it is.
 
     Args:
-        success: Of training, by iteration.
+        success: Training success, by iteration.
 
     Returns:
-        The first iteration after the peak from which on it stayed below half of the peak, for five points at least.
-        None: it did not, or there are fewer than ten points.
+        The first iteration after the peak from which success stays below half of the peak, for at least five points.
+        None if there is no such iteration, or fewer than ten points.
     """
     if len(success) < MIN_POINTS:
         return None
@@ -136,14 +136,13 @@ def fall(success: Series) -> int | None:
 
 
 def backtest(runs: Mapping[str, Mapping[str, Series]]) -> list[Score]:
-    """Try every rule on every run.
+    """Evaluate every rule on every run.
 
     Args:
         runs: Name -> metric name -> iteration -> value; `EVALUATED` for success on the panel.
 
     Returns:
-        Rules that rang early in the most runs first, of these the one with the fewest false alarms, then the longest
-        median lead.
+        Scores of the rules, ordered by most early alarms, then fewest false alarms, then longest median lead.
     """
     fallen = {name: fall(series.get(SUCCESS, {})) for name, series in runs.items()}
     scores = [
@@ -160,19 +159,19 @@ def _first_signal(name: str, severity: Severity, series: Mapping[str, Series]) -
 
 def _first_verdict(statuses: Sequence[Status], series: Mapping[str, Series]) -> int | None:
     verdict = diagnose(series)
-    raised = dict.fromkeys(signal.iteration for signal in verdict.signals)  # it can become worse at these alone
+    raised = dict.fromkeys(signal.iteration for signal in verdict.signals)  # the status can only worsen at these
     return next((iteration for iteration in raised if verdict.at(iteration) in statuses), None)
 
 
 def _std_below_a_tenth(series: Mapping[str, Series]) -> int | None:
-    """RAGEN-2's first stop rule: ten in a row below a tenth of the mean of the first ten."""
+    """RAGEN-2's first stopping rule: ten values in a row below a tenth of the mean of the first ten."""
     points = list(series.get(REWARD_STD, {}).items())
     bound = 0.1 * statistics.fmean(value for _, value in points[:10]) if len(points) > 10 else 0.0
     return _first_row([(iteration, value < bound) for iteration, value in points[10:]], 10)
 
 
 def _success_below_one_percent(series: Mapping[str, Series]) -> int | None:
-    """RAGEN-2's second: five evaluations in a row below one percent."""
+    """RAGEN-2's second stopping rule: five evaluations in a row below one percent."""
     return _first_row([(iteration, value < 0.01) for iteration, value in series.get(EVALUATED, {}).items()], 5)
 
 
@@ -206,4 +205,4 @@ RULES = (
     Rule("RAGEN-2 std", "in-group reward std below a tenth of its first ten, ten in a row", _std_below_a_tenth),
     Rule("RAGEN-2 success", "evaluated success below 1%, five in a row", _success_below_one_percent),
 )
-"""All that are tried."""
+"""Rules evaluated by `backtest`."""

@@ -1,4 +1,4 @@
-"""How rules did in a back-test, drawn: when each rang, counted from the fall."""
+"""Chart of a back-test: when each rule rang, relative to the fall."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from starpo.ragen.evidence.diagnostics.backtest import Score
 
 
 def draw_leads(scores: Sequence[Score]) -> str:
-    """A row for every rule, a dot for every run that fell, as an SVG document.
+    """Draw a row for every rule and a dot for every fallen run in which it rang, as an SVG document.
 
     Args:
-        scores: At least one; drawn from the top down.
+        scores: At least one, from top to bottom.
     """
     num_fallen = scores[0].num_fallen
     num_sound = len(scores[0].outcomes) - num_fallen

@@ -1,4 +1,4 @@
-"""Each part of a mixture by itself: the metrics that everybody looks at, as `<name>/<tag>`."""
+"""Metrics of each part of a mixture: the most common ones, as `<name>/<tag>`."""
 
 from collections.abc import Iterable
 
@@ -17,22 +17,22 @@ BY_TAG = (
     "filter/num_kept",
     "filter/kept_share",
 )
-"""What is measured of each part."""
+"""Metrics measured for each part."""
 
 
 def metrics_by_tag(turns: pa.Table, rewards: pa.Table, selection: pa.Table, tags: Iterable[str]) -> dict[str, float]:
-    """What was played, paid and kept of each part.
+    """Compute rollout, reward and filter metrics of each part.
 
     Args:
-        turns: Dataset `turns`; the tag is its column `env`.
-        rewards: Dataset `rewards`, of those turns.
-        selection: Dataset `selection`, of those turns.
-        tags: Of the parts.
+        turns: Dataset `turns`; column `env` is the tag.
+        rewards: Dataset `rewards` for those turns.
+        selection: Dataset `selection` for those turns.
+        tags: Tags of the parts.
 
     Returns:
-        `<name>/<tag>` -> value for the names `BY_TAG`, as `ragen.evidence.diagnostics.metrics` defines them, over the
-        part's trajectories and groups alone. A number that does not exist, of a part of which nothing was played too,
-        is absent, except that a count is 0.
+        `<name>/<tag>` -> value for the names in `BY_TAG`, as defined in `ragen.evidence.diagnostics.metrics`, over the
+        trajectories and groups of that part only. Undefined values are absent, also those of a part without any
+        trajectory, except that counts are 0.
     """
     values: dict[str, float] = {}
     for tag in tags:

@@ -1,11 +1,11 @@
-"""Is a run collapsing? A verdict from its metric series, with the signals it rests on.
+"""Collapse verdict: judges a run from its metric series and lists the signals behind the verdict.
 
     metrics --series--> signals --> healthy | warning | collapsing | collapsed
 
-What is looked for (RAGEN, Fig 6): the in-group reward std falls before the reward does; a spike of the gradient norm
-marks the point of no return; entropy, format and the variety of responses go with it. Besides, how far updates lead
-away from the policy that sampled, which comes first where rollouts are reused. Every signal is causal: it depends on no
-later iteration, so judging a stored run says what could have been known, and when.
+Signals (RAGEN, Fig 6): the in-group reward std falls before the reward does; a spike of the gradient norm marks the
+point of no return; entropy, format and the variety of responses change with it. In addition, the drift of updates away
+from the sampling policy, which comes first when rollouts are reused. Every signal is causal, independent of later
+iterations, so the verdict on a stored run shows what could have been known, and when.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ FORMAT, ENTROPY, DISTINCT = "rollout/format_ok", "rollout/entropy", "rollout/dis
 GRADIENT, DRIFT = "update/gradient_norm", "update/kl_behaviour"
 
 WATCHED = (REWARD_STD, RETURN, SUCCESS, FORMAT, ENTROPY, DISTINCT, GRADIENT, DRIFT)
-"""The metrics that a verdict rests on."""
+"""Metrics that the verdict depends on."""
 
 Severity = Literal["warning", "collapse"]
 Status = Literal["healthy", "warning", "collapsing", "collapsed"]
@@ -31,16 +31,16 @@ Status = Literal["healthy", "warning", "collapsing", "collapsed"]
 
 @dataclass(frozen=True)
 class Signal:
-    """A condition that held for a while.
+    """A condition that held for some time.
 
     Attributes:
-        iteration: When it was raised: the first iteration at which it could be told.
-        ended: The first iteration at which it no longer held; None while it holds.
-        name: The metric.
-        severity: 'warning', or 'collapse' where what was learnt is lost.
-        value: The metric when it was raised, as it was judged (smoothed, except what an update measures).
-        baseline: What it was compared with.
-        words: The same for people.
+        iteration: Iteration at which the signal was raised: the first at which the condition could be established.
+        ended: First iteration at which the condition no longer held; None while it holds.
+        name: Name of the metric.
+        severity: 'warning', or 'collapse' if what was learnt is lost.
+        value: Value of the metric when the signal was raised, as judged (smoothed, except metrics of an update).
+        baseline: Reference value of the comparison.
+        words: The signal as a sentence.
     """
 
     iteration: int
@@ -54,26 +54,26 @@ class Signal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the run is doing at its last iteration.
+    """Judgement of a run at its last iteration.
 
     Attributes:
-        status: 'collapsed' while a signal of severity 'collapse' holds, 'collapsing' while warnings of two metrics do,
-            'warning' while one does, else 'healthy': a run that has recovered is healthy, and its signals stay in the
-            list.
-        signals: All that were ever raised, in order of iteration.
+        status: 'collapsed' while a signal of severity 'collapse' holds, 'collapsing' while warnings of two metrics
+            hold, 'warning' while warnings of one do, else 'healthy': a run that has recovered is healthy, and its
+            signals stay in the list.
+        signals: All signals ever raised, in order of iteration.
     """
 
     status: Status
     signals: tuple[Signal, ...]
 
     def at(self, iteration: int) -> Status:
-        """What the status was, as could be told at an iteration."""
+        """Return the status as it was known at an iteration."""
         raised = [signal for signal in self.signals if signal.iteration <= iteration]
         return _status([signal for signal in raised if signal.ended is None or signal.ended > iteration])
 
     @property
     def words(self) -> str:
-        """The verdict for people: what holds now, since when."""
+        """The verdict as text: which signals hold now, and since when."""
         holding = [signal for signal in self.signals if signal.ended is None]
         if not holding:
             return f"{self.status}: no signal holds ({len(self.signals)} in the past)"
@@ -82,7 +82,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Curve:
-    """A metric as it is judged; `early` is the mean of its first points, `best` its largest value since them."""
+    """A metric as it is judged. `early`: mean of its first points; `best`: running maximum from the last of them on."""
 
     name: str
     iterations: list[int]
@@ -96,9 +96,9 @@ def diagnose(series: Mapping[str, Series], thresholds: CollapseThresholds | None
     """Judge a run.
 
     Args:
-        series: Metric name -> iteration -> finite value. Names that are not looked for are ignored, and a metric that
-            is missing, or has no point after its baseline, raises nothing.
-        thresholds: Defaults where None.
+        series: Metric name -> iteration -> finite value. Unknown names are ignored, and a metric that is missing, or
+            has no point after its baseline, raises no signal.
+        thresholds: None for the defaults.
     """
     limits = thresholds or CollapseThresholds()
     curves = {name: curve for name in series if (curve := _curve(name, series[name], limits)) is not None}
@@ -119,7 +119,10 @@ def _status(holding: Sequence[Signal]) -> Status:
 
 
 def _reward_std(curves: Mapping[str, _Curve], limits: CollapseThresholds) -> list[Signal]:
-    """The first to fall. A rising success rate lowers it too, towards sqrt(p (1 - p)): that much is allowed for."""
+    """Judge the in-group reward std, the first metric to fall.
+
+    A rising success rate lowers it too, towards sqrt(p (1 - p)); the bound allows for that.
+    """
     if (curve := curves.get(REWARD_STD)) is None:
         return []
     bound = limits.std_warning * curve.early * _explained_by_success(curve, curves.get(SUCCESS))
@@ -137,7 +140,7 @@ def _reward_std(curves: Mapping[str, _Curve], limits: CollapseThresholds) -> lis
 
 
 def _explained_by_success(curve: _Curve, success: _Curve | None) -> np.ndarray:
-    """The share of its early std that a 0/1 outcome keeps as its rate rises above the early one, float64 [points]."""
+    """Share of its early std that a 0/1 outcome keeps as its rate rises above the early rate. float64 [points]"""
     shares = np.ones(len(curve.iterations))
     if success is None or not 0.0 < success.early < 1.0:
         return shares
@@ -230,7 +233,7 @@ def _distinct(curves: Mapping[str, _Curve], limits: CollapseThresholds) -> list[
 
 
 def _gradient_spikes(series: Series, limits: CollapseThresholds) -> list[Signal]:
-    """Single points far above the median before them; each is held for `spike_window` points."""
+    """Detect points far above the median of the points before them; a spike holds for `spike_window` points."""
     values = np.array(list(series.values()), dtype=np.float64)
     medians = np.zeros_like(values)
     is_spike = np.zeros(len(values), dtype=bool)
@@ -254,7 +257,7 @@ def _gradient_spikes(series: Series, limits: CollapseThresholds) -> list[Signal]
 
 
 def _drift(series: Series, limits: CollapseThresholds) -> list[Signal]:
-    """Updates that went further from the policy that sampled than its rollouts can tell."""
+    """Detect updates that moved further from the sampling policy than its rollouts can support."""
     values = np.array(list(series.values()), dtype=np.float64)
     bounds = np.full_like(values, limits.drift)
     return _signals(
@@ -276,7 +279,7 @@ def _curve(name: str, series: Series, limits: CollapseThresholds) -> _Curve | No
     raw = np.array(list(series.values()), dtype=np.float64)
     smoothed = exponential_moving_average(raw, limits.decay)
     best = smoothed.copy()
-    best[: limits.baseline_points - 1] = -np.inf  # the first smoothed values are hardly smoothed, and would be the best
+    best[: limits.baseline_points - 1] = -np.inf  # the first values are barely smoothed, and would be the maximum
     return _Curve(
         name,
         list(series),
@@ -290,7 +293,7 @@ def _curve(name: str, series: Series, limits: CollapseThresholds) -> _Curve | No
 def _by_severity(
     curve: _Curve, breaches: list[np.ndarray], patience: int, words: Callable[[float, float], str]
 ) -> list[Signal]:
-    """Signals of a fall from the best so far: the first breach warns, the second is a collapse."""
+    """Build signals for a fall from the best value so far: the first breach is a warning, the second a collapse."""
     warnings = _signals(curve, breaches[0], curve.best, "warning", patience, words)
     return warnings + _signals(curve, breaches[1], curve.best, "collapse", patience, words)
 
@@ -303,8 +306,8 @@ def _signals(
     patience: int,
     words: Callable[[float, float], str],
 ) -> list[Signal]:
-    """A signal for every run of at least `patience` breached points, raised at the point that makes it that long."""
-    is_breached = is_breached & (np.arange(len(is_breached)) >= curve.num_baseline)  # which is not known before
+    """Build a signal for every run of at least `patience` breached points, raised when it reaches that length."""
+    is_breached = is_breached & (np.arange(len(is_breached)) >= curve.num_baseline)  # the baseline must be complete
     signals = []
     starts = np.flatnonzero(is_breached & ~np.concatenate([[False], is_breached[:-1]]))
     for start in starts:

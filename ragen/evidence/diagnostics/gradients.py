@@ -1,4 +1,4 @@
-"""Gradients of groups by how far their returns differ: which groups carry a signal, and which only noise (RAGEN-2).
+"""Gradients of groups by the std of their returns: which groups carry a signal, and which only noise (RAGEN-2).
 
 selection -> buckets of groups by reward std -> spreads of their gradients -> metrics
 """
@@ -20,15 +20,15 @@ _NAME = re.compile(r"gradients/bucket_(\d+)/(\w+)")
 
 
 def buckets(selection: pa.Table) -> list[list[str]]:
-    """Quantile buckets of the groups with a valid trajectory, by the standard deviation of their returns.
+    """Divide the groups with a valid trajectory into quantile buckets by the standard deviation of their returns.
 
-    Groups of equal deviation are in one bucket, the first that any of them belongs to; so buckets may be empty.
+    Groups of equal deviation share a bucket, the first that any of them belongs to; so buckets may be empty.
 
     Args:
         selection: Dataset `selection`.
 
     Returns:
-        Ids of groups, from the smallest deviation to the largest.
+        Group ids of each bucket, from the smallest deviation to the largest.
     """
     valid = selection.filter(pc.greater(selection["num_valid"], 0))
     stds, ids = valid["return_std"].to_numpy(), valid["group_id"].to_pylist()
@@ -42,19 +42,19 @@ def buckets(selection: pa.Table) -> list[list[str]]:
 def gradient_metrics(
     selection: pa.Table, groups: Sequence[Sequence[str]], spreads: Sequence[Mapping[str, GradientSpread]]
 ) -> dict[str, float]:
-    """What each bucket's gradients are made of.
+    """Compute metrics of the gradients of each bucket.
 
-    Of bucket k: `bucket_k/num_groups`, `bucket_k/reward_std` (mean over its groups), and of each term of the loss
-    `bucket_k/<term>_norm`, of the mean of the groups' gradients, and `bucket_k/<term>_snr`: squared norm of the
-    expected gradient over the variance of one group's, estimated without bias and cut at 0.
+    For bucket k: `bucket_k/num_groups`, `bucket_k/reward_std` (mean over its groups), and for each term of the loss
+    `bucket_k/<term>_norm`, the norm of the mean of the groups' gradients, and `bucket_k/<term>_snr`: squared norm of
+    the expected gradient over the variance of one group's gradient, estimated without bias and clamped at 0.
 
     Args:
         selection: Dataset `selection`.
-        groups: Its buckets.
-        spreads: Of each bucket, by term.
+        groups: Buckets of group ids.
+        spreads: Gradient spreads of each bucket, by term.
 
     Returns:
-        Names, each beginning with `gradients/`, and values. Empty buckets, and ratios that do not exist, are absent.
+        Names, each prefixed with `gradients/`, and values. Empty buckets and undefined ratios are absent.
     """
     stds = dict(zip(selection["group_id"].to_pylist(), selection["return_std"].to_pylist(), strict=True))
     values: dict[str, float] = {}
@@ -73,7 +73,7 @@ def gradient_metrics(
 
 
 def measured(series: Mapping[str, Series]) -> dict[int, dict[int, dict[str, float]]]:
-    """Iteration -> bucket -> what `gradient_metrics` measured there, by the last part of its name; all ascending."""
+    """Collect the results of `gradient_metrics`: iteration -> bucket -> last part of name -> value; keys ascending."""
     found: dict[int, dict[int, dict[str, float]]] = {}
     for name, values in series.items():
         if match := _NAME.fullmatch(name):
@@ -83,11 +83,11 @@ def measured(series: Mapping[str, Series]) -> dict[int, dict[int, dict[str, floa
 
 
 def draw_gradients(run: str, found: Mapping[int, Mapping[int, Mapping[str, float]]]) -> str:
-    """Norm of every term's gradient over the reward std of its groups, a panel an iteration, as an SVG document.
+    """Plot the gradient norm of every term over the reward std of its groups, one panel per iteration, as SVG.
 
     Args:
-        run: Its name.
-        found: What was measured (`measured`), of at least one iteration; of more than six, six are drawn.
+        run: Name of the run.
+        found: Result of `measured` for at least one iteration; of more than six, six are drawn.
     """
     iterations = list(found)
     if len(iterations) > _MAX_PANELS:

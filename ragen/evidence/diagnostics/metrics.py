@@ -1,10 +1,9 @@
-"""Named numbers of one iteration: pure functions from stored tables to `name -> value`.
+"""Metrics of one iteration: pure functions from stored tables to `name -> value`.
 
-Names are `rollout/...`, `reward/...` and `filter/...`. Every value is finite; a number that does not exist (a mean over
-nothing) is absent from the result, never NaN or 0. Unless a name says otherwise, everything is over *valid*
-trajectories: one that contains an error status ('env_error', 'timeout') is counted, and is in no statistic. Greedy
-trajectories, baselines of their groups, are neither.
-Standard deviations have ddof 0.
+Names are `rollout/...`, `reward/...` and `filter/...`. Every value is finite; an undefined value (a mean over nothing)
+is absent from the result, never NaN or 0. Unless noted otherwise, statistics are over *valid* trajectories: one with an
+error status ('env_error', 'timeout') is counted, but excluded from statistics. Greedy trajectories, the baselines of
+their groups, are excluded from both. Standard deviations have ddof 0.
 """
 
 import bz2
@@ -22,7 +21,7 @@ from starpo.schemas.datasets import ERROR_STATUSES, METRICS, UNKNOWN_FINISH
 
 
 def rollout_metrics(turns: pa.Table) -> dict[str, float]:
-    """What was played.
+    """Compute the metrics of a rollout.
 
     Trajectories (denominator: all): `num_trajectories`, `num_turns`; for the statuses truncated, env_error and timeout
     `num_<status>` and `<status>_share`, the trajectories with such a turn.
@@ -30,23 +29,23 @@ def rollout_metrics(turns: pa.Table) -> dict[str, float]:
     Trajectories (denominator: valid): `success_rate` (the goal was reached in some turn), `turns_mean`, `actions_mean`
     (executed), `forfeited_actions_mean`, `limit_share` (ended by a limit, not by the environment).
 
-    Responses (denominator: responses of valid trajectories): `format_ok`, `length_share` (cut at the longest response
-    allowed), `response_length_mean` and `response_length_max` (tokens), `distinct_response_share` (different texts; it
-    falls in the Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a reasoning),
-    `compression_ratio` (bytes of all responses over those that bzip2 makes of them; it rises as they repeat), and
-    `repeated_ngram_share` (of runs of four words, those that stand earlier in the same response too).
+    Responses (denominator: responses of valid trajectories): `format_ok`, `length_share` (cut off at the maximum
+    response length), `response_length_mean` and `response_length_max` (tokens), `distinct_response_share` (distinct
+    texts; it falls in the Echo Trap), `reasoning_characters_mean` and `distinct_reasoning_share` (over those with a
+    reasoning), `compression_ratio` (bytes of all responses over their bytes after bzip2; it rises as they repeat), and
+    `repeated_ngram_share` (share of 4-grams of words that occur earlier in the same response).
 
-    Of imported responses whose source has no tokens, or does not say why they ended, the measures of tokens, or
-    `length_share`, are over the others.
+    Imported responses are excluded from token metrics if their source has no tokens, and from `length_share` if it does
+    not record why they ended.
 
-    `entropy`: mean negative behaviour log-probability, nats; denominator: response tokens. It estimates the entropy of
-    the distribution sampled from. `effective_action_share`: denominator: executed actions.
+    `entropy`: mean negative behaviour log-probability, nats per token; denominator: response tokens. It estimates the
+    entropy of the sampling distribution. `effective_action_share`: denominator: executed actions.
 
     Args:
         turns: Dataset `turns`.
 
     Returns:
-        Names, each beginning with `rollout/`, and values. Empty turns give the counts alone, all 0.
+        Names, each prefixed with `rollout/`, and values. Without any turns, only the counts, all 0.
     """
     columns = ["trajectory_id", "status", "success", "truncated", "forfeited_actions", "executed_actions"]
     columns += ["action_effective", "behaviour_logprobs", "response", "think", "format_ok", "finish_reason"]
@@ -101,7 +100,7 @@ def _compression_ratio(texts: pl.Series) -> float | None:
 
 
 def _repeated_ngram_share(texts: pl.Series, length: int = 4) -> float | None:
-    """Denominator: all runs of so many words, of all responses."""
+    """Share of n-grams of words that repeat within a response; denominator: all n-grams of all responses."""
     num_repeated = num_all = 0
     for text, count in texts.value_counts().iter_rows():
         words = text.split()
@@ -112,21 +111,20 @@ def _repeated_ngram_share(texts: pl.Series, length: int = 4) -> float | None:
 
 
 def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
-    """What was paid.
+    """Compute the metrics of rewards.
 
     Over valid trajectories: `return_mean`, `return_std`, `return_min`, `return_max`; `component/<name>_mean`, the mean
     over trajectories of the component's sum over turns. `in_group_std`: mean over groups of the standard deviation of
-    the group's returns; only groups of at least two valid trajectories have one; `in_group_std_spread`: the standard
-    deviation of these over groups. `malformed_return_gap`: the mean
-    return of trajectories with a malformed response minus that of those without; when it is above 0, being malformed
-    pays, and the format will collapse.
+    the group's returns, over groups of at least two valid trajectories; `in_group_std_spread`: standard deviation of
+    these over groups. `malformed_return_gap`: mean return of trajectories with a malformed response minus that of the
+    others; above 0, malformed responses pay off, and the format will collapse.
 
     Args:
         rewards: Dataset `rewards`.
-        turns: Dataset `turns`, of which the rewards are.
+        turns: Dataset `turns` that the rewards belong to.
 
     Returns:
-        Names, each beginning with `reward/`, and values; empty where there is no valid trajectory.
+        Names, each prefixed with `reward/`, and values; empty without any valid trajectory.
     """
     valid = pl.DataFrame(rewards.drop_columns(["normalised_return"])).filter("is_valid")
     malformed = (
@@ -165,19 +163,19 @@ def reward_metrics(rewards: pa.Table, turns: pa.Table) -> dict[str, float]:
 
 
 def filter_metrics(selection: pa.Table) -> dict[str, float]:
-    """What the filter did.
+    """Compute the metrics of the filter.
 
     Counts of groups: `num_groups`, `num_kept`, `num_invalid` (no valid trajectory), `num_zero_variance` (equal returns,
-    among groups with a valid trajectory), `num_empty` (1 if nothing was kept, else 0: it adds up over iterations).
-    Shares: `kept_share` (denominator: all groups), `zero_variance_share` (denominator: groups with a valid trajectory).
-    `num_kept_trajectories`: valid trajectories of kept groups. Means over groups: `kept_score_mean`,
+    among groups with a valid trajectory), `num_empty` (1 if nothing was kept, else 0, so that it can be summed over
+    iterations). Shares: `kept_share` (denominator: all groups), `zero_variance_share` (denominator: groups with a valid
+    trajectory). `num_kept_trajectories`: valid trajectories of kept groups. Means over groups: `kept_score_mean`,
     `dropped_score_mean` (those with a valid trajectory), `kept_success`, `dropped_success` likewise.
 
     Args:
         selection: Dataset `selection`.
 
     Returns:
-        Names, each beginning with `filter/`, and values. An empty selection gives the counts alone.
+        Names, each prefixed with `filter/`, and values. An empty selection yields only the counts.
     """
     frame = pl.DataFrame(selection.select(["num_valid", "score", "return_std", "success_rate", "kept"]))
     valid = frame.filter(pl.col("num_valid") > 0)
@@ -203,19 +201,19 @@ def filter_metrics(selection: pa.Table) -> dict[str, float]:
 
 
 def attempt_metrics(selection: pa.Table, num_attempts: int) -> dict[str, float]:
-    """What it took to have enough groups (rollout.max_attempts).
+    """Compute metrics of the attempts needed to collect enough groups (rollout.max_attempts).
 
-    Counts: `num_attempts`, the rollouts that were played, and of their groups `num_surplus`, which the strategy would
-    keep and nobody wanted any more, and `num_outranked`, which could be kept and the strategy did not. With
+    Counts: `num_attempts`, the number of rollouts, and of their groups `num_surplus`, which the strategy would have
+    kept but which were no longer needed, and `num_outranked`, which were eligible but not kept by the strategy. With
     `num_kept`, `num_invalid` and `num_zero_variance` of `filter_metrics` they add up to `num_groups`, unless the filter
     may keep groups of equal returns.
 
     Args:
-        selection: Dataset `selection`, of all attempts.
-        num_attempts: Their number.
+        selection: Dataset `selection` of all attempts.
+        num_attempts: Number of attempts.
 
     Returns:
-        Names, each beginning with `filter/`, and values.
+        Names, each prefixed with `filter/`, and values.
     """
     dropped = pl.DataFrame(selection.select(["kept", "reason"])).filter(~pl.col("kept"))["reason"]
     num_surplus = int(dropped.str.starts_with(SURPLUS).sum())
@@ -226,18 +224,18 @@ def attempt_metrics(selection: pa.Table, num_attempts: int) -> dict[str, float]:
 
 
 def metrics_table(iteration: int, stage: str, values: Mapping[str, float]) -> pa.Table:
-    """One stage's numbers as rows.
+    """Convert the metrics of one stage to rows.
 
     Args:
-        iteration: Updates done before the stage began.
-        stage: The stage that measured them.
+        iteration: Number of updates done before the stage began.
+        stage: Stage that measured the metrics.
         values: Name -> finite number.
 
     Returns:
-        Dataset `metrics`, a row a name, in the order given; empty if there is none.
+        Dataset `metrics`, one row per name, in the given order; may be empty.
 
     Raises:
-        DataError: If a number is NaN or infinite.
+        DataError: If a value is NaN or infinite.
     """
     not_finite = {name: value for name, value in values.items() if not math.isfinite(value)}
     if not_finite:
@@ -266,7 +264,7 @@ def _ratio(part: object, whole: object) -> float | None:
 
 
 def _present(stage: str, values: dict[str, float | None]) -> dict[str, float]:
-    """The numbers that exist, under full names."""
+    """Return the values that are not None, under their full names."""
     present = {f"{stage}/{name}": float(value) for name, value in values.items() if value is not None}
     assert all(math.isfinite(value) for value in present.values()), f"not finite: {present}"
     return present

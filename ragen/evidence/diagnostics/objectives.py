@@ -1,4 +1,4 @@
-"""Objectives beside each other on one rollout, as metrics and as a picture.
+"""Comparison of objectives on one rollout, as metrics and as a chart.
 
 MeasuredObjectives -> metrics `objectives/<name>/...` -> Compared -> heat map of cosines
 """
@@ -13,48 +13,48 @@ from starpo.ragen.core.pictures import label, new_figure, style, svg
 from starpo.ragen.learning.learners.measured_objectives import MeasuredObjectives, Signs
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
-"""What an objective may be called."""
+"""Valid names of an objective."""
 _METRIC = re.compile(rf"objectives/({NAME.pattern})/(.+)")
 _COSINE = "cosine/"
 _TURN = re.compile(r"turn_(\d+)/(.+)")
 _MAX_WRITTEN = 16
-"""Objectives up to which cosines are written into their cells."""
+"""Maximum number of objectives for which cosines are written into the cells."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What was measured of several objectives at one iteration.
+    """Measurements of several objectives at one iteration.
 
     Attributes:
-        values: Objective -> name of a number -> value (`objective_metrics`); one that does not exist is absent.
-        cosines: Objective -> objective -> cosine of their gradients; absent where one of them is 0.
+        values: Objective -> metric -> value (`objective_metrics`); undefined values are absent.
+        cosines: Objective -> objective -> cosine of their gradients; absent if one of them is 0.
     """
 
     values: dict[str, dict[str, float]]
     cosines: dict[str, dict[str, float]]
 
     def by_turn(self, name: str, number: str) -> list[float | None]:
-        """A number of every turn of an objective, such as 'share'; None where it does not exist."""
+        """Return a metric such as 'share' for every turn of an objective; None where it is undefined."""
         parts = ((_TURN.fullmatch(key), value) for key, value in self.values[name].items())
         found = {int(match[1]): value for match, value in parts if match and match[2] == number}
         return [found.get(turn) for turn in range(max(found, default=-1) + 1)]
 
 
 def objective_metrics(names: Sequence[str], measured: MeasuredObjectives) -> dict[str, float]:
-    """What was measured, by name.
+    """Convert measurements to metrics.
 
-    Of every objective: `norm` of its gradient g; `num_groups` with a gradient; `signal_to_noise`, squared norm of the
-    expected gradient over the variance of one group's, estimated without bias, so that it may be below 0; of every turn
-    `turn_k/norm` of the part g_k that its tokens contribute, `turn_k/share` `<g_k, g> / |g|^2`; of every turn and of
-    think, answer and format tokens with a loss `num_tokens`, and `positive` and `negative`, shares of them with such an
-    advantage; `cosine/<other>` to every objective.
+    For every objective: `norm` of its gradient g; `num_groups` with a gradient; `signal_to_noise`, squared norm of the
+    expected gradient over the variance of one group's gradient, estimated without bias, so it may be negative; for
+    every turn, `turn_k/norm` of the part g_k contributed by its tokens and `turn_k/share`, `<g_k, g> / |g|^2`; for
+    every turn and for think, answer and format tokens, `num_tokens` with a loss, and `positive` and `negative`, the
+    shares of them with an advantage of that sign; `cosine/<other>` to every objective.
 
     Args:
-        names: Of the objectives.
-        measured: In the same order.
+        names: Names of the objectives.
+        measured: Measurements in the same order.
 
     Returns:
-        Names, each beginning with `objectives/<objective>/`, and values. What does not exist is absent.
+        Names, each prefixed with `objectives/<objective>/`, and values. Undefined values are absent.
     """
     values: dict[str, float] = {}
     cosines = measured.cosines
@@ -73,7 +73,7 @@ def objective_metrics(names: Sequence[str], measured: MeasuredObjectives) -> dic
 
 
 def compared(values: Mapping[str, float], names: Sequence[str]) -> Compared:
-    """What metrics say of these objectives, in this order."""
+    """Extract the measurements of these objectives from metrics, in this order."""
     found: dict[str, dict[str, float]] = {name: {} for name in names}
     cosines: dict[str, dict[str, float]] = {name: {} for name in names}
     for name, value in values.items():
@@ -89,7 +89,7 @@ def compared(values: Mapping[str, float], names: Sequence[str]) -> Compared:
 
 
 def draw_cosines(found: Compared, title: str) -> str:
-    """Cosines of every two gradients as a heat map, an SVG document; white where a gradient is 0."""
+    """Draw the cosines of all pairs of gradients as a heat map, as SVG; white where a gradient is 0."""
     names = list(found.values)
     cosines = np.array([[found.cosines[one].get(other, np.nan) for other in names] for one in names])
     size = 1.6 + 0.42 * len(names)

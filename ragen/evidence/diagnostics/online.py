@@ -1,8 +1,8 @@
-"""Online-k: one rollout serves k consecutive updates, each on the whole of it. For how long may it be trusted?
+"""Online-k: one rollout serves k consecutive updates, each on all of it, unless it becomes too off-policy before.
 
-    metrics of each update -> RolloutUse: reuse, or play anew         records of a run -> reuses -> by_reuse: the report
+    metrics of each update -> RolloutUse: reuse, or collect anew      records of a run -> reuses -> by_reuse: the report
 
-The report is read off what is stored: consecutive iterations with the same `turns` are reuses of one rollout.
+The report is derived from the store: consecutive iterations with the same `turns` reuse one rollout.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ _BEFORE = "update/validity_before/"
 
 @dataclass
 class RolloutUse:
-    """Counts the updates on the present rollout, and says when to collect the next.
+    """Counts the updates on the current rollout, and decides when to collect the next.
 
     Attributes:
         config: `online_k` and the thresholds.
-        num_updates: Updates that the present rollout has served.
+        num_updates: Updates that the current rollout has served.
         num_early: Rollouts collected before their predecessor had served `online_k` updates, because of a threshold.
-        stale: What threshold the newest update passed, in words; None: none.
+        stale: Threshold that the latest update crossed, in words; None if it crossed none.
     """
 
     config: StarPOConfig
@@ -37,10 +37,10 @@ class RolloutUse:
     _is_over: bool = True
 
     def should_collect(self, iteration: int) -> bool:
-        """Is it time for a rollout? If so, what is counted from here on is the new one's.
+        """Whether to collect a new rollout; if so, reset the counters for it.
 
-        Where the settings of rollouts change with the iteration, it is: what was played by others would be scored as if
-        it had been played by these.
+        True also if the rollout settings change at this iteration: a rollout sampled with other settings would be
+        scored as if it had been sampled with the new ones.
         """
         is_changed = iteration > 0 and self.config.at(iteration).rollout != self.config.at(iteration - 1).rollout
         if not (self._is_over or is_changed):
@@ -50,13 +50,13 @@ class RolloutUse:
         return True
 
     def served(self, metrics: Mapping[str, float]) -> str | None:
-        """An update was made on it.
+        """Record an update on the current rollout.
 
         Args:
-            metrics: The update's. Only those that a threshold speaks of are read.
+            metrics: Metrics of the update. Only those with a threshold are read.
 
         Returns:
-            The reason, in words, if the next iteration collects a rollout early.
+            The reason, in words, if the next iteration collects a rollout early; else None.
         """
         self.num_updates += 1
         limits = self.config.online_max_kl, self.config.online_min_effective_sample_size
@@ -66,7 +66,7 @@ class RolloutUse:
         return None if is_used_up else self.stale
 
     def served_nothing(self) -> None:
-        """The filter kept no group of it: another update would find nothing either."""
+        """Record that the filter kept no group of the rollout: another update would have no data either."""
         self._is_over = True
 
 
@@ -81,13 +81,13 @@ def _passed(highest: float | None, lowest: float | None, metrics: Mapping[str, f
 
 @dataclass(frozen=True)
 class Reuse:
-    """An update, as a use of its rollout.
+    """An update as a use of its rollout.
 
     Attributes:
-        iteration: Whose update it is.
-        reuse: How many updates the rollout had served before; 0: it is fresh.
-        is_early: Is the rollout fresh, and the one before it was given up because of a threshold?
-        values: `clip_fraction` of the update itself, and what `learners.validity` measured before its first step.
+        iteration: Iteration of the update.
+        reuse: Number of updates the rollout had served before; 0 for a fresh rollout.
+        is_early: Whether the rollout is fresh and a threshold ended the previous one early.
+        values: `clip_fraction` of the update, and the measurements of `learners.validity` before its first step.
     """
 
     iteration: int
@@ -97,7 +97,7 @@ class Reuse:
 
 
 def reuses(store: Store, run: str) -> list[Reuse]:
-    """The updates of a run in their order, each with the number of times that its rollout was used before.
+    """Return the updates of a run in order, each with the number of earlier uses of its rollout.
 
     Raises:
         ConfigError: If the run has no update, or one by a release that did not measure this.
@@ -136,7 +136,7 @@ def _values(run: str, metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def by_reuse(found: list[Reuse]) -> list[dict[str, float]]:
-    """A row for each number of earlier uses: `reuse`, `num_updates`, and the mean of every value over the updates."""
+    """Aggregate by number of earlier uses: `reuse`, `num_updates`, and the mean of every value over the updates."""
     rows = []
     for reuse in sorted({update.reuse for update in found}):
         updates = [update.values for update in found if update.reuse == reuse]

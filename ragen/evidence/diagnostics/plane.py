@@ -1,4 +1,4 @@
-"""RAGEN-2's plane: a run as a path over diversity of its reasoning, H(Z|X), and dependence on the prompt, I(X; Z).
+"""RAGEN-2's plane: a run as a path over diversity of its reasoning, H(Z|X), and its input dependence, I(X; Z).
 
 metric series -> path -> draw_plane -> SVG
 """
@@ -24,11 +24,11 @@ class Point:
     """A probe of a run.
 
     Attributes:
-        iteration: Updates done before.
-        diversity: H(Z|X) of first turns, nats a token.
-        dependence: I(X; Z) of first turns, nats a token.
-        retrieval: Share of reasonings whose own prompt is the likeliest, above chance.
-        regime: Where that is, beside the run's first probe.
+        iteration: Number of updates done before.
+        diversity: H(Z|X) of first turns, nats per token.
+        dependence: I(X; Z) of first turns, nats per token.
+        retrieval: Share of reasonings that are likeliest under their own prompt, minus chance.
+        regime: Regime relative to the run's first probe.
     """
 
     iteration: int
@@ -39,13 +39,13 @@ class Point:
 
     @property
     def words(self) -> str:
-        """The regime for people, and when: later probes may have found no reasoning to score."""
+        """The regime as text, with its iteration, as later probes may have found no reasoning to score."""
         meaning = next(meaning for name, *_, meaning in _CORNERS if name == self.regime)
         return f"at iteration {self.iteration} {self.regime}: {meaning}"
 
 
 def path(series: Mapping[str, Series]) -> list[Point]:
-    """The probes of a run, in order; empty where none found reasoning to score.
+    """Return the probes of a run, in order; empty if none found reasoning to score.
 
     Args:
         series: Metric name -> iteration -> value.
@@ -64,10 +64,10 @@ def path(series: Mapping[str, Series]) -> list[Point]:
 
 
 def draw_plane(run: str, points: Sequence[Point]) -> str:
-    """The path as an SVG document.
+    """Draw the path as an SVG document.
 
     Args:
-        run: Its name.
+        run: Name of the run.
         points: At least one.
     """
     with style():
