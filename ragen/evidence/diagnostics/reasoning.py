@@ -1,8 +1,8 @@
-"""Reasoning and the prompts it was sampled under, from stored turns: what the cross-scoring of `template` is made of.
+"""Reasoning and the prompts it was sampled under, from stored turns: the input of the cross-scoring in `template`.
 
-    turns -> pick (a turn a trajectory) -> Reasoned: context, reasoning -> crossed: every reasoning under every context
+    turns -> pick (one turn per trajectory) -> Reasoned: context, reasoning -> crossed: every reasoning in every context
 
-Tokens are those that were sampled; nothing is tokenised here. Legend: N reasonings.
+Tokens are the sampled ones; nothing is tokenised here. Legend: N reasonings.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ class Reasoned:
     """A turn with a reasoning.
 
     Attributes:
-        context: Token ids of all that the policy saw, and of what it said, up to the reasoning: X.
-        reasoning: Token ids of the reasoning, without the tags: Z. At least one.
+        context: X: token ids of prompts and responses up to the reasoning.
+        reasoning: Z: token ids of the reasoning, without the tags; at least one.
     """
 
     context: tuple[int, ...]
@@ -36,18 +36,19 @@ class Reasoned:
 
 
 def pick(turns: pa.Table, choice: Choice, number: int, seed: int, decode: Decode) -> list[Reasoned]:
-    """Choose turns with a reasoning, at most one of a trajectory.
+    """Choose turns with a reasoning, at most one per trajectory.
 
     Args:
         turns: Dataset `turns`.
-        choice: 'first_turn': the first of each trajectory; members of different groups first, so that there are as many
-            different prompts as can be. 'any_turn': one at random of each.
-        number: How many at most.
-        seed: Of the random choice.
+        choice: 'first_turn': the first turn of each trajectory. 'any_turn': a random turn of each. In both cases one
+            member of every group comes first, so that there are as many different prompts as possible.
+        number: Maximum number of turns.
+        seed: Seed of the random choice.
         decode: Token ids -> text, special tokens included.
 
     Returns:
-        At most `number`; fewer where fewer trajectories without errors have a reasoning. Greedy ones are not asked.
+        At most `number` turns; fewer if fewer trajectories without errors have a reasoning. Greedy trajectories are
+        skipped.
     """
     turns = turns.sort_by([("trajectory_id", "ascending"), ("turn", "ascending")])
     columns = ["trajectory_id", "group_id", "member", "turn", "status", "think", "origin"]
@@ -72,11 +73,11 @@ def pick(turns: pa.Table, choice: Choice, number: int, seed: int, decode: Decode
 
 
 def _reasoned(turns: pa.Table, row: int, think: str, decode: Decode) -> Reasoned | None:
-    """The turn of a row; None where none of its tokens begins inside the reasoning."""
+    """Build the turn of a row; None if no token begins inside the reasoning."""
     ids = turns["response_ids"][row].as_py()
     ends = [len(decode(ids[: number + 1])) for number in range(len(ids))]
     response = decode(ids)
-    begin = response.find(think, response.find(_TAG) + len(_TAG) if _TAG in response else 0)  # else the prompt held it
+    begin = response.find(think, response.find(_TAG) + len(_TAG) if _TAG in response else 0)  # else the prompt has it
     inside = [n for n, start in enumerate([0, *ends[:-1]]) if begin <= start < begin + len(think)]
     if begin < 0 or not inside:
         return None
@@ -91,22 +92,22 @@ def _reasoned(turns: pa.Table, row: int, think: str, decode: Decode) -> Reasoned
 
 
 def crossed(reasoned: Sequence[Reasoned]) -> list[Trajectory]:
-    """Every reasoning under every context, row by row, as trajectories of one segment each: [N * N].
+    """Combine every reasoning with every context, row by row, into trajectories of one segment each. [N * N]
 
-    The learner computes equal ones and equal beginnings once (`learners.prefix_rows`).
+    The learner computes equal trajectories and shared prefixes once (`learners.prefix_rows`).
     """
     return [_trajectory(context.context, row.reasoning) for row in reasoned for context in reasoned]
 
 
 def matrices(logprobs: np.ndarray, reasoned: Sequence[Reasoned]) -> dict[str, np.ndarray]:
-    """Log-probs of all tokens of `crossed`, as matrices: 'token', means over a reasoning, and 'sequence', sums.
+    """Reduce the log-probs of all tokens of `crossed` to matrices: 'token', means over a reasoning, 'sequence', sums.
 
     Args:
-        logprobs: Of the reasoning tokens, end to end.
-        reasoned: What was crossed.
+        logprobs: Log-probs of the reasoning tokens, concatenated.
+        reasoned: The argument of `crossed`.
 
     Returns:
-        float64 [N, N]; row i a reasoning, column j a context.
+        float64 [N, N]; row i is a reasoning, column j a context.
     """
     lengths_N = np.array([len(row.reasoning) for row in reasoned])
     starts = np.cumsum(np.append(0, np.repeat(lengths_N, len(reasoned))[:-1]))

@@ -1,4 +1,4 @@
-"""Exponential moving average with bias correction: how every curve of a run is smoothed (RAGEN, training settings)."""
+"""Exponential moving average with bias correction, used to smooth all curves of a run (RAGEN, training settings)."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ def exponential_moving_average(values: Sequence[float] | np.ndarray, decay: floa
         m_t = decay * m_{t-1} + (1 - decay) * x_t,  m_0 = 0,   smoothed_t = m_t / (1 - decay**t),  t = 1, 2, ...
 
     The division (Adam, arXiv 1412.6980, section 3) makes the weights of x_1 ... x_t add up to 1, so the first smoothed
-    value is x_1 and a constant curve stays as it is. A value depends on those before it only: smoothing a longer curve
-    does not change what was there. Points are taken as evenly spaced.
+    value is x_1 and a constant curve is unchanged. A smoothed value depends only on points up to its own: extending the
+    curve does not change earlier values. Points are assumed to be evenly spaced.
 
     Args:
         values: [points], finite.
-        decay: In [0, 1). 0 leaves the curve as it is; the average looks back about 1 / (1 - decay) points.
+        decay: In [0, 1). 0 leaves the curve unchanged; the average looks back about 1 / (1 - decay) points.
 
     Returns:
         float64 [points]; empty for an empty curve.

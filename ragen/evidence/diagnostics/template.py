@@ -1,11 +1,11 @@
-"""Template collapse: does the reasoning depend on the prompt, or would it do for any? (RAGEN-2)
+"""Template collapse: whether the reasoning depends on the prompt or is the same for any (RAGEN-2).
 
     ell[i, j] = log-prob of reasoning i under prompt j --> mutual information, entropies, retrieval
 
-Two axes: within-input diversity H(Z|X), and input dependence I(X; Z). Entropy alone cannot see a policy whose answers
-vary and say nothing of the question.
+Two axes: within-input diversity H(Z|X), and input dependence I(X; Z). Entropy alone cannot detect a policy whose
+answers vary but do not depend on the prompt.
 
-Legend: N prompts with a reasoning each; row i a reasoning, column j a prompt.
+Legend: N prompts with a reasoning each; row i is a reasoning, column j a prompt.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 RETRIEVED = (1, 2, 4, 8)
-"""Ranks k at which retrieval is measured."""
+"""Values of k at which retrieval is measured."""
 _LEAST_STD = 1e-3
 _TIE = 1e-9
 
@@ -23,25 +23,26 @@ Regime = Literal["diverse", "template", "specialised", "collapsed"]
 
 
 def template_metrics(scores_NN: np.ndarray, prompts: Sequence[object]) -> dict[str, float]:
-    """Numbers of one cross-scored matrix.
+    """Compute the metrics of one cross-scored matrix.
 
-    With matched_i = ell[i, i] and marginal_i = logsumexp_j ell[i, j] - log N, all in the unit of ell (nats a token for
-    means over a reasoning's tokens, nats a sequence for sums):
+    With matched_i = ell[i, i] and marginal_i = logsumexp_j ell[i, j] - log N, all in the unit of ell (nats per token
+    for means over a reasoning's tokens, nats per sequence for sums):
 
-    `mutual_information`: mean of matched - marginal; from 0, where reasoning says nothing of its prompt, to at most
+    `mutual_information`: mean of matched - marginal; from 0, if the reasoning is independent of its prompt, to at most
     log N (`mutual_information_bound`). `conditional_entropy`: H(Z|X), - mean of matched. `marginal_entropy`: H(Z),
     - mean of marginal. `mutual_information_z`: mean of (matched - marginal) / (std of marginal + 0.001), ddof 0.
 
-    `retrieval_at_K`, `retrieval_at_K_above_chance`: is the reasoning's own prompt, or one equal to it, among the K
-    under which it is likeliest? Ties are drawn by lot, and the number is the expectation; so a matrix that says nothing
-    is at chance exactly. Chance is that of K prompts drawn without replacement: K / N where all prompts differ.
+    `retrieval_at_K`, `retrieval_at_K_above_chance`: share of reasonings whose own prompt, or one equal to it, is among
+    the K prompts under which they are likeliest. Ties are broken at random, and the value is the expectation, so an
+    uninformative matrix is exactly at chance. Chance is that of K prompts drawn without replacement: K / N if all
+    prompts differ.
 
     Args:
         scores_NN: ell, float64 [N, N].
-        prompts: Of each column, whatever is equal for equal prompts; row i belongs to prompt i. [N]
+        prompts: Identity of the prompt of each column, equal for equal prompts; row i belongs to prompt i. [N]
 
     Returns:
-        Names and values; nothing for fewer than two different prompts, among which nothing can be told.
+        Names and values; empty for fewer than two different prompts, which cannot be told apart.
     """
     number = len(prompts)
     if len(set(prompts)) < 2:
@@ -65,7 +66,7 @@ def template_metrics(scores_NN: np.ndarray, prompts: Sequence[object]) -> dict[s
 
 
 def _hit(scores_N: np.ndarray, is_same_N: np.ndarray, k: int) -> float:
-    """Probability that one of the same prompts is among the best k, equal scores in any order."""
+    """Probability that one of the equal prompts is among the best k, with ties in random order."""
     best = scores_N[is_same_N].max()
     is_better = scores_N > best + _TIE
     is_tied = ~is_better & (scores_N > best - _TIE)
@@ -74,20 +75,20 @@ def _hit(scores_N: np.ndarray, is_same_N: np.ndarray, k: int) -> float:
 
 
 def _drawn(number: int, wanted: int, draws: int) -> float:
-    """Probability that draws without replacement bring at least one of the wanted."""
+    """Probability that draws without replacement include at least one of the wanted."""
     return 1.0 - comb(number - wanted, min(draws, number)) / comb(number, min(draws, number))
 
 
 def regime(diversity: float, dependence: float) -> Regime:
-    """Which of the four regimes of RAGEN-2's plane; both are shares of what they were at first, high from a half on.
+    """Classify a probe into one of the four regimes of RAGEN-2's plane; a share of at least a half counts as high.
 
     Args:
-        diversity: H(Z|X) over the run's first.
-        dependence: I(X; Z) over the run's first.
+        diversity: H(Z|X) divided by that of the run's first probe.
+        dependence: I(X; Z) divided by that of the run's first probe.
 
     Returns:
-        'diverse': varied reasoning that fits its prompt. 'template': varied, and the same for every prompt.
-        'specialised': one reasoning for each prompt. 'collapsed': one for all.
+        'diverse': varied reasoning that fits its prompt. 'template': varied, but the same for every prompt.
+        'specialised': one reasoning per prompt. 'collapsed': one reasoning for all prompts.
     """
     if dependence >= 0.5:
         return "diverse" if diversity >= 0.5 else "specialised"

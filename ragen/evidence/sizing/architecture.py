@@ -1,4 +1,4 @@
-"""Sizes of a transformer with a gated feed-forward layer (Qwen2, Qwen3, Llama, Mistral), and its parameters counted.
+"""Sizes and parameter counts of a transformer with a gated feed-forward layer (Qwen2, Qwen3, Llama, Mistral).
 
 policy settings --architecture_of--> Architecture --> num_parameters
 """
@@ -18,24 +18,24 @@ _SUFFIXES = ("-Instruct",)
 _BIASED = ("qwen2",)
 _NORMED_HEADS = ("qwen3",)
 KNOWN_TYPES = ("qwen2", "qwen3", "llama", "mistral")
-"""Values of `model_type` in config.json whose parameters are counted here."""
+"""Supported values of `model_type` in config.json."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a model's parameters, caches and operations follow from.
+    """Sizes that determine the parameters, caches and operations of a model.
 
     Attributes:
         hidden_size: h, width of the residual stream.
-        num_layers: L.
-        num_heads: Query heads.
-        num_kv_heads: Key-value heads.
+        num_layers: L, number of layers.
+        num_heads: Number of query heads.
+        num_kv_heads: Number of key-value heads.
         head_dim: Width of a head; q = num_heads * head_dim, kv = num_kv_heads * head_dim.
         intermediate_size: i, width of the feed-forward layers.
-        vocab_size: V.
-        is_tied: Are the embeddings the output layer too?
-        has_qkv_bias: Have the query, key and value maps a bias?
-        has_head_norms: Are queries and keys normalised head by head?
+        vocab_size: V, size of the vocabulary.
+        is_tied: Whether the embeddings are also the output layer.
+        has_qkv_bias: Whether the query, key and value projections have a bias.
+        has_head_norms: Whether queries and keys are normalised per head.
     """
 
     hidden_size: int
@@ -51,17 +51,17 @@ class Architecture:
 
     @property
     def query_size(self) -> int:
-        """q: all query heads side by side."""
+        """q: total width of the query heads."""
         return self.num_heads * self.head_dim
 
     @property
     def kv_size(self) -> int:
-        """kv: all key heads, or all value heads, side by side."""
+        """kv: total width of the key heads, which is also that of the value heads."""
         return self.num_kv_heads * self.head_dim
 
     @property
     def linear_maps(self) -> dict[str, tuple[int, int]]:
-        """Name -> (inputs, outputs) of the linear maps of a layer."""
+        """Name -> (inputs, outputs) of the linear projections of a layer."""
         h, q, kv, i = self.hidden_size, self.query_size, self.kv_size, self.intermediate_size
         return {
             "q_proj": (h, q), "k_proj": (h, kv), "v_proj": (h, kv), "o_proj": (q, h),
@@ -70,12 +70,12 @@ class Architecture:
 
     @property
     def num_matrix_parameters(self) -> int:
-        """Weights of the linear maps of all layers: L (2 h q + 2 h kv + 3 h i)."""
+        """Weights of the linear projections of all layers: L (2 h q + 2 h kv + 3 h i)."""
         return self.num_layers * sum(inputs * outputs for inputs, outputs in self.linear_maps.values())
 
     @property
     def num_backbone_parameters(self) -> int:
-        """All but an output layer of its own: matrices, biases, norms, embeddings V h."""
+        """All parameters except a separate output layer: matrices, biases, norms, embeddings V h."""
         biases = self.query_size + 2 * self.kv_size if self.has_qkv_bias else 0
         norms = 2 * self.hidden_size + (2 * self.head_dim if self.has_head_norms else 0)
         rest = self.num_layers * (biases + norms) + self.hidden_size
@@ -83,22 +83,22 @@ class Architecture:
 
     @property
     def num_parameters(self) -> int:
-        """Of the policy: the backbone and, where it is not tied, an output layer of V h."""
+        """Parameters of the policy: the backbone and, unless tied, an output layer of V h."""
         return self.num_backbone_parameters + (0 if self.is_tied else self.vocab_size * self.hidden_size)
 
     @property
     def num_critic_parameters(self) -> int:
-        """Of the critic: the backbone and a map from h to 1 with a bias."""
+        """Parameters of the critic: the backbone and a linear head from h to 1 with a bias."""
         return self.num_backbone_parameters + self.hidden_size + 1
 
     def adapted(self, targets: list[str] | None = None) -> list[tuple[int, int]]:
-        """(inputs, outputs) of the maps of a layer that get a LoRA adapter.
+        """Return (inputs, outputs) of the projections of a layer that get a LoRA adapter.
 
         Args:
-            targets: Their names; None: all.
+            targets: Names of the projections; None for all.
 
         Raises:
-            ConfigError: If a layer has no map of such a name.
+            ConfigError: If a layer has no projection of this name.
         """
         maps = self.linear_maps
         unknown = [name for name in targets or () if name not in maps]
@@ -110,23 +110,23 @@ class Architecture:
         return [maps[name] for name in dict.fromkeys(targets or maps)]
 
     def num_adapter_parameters(self, rank: int, targets: list[str] | None = None) -> int:
-        """Of LoRA adapters: L * sum over the adapted maps of rank * (inputs + outputs) (LoRA, 2106.09685, section 4.1).
+        """Count LoRA parameters: L * sum over adapted projections of rank * (inputs + outputs) (2106.09685, sec. 4.1).
 
         Args:
-            rank: Of every adapter.
-            targets: As in `adapted`.
+            rank: Rank of every adapter.
+            targets: As for `adapted`.
         """
         return self.num_layers * sum(rank * (inputs + outputs) for inputs, outputs in self.adapted(targets))
 
 
 def architecture_of(policy: PolicyConfig) -> Architecture:
-    """The architecture that a policy's settings stand for; weights are not looked at.
+    """Return the architecture of a policy from its settings, without reading weights.
 
     Args:
         policy: The embedded policy, a folder with a config.json, or the name of a model in the shipped table.
 
     Raises:
-        PolicyError: If it is neither, or of a type that is not known here.
+        PolicyError: If it is none of these, or of an unsupported type.
     """
     if isinstance(policy, TinyPolicy):
         return Architecture(
@@ -157,7 +157,7 @@ def architecture_of(policy: PolicyConfig) -> Architecture:
 
 @cache
 def known_architectures() -> dict[str, Architecture]:
-    """Name of a model -> its architecture: Qwen2.5, from the configurations that its makers published."""
+    """Return name -> architecture of the known models: Qwen2.5, from the published configurations."""
     table: dict[str, dict[str, Any]] = json.loads(_TABLE.read_text())
     return {name: Architecture(**sizes) for name, sizes in table.items()}
 

@@ -1,6 +1,6 @@
-"""What a device has, and which ones this machine has.
+"""Specifications of devices, and the devices of this machine.
 
-name of the table, or this machine --> Machine(device, how many)
+name in the table, or this machine --> Machine(device, number)
 """
 
 import json
@@ -27,14 +27,14 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(GB|GiB|G|MB|MiB|M)?\s*", re.IGN
 
 @dataclass(frozen=True)
 class Device:
-    """A kind of GPU, or a CPU's core.
+    """A type of GPU, or a CPU core.
 
     Attributes:
-        name: As in the table.
-        memory_bytes: Of one; of a CPU: of the machine.
-        bandwidth_bytes_s: Of its memory.
-        flops: Operations a second at most, by arithmetic; of a CPU: a core's.
-        training_share: Assumed share of these that training reaches.
+        name: Name in the table.
+        memory_bytes: Memory of one GPU; for a CPU, of the machine.
+        bandwidth_bytes_s: Memory bandwidth in bytes per second.
+        flops: Peak operations per second, by dtype; for a CPU, of one core.
+        training_share: Assumed share of the peak operations that training reaches.
         decoding_share: Assumed share of the bandwidth that decoding reaches.
     """
 
@@ -47,7 +47,7 @@ class Device:
 
     @property
     def is_cpu(self) -> bool:
-        """Is it a CPU's core?"""
+        """Whether it is a CPU core."""
         return self.name == "cpu"
 
 
@@ -56,8 +56,8 @@ class Machine:
     """Devices to run on.
 
     Attributes:
-        device: What kind.
-        number: How many GPUs; of a CPU: how many cores are used.
+        device: Type of device.
+        number: Number of GPUs; for a CPU, number of cores used.
     """
 
     device: Device
@@ -66,7 +66,7 @@ class Machine:
 
 @cache
 def devices() -> dict[str, Device]:
-    """Name -> device, by the makers' data sheets; the shares are assumptions, for `--training-share` to change."""
+    """Return name -> device, from vendor data sheets; the shares are assumptions, unused if rates are given."""
     table: dict[str, dict[str, Any]] = json.loads(_TABLE.read_text())
     return {
         name: Device(
@@ -82,11 +82,11 @@ def devices() -> dict[str, Device]:
 
 
 def device(name: str, memory_bytes: float | None = None) -> Device:
-    """A device of the table.
+    """Return a device of the table.
 
     Args:
-        name: Its name.
-        memory_bytes: Its memory, where it is another.
+        name: Name of the device.
+        memory_bytes: Overrides the memory in the table.
 
     Raises:
         ConfigError: If the table has no such device.
@@ -99,10 +99,10 @@ def device(name: str, memory_bytes: float | None = None) -> Device:
 
 
 def parse_bytes(text: str) -> float:
-    """Read an amount of memory, such as `80GB`; a GPU's gigabytes are GiB, as its makers count them.
+    """Parse an amount of memory such as `80GB`; GB means GiB, as GPU vendors count.
 
     Raises:
-        ConfigError: If it is none.
+        ConfigError: If the text is not an amount of memory.
     """
     found = _SIZE.fullmatch(text)
     if not found or float(found[1]) <= 0:
@@ -111,14 +111,14 @@ def parse_bytes(text: str) -> float:
 
 
 def this_machine(num_threads: int) -> Machine:
-    """The GPUs of this machine, or its CPU where there is none. CUDA is not touched.
+    """Return the GPUs of this machine, or its CPU if it has none, without initialising CUDA.
 
     Args:
-        num_threads: Cores that rollouts and updates use.
+        num_threads: Number of cores that rollouts and updates use.
     """
     gpus = _gpu_memories()
     if gpus:
-        # Sizes are what counts; bandwidth and operations are those of the nearest in the table.
+        # Memory matters most; bandwidth and operations are those of the device in the table with the nearest memory.
         sizes = min(gpus)
         nearest = min(
             (known for known in devices().values() if not known.is_cpu), key=lambda d: abs(d.memory_bytes - sizes)
@@ -128,7 +128,7 @@ def this_machine(num_threads: int) -> Machine:
 
 
 def host_memory() -> float:
-    """Memory of this machine, or what its container may use of it."""
+    """Return the memory of this machine, or the limit of its container if that is lower."""
     total = float(psutil.virtual_memory().total)
     try:
         limit = _CGROUP.read_text().strip()

@@ -1,4 +1,4 @@
-"""What a run needs, part by part.
+"""Resource estimate of a run, part by part.
 
 settings, architecture, machine --estimate--> Estimate --fit--> or an error; --flows.cli.plan--> tables
 """
@@ -30,9 +30,9 @@ from starpo.ragen.evidence.sizing.throughput import (
 )
 
 PROCESS_BYTES = 0.45 * GIB
-"""Of a process that has torch and Prefect loaded and no model, on a CPU."""
+"""Memory of a CPU process with torch and Prefect loaded but no model."""
 CUDA_BYTES = 1.0 * GIB
-"""Of a GPU, for its context, kernels and what the allocator cannot use. Assumed."""
+"""GPU memory for the CUDA context, kernels and allocator fragmentation. Assumed."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Memory:
     """Memory of one GPU, or of a machine that computes on its CPU.
 
     Attributes:
-        always: What stays from the first update on.
-        rollout: What sampling holds besides.
-        update: What an update holds besides.
+        always: Memory held permanently from the first update on.
+        rollout: Additional memory during sampling.
+        update: Additional memory during an update.
     """
 
     always: list[Part]
@@ -51,29 +51,29 @@ class Memory:
 
     @property
     def peak_bytes(self) -> float:
-        """The larger of the two phases, with what stays."""
+        """Permanent memory plus that of the larger phase."""
         return _sum(self.always) + max(_sum(self.rollout), _sum(self.update))
 
     @property
     def parts(self) -> list[Part]:
-        """What makes the peak, the largest first."""
+        """Parts of the peak, largest first."""
         phase = max(self.rollout, self.update, key=_sum)
         return sorted([*self.always, *phase], key=lambda part: -part.size_bytes)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run needs.
+    """Estimated resources of a run.
 
     Attributes:
-        architecture: Of its policy.
-        machine: What was assumed to run it.
-        num_trained: 'policy', 'critic', 'prm' -> parameters that an update changes.
-        num_gpus: GPUs that it asks for; 0 on a CPU. Engine and learner share them.
-        memory: Of each of them, or of the machine.
-        host: What a GPU's machine holds for it in its own memory.
-        tokens: Of an iteration.
-        seconds: Of an iteration.
+        architecture: Architecture of the policy.
+        machine: Machine assumed to run it.
+        num_trained: 'policy', 'critic', 'prm' -> number of parameters that an update changes.
+        num_gpus: Number of GPUs required; 0 on a CPU. Engine and learner share them.
+        memory: Memory of each GPU, or of the machine.
+        host: Host memory held per GPU.
+        tokens: Tokens of an iteration.
+        seconds: Seconds of an iteration.
         storage: 'checkpoints', 'datasets' -> bytes of the whole run.
     """
 
@@ -89,7 +89,7 @@ class Estimate:
 
     @property
     def host_bytes(self) -> float:
-        """Of the machine's memory, for all of its GPUs."""
+        """Host memory for all GPUs."""
         return _sum(self.host) * max(1, self.num_gpus)
 
 
@@ -102,15 +102,15 @@ def estimate(
     decoded_tokens_s: float | None = None,
     trained_tokens_s: float | None = None,
 ) -> Estimate:
-    """Estimate what a run needs, on one kind of machine.
+    """Estimate the resources of a run on one kind of machine.
 
     Args:
-        config: Its settings.
-        architecture: Of its policy.
-        machine: What it is to run on.
-        response_share: Mean response as a share of the longest; seconds and storage depend on it, memory does not.
-        decoded_tokens_s: Tokens a second of rollouts, if they are known.
-        trained_tokens_s: Tokens a second of training, if they are known.
+        config: Settings of the run.
+        architecture: Architecture of the policy.
+        machine: Machine to run on.
+        response_share: Mean response length as a share of the maximum; affects seconds and storage, not memory.
+        decoded_tokens_s: Measured tokens per second of rollouts; None to estimate it.
+        trained_tokens_s: Measured tokens per second of training; None to estimate it.
     """
     tokens = count_tokens(config, response_share)
     is_cpu = machine.device.is_cpu
@@ -118,7 +118,7 @@ def estimate(
     vllm = config.rollout.vllm
     engines = vllm.num_engines * vllm.tensor_parallel_size if config.rollout.engine == "vllm" else 1
     states, gradients, host = _learner_states(config, architecture, ranks)
-    passes = machine.number if is_cpu and ranks == 1 else 1  # micro-batches side by side
+    passes = machine.number if is_cpu and ranks == 1 else 1  # concurrent micro-batches
     weights, caches, num_processes = _engine(config, architecture, tokens, machine)
     update = [
         *_scaled(gradients, 1 + passes if ranks == 1 else 1),
@@ -133,7 +133,7 @@ def estimate(
         if is_cpu
         else Part("CUDA", CUDA_BYTES, "context and fragments, assumed")
     )
-    if is_cpu:  # all ranks, and what they would put aside, are in the same memory
+    if is_cpu:  # all ranks, and what they would offload, share one memory
         states, update, host = _scaled([*states, *host], ranks), _scaled(update, ranks), []
     return Estimate(
         architecture=architecture,
@@ -151,7 +151,7 @@ def estimate(
 def _learner_states(
     config: StarPOConfig, architecture: Architecture, ranks: int
 ) -> tuple[list[Part], list[Part], list[Part]]:
-    """What stays of a learner, a set of its gradients, and what it keeps in the host's memory; of one rank."""
+    """Estimate a learner's permanent states, one set of gradients, and its host memory, per rank."""
     update = config.update
     stage = update.deepspeed.zero_stage if update.learner == "deepspeed" else 0
     states: list[Part] = []
@@ -179,13 +179,13 @@ def _learner_states(
     if update.kl_coefficient > 0 and update.lora is None:
         size = 4.0 * architecture.num_parameters / (ranks if stage == 3 else 1)
         states.append(Part("reference", size, f"4 P, P = {architecture.num_parameters:,}"))
-    if not stage:  # models take their steps in turn, and forget their gradients
+    if not stage:  # models take their steps in turn, and free their gradients
         gradients = [max(gradients, key=lambda part: part.size_bytes)]
     return states, gradients, [part for part in host if part.size_bytes]
 
 
 def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> list[Part]:
-    """What one micro-batch of the policy holds while its gradient is taken."""
+    """Estimate the memory of the forward and backward pass of one micro-batch of the policy."""
     update = config.update
     segments = config.agent.max_turns if config.agent.begins_anew else 1
     most = tokens.num_trajectories * tokens.kept * segments * tokens.longest_context
@@ -217,7 +217,7 @@ def _pass(config: StarPOConfig, architecture: Architecture, tokens: IterationTok
 def _engine(
     config: StarPOConfig, architecture: Architecture, tokens: IterationTokens, machine: Machine
 ) -> tuple[list[Part], list[Part], int]:
-    """What stays of an engine, what a rollout holds, and how many processes it has of its own; of one GPU."""
+    """Estimate an engine's permanent memory and that of a rollout, per GPU, and its number of own processes."""
     rollout, is_cpu = config.rollout, machine.device.is_cpu
     dtype = engine_dtype(config, is_cpu)
     weights = float(BYTES[dtype] * architecture.num_parameters)
@@ -239,7 +239,7 @@ def _engine(
     num_shards = -(-rollout.num_groups // rollout.shard_groups)
     workers = machine.number if is_cpu and min(machine.number, num_shards) > 1 else 0
     rows = shard_rows(config)
-    slots = tokens.longest_context * (1 if config.agent.begins_anew else 2)  # the turn's cache and the next one's
+    slots = tokens.longest_context * (1 if config.agent.begins_anew else 2)  # caches of the current and the next turn
     cache = kv_cache_bytes(architecture, rows * slots, dtype)
     busy = min(workers, num_shards) or 1
     how = f"{BYTES[dtype]} P" + f" x {workers} workers" * bool(workers)

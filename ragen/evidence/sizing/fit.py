@@ -1,4 +1,4 @@
-"""Does a run fit, and if not, what would make it fit. Asked before anything is started.
+"""Check whether a run fits, and if not, what would make it fit, before anything is started.
 
 Estimate --misfits--> reasons; settings --remedies--> changes that help --check_fits--> an error with numbers
 """
@@ -20,15 +20,15 @@ _RANK = 64
 
 
 class DoesNotFitError(ConfigError):
-    """A run needs more memory, or more GPUs, than there is."""
+    """Raised if a run needs more memory, or more GPUs, than available."""
 
 
 def misfits(found: Estimate, host_memory_bytes: float | None = None) -> list[str]:
-    """Why a run does not fit, a sentence each; none: it fits.
+    """Return why a run does not fit, one clause per reason; empty if it fits.
 
     Args:
-        found: What it needs, on the machine that it names.
-        host_memory_bytes: Memory of the GPUs' machine. None: not looked at.
+        found: Estimate of the run on its machine.
+        host_memory_bytes: Host memory of the GPUs' machine; None to skip this check.
     """
     machine, reasons = found.machine, []
     if found.num_gpus > machine.number:
@@ -50,19 +50,19 @@ def misfits(found: Estimate, host_memory_bytes: float | None = None) -> list[str
 def check_fits(
     config: StarPOConfig, architecture: Architecture, machine: Machine, host_memory_bytes: float | None = None
 ) -> Estimate:
-    """Make sure that a run fits, before it is started.
+    """Check that a run fits, before it is started.
 
     Args:
-        config: Its settings.
-        architecture: Of its policy.
-        machine: What it is to run on.
-        host_memory_bytes: Memory of the GPUs' machine. None: not looked at.
+        config: Settings of the run.
+        architecture: Architecture of the policy.
+        machine: Machine to run on.
+        host_memory_bytes: Host memory of the GPUs' machine; None to skip this check.
 
     Returns:
-        What it needs.
+        The estimate.
 
     Raises:
-        DoesNotFitError: If it does not; the message has the numbers, the largest parts and what to change.
+        DoesNotFitError: If the run does not fit; the message has the numbers, the largest parts and remedies.
     """
     found = estimate(config, architecture, machine)
     reasons = misfits(found, host_memory_bytes)
@@ -88,12 +88,12 @@ def check_fits(
 def remedies(
     config: StarPOConfig, architecture: Architecture, machine: Machine, host_memory_bytes: float | None = None
 ) -> Iterator[tuple[dict[str, Any], Estimate]]:
-    """Changes that would make a run fit, the mildest first, with what it would need then; at most four.
+    """Yield changes that make a run fit, mildest first, each with the resulting estimate; at most four.
 
     Args:
-        config: Its settings.
-        architecture: Of its policy.
-        machine: What it is to run on.
+        config: Settings of the run.
+        architecture: Architecture of the policy.
+        machine: Machine to run on.
         host_memory_bytes: As in `check_fits`.
     """
     number = 0
@@ -112,7 +112,7 @@ def remedies(
 
 
 def _ladders(config: StarPOConfig, machine: Machine) -> Iterator[list[dict[str, Any]]]:
-    """Changes to try, each going further step by step: the first step that helps is enough."""
+    """Yield sequences of increasingly drastic changes; of each, the first that makes the run fit is used."""
     update, rollout = config.update, config.rollout
     yield _halvings("update.micro_batch_tokens", update.micro_batch_tokens, _LEAST_TOKENS)
     if rollout.engine == "vllm" and rollout.vllm.kv_cache_gib is None:
@@ -148,7 +148,7 @@ def _halvings(path: str, value: int, least: int) -> list[dict[str, Any]]:
 
 
 def flags(overrides: Mapping[str, Any]) -> str:
-    """Settings as they are typed, such as `--set update.lora='{rank = 64}'`."""
+    """Format settings as command-line flags, such as `--set update.lora='{rank = 64}'`."""
     return " ".join(f"--set {path}={_toml(value)}" for path, value in overrides.items())
 
 

@@ -1,4 +1,4 @@
-"""Bytes of what training and sampling hold in memory: pure functions of sizes.
+"""Memory of training and sampling in bytes: pure functions of sizes.
 
 Legend: P parameters, T trained parameters, h, q, kv, i, L, V as in `ragen.evidence.sizing.architecture`.
 """
@@ -11,26 +11,26 @@ from starpo.ragen.evidence.sizing.architecture import Architecture
 DType = Literal["float32", "bfloat16"]
 BYTES: dict[DType, int] = {"float32": 4, "bfloat16": 2}
 ADAMW_BYTES = 8
-"""A parameter's two moments in float32."""
+"""Bytes per parameter: two float32 moments."""
 MUON_BYTES = 4
-"""A matrix entry's momentum in float32."""
+"""Bytes per matrix entry: float32 momentum."""
 _LOGIT_BYTES = 16
-"""An entry of the logits while tokens are scored, entropies included: four float32 arrays. Measured: 16.1 bytes at
-M = 4000, V = 20000 on a CPU. A gradient without an entropy bonus takes 12.1."""
+"""Bytes per logit while tokens are scored, entropies included: four float32 arrays. Measured: 16.1 bytes at M = 4000,
+V = 20000 on a CPU. A gradient without an entropy bonus takes 12.1."""
 _ENTROPY_LOGIT_BYTES = 20
-"""The same while the gradient of a loss with an entropy bonus is taken. Measured: 20.2 bytes."""
+"""Bytes per logit while the gradient of a loss with an entropy bonus is computed. Measured: 20.2 bytes."""
 LOGITS_AT_A_TIME = 2**25
-"""As `ragen.learning.learners.scoring` has it, which imports torch."""
+"""Copy of the constant in `ragen.learning.learners.scoring`, which imports torch."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Something that takes up memory.
+    """A consumer of memory.
 
     Attributes:
-        name: What it is.
-        size_bytes: How much.
-        formula: How that was found, in words and numbers.
+        name: Name of the part.
+        size_bytes: Size in bytes.
+        formula: Derivation of the size, in words and numbers.
     """
 
     name: str
@@ -41,22 +41,22 @@ class Part:
 def activation_bytes(
     architecture: Architecture, num_tokens: int, dtype: DType, *, is_recomputed: bool = False
 ) -> float:
-    """What one forward pass keeps for its backward pass, output layer left out.
+    """Activations that one forward pass saves for the backward pass, in bytes, without the output layer.
 
-        float32     4 (6h + 2q + 2kv + 4i + heads + 2) L bytes a token
-        bfloat16   (16h + 2 (5h + 2q + 2kv + 4i) + 4 heads + 8) L bytes a token, and 2 (matrix parameters) for the
-                   copies that autocast makes of the weights: norms stay in float32, and q, k, v, gate and up each keep
-                   their input
-        recomputed (activation checkpointing, Chen et al. 2016): 4h bytes a token and layer, and one whole layer
+        float32     4 (6h + 2q + 2kv + 4i + heads + 2) L bytes per token
+        bfloat16   (16h + 2 (5h + 2q + 2kv + 4i) + 4 heads + 8) L bytes per token, and 2 (matrix parameters) for the
+                   weight copies made by autocast: norms stay in float32, and q, k, v, gate and up each save their
+                   input
+        recomputed (activation checkpointing, Chen et al. 2016): 4h bytes per token and layer, and one whole layer
 
-    It is what torch's saved-tensor hooks count on `transformers`' Qwen2 with scaled dot product attention (no matrix of
-    attention scores is kept), exactly but for the final norm (8h a token), which is added.
+    This matches the count of torch's saved-tensor hooks on `transformers`' Qwen2 with scaled dot product attention (no
+    matrix of attention scores is saved) exactly, except for the final norm (8h bytes per token), which is added.
 
     Args:
-        architecture: Of the model.
-        num_tokens: Of the micro-batch, padding included.
-        dtype: Of the arithmetic.
-        is_recomputed: Is activation checkpointing on?
+        architecture: Architecture of the model.
+        num_tokens: Tokens of the micro-batch, padding included.
+        dtype: Dtype of the arithmetic.
+        is_recomputed: Whether activation checkpointing is on.
     """
     h, q, kv, i = (
         getattr(architecture, name) for name in ("hidden_size", "query_size", "kv_size", "intermediate_size")
@@ -82,14 +82,14 @@ def adapter_activation_bytes(
     *,
     is_recomputed: bool = False,
 ) -> float:
-    """What LoRA adapters keep besides: their inputs and inner products in float32, 4 (inputs + rank) a token.
+    """Additional activations of LoRA adapters: float32 inputs and inner products, 4 (inputs + rank) bytes per token.
 
     Args:
-        architecture: Of the model.
-        num_tokens: Of the micro-batch, padding included.
-        rank: Of every adapter.
-        targets: Names of the adapted maps; None: all of a layer.
-        is_recomputed: Is activation checkpointing on? Then one layer's.
+        architecture: Architecture of the model.
+        num_tokens: Tokens of the micro-batch, padding included.
+        rank: Rank of every adapter.
+        targets: Names of the adapted projections; None for all of a layer.
+        is_recomputed: Whether activation checkpointing is on; then only one layer counts.
     """
     a_token = sum(4.0 * (inputs + rank) for inputs, _ in architecture.adapted(targets))
     return a_token * num_tokens * (1 if is_recomputed else architecture.num_layers)
@@ -98,13 +98,14 @@ def adapter_activation_bytes(
 def logits_part(
     architecture: Architecture, num_response_tokens: int, *, has_entropy: bool, is_cut_up: bool = False
 ) -> Part:
-    """Logits, log-probs and their gradients at response positions: 16 bytes a logit, 20 with an entropy bonus.
+    """Logits, log-probs and their gradients at response positions: 16 bytes per logit, 20 with an entropy bonus.
 
     Args:
-        architecture: Of the policy.
-        num_response_tokens: M, of the micro-batch; at most its tokens.
-        has_entropy: Is the entropy in the loss?
-        is_cut_up: Are weights cut up over ranks (ZeRO 3)? Then all M V are there at once, else those of some positions.
+        architecture: Architecture of the policy.
+        num_response_tokens: M, response tokens of the micro-batch; at most all of its tokens.
+        has_entropy: Whether the loss has an entropy bonus.
+        is_cut_up: Whether weights are sharded over ranks (ZeRO 3). Then all M V logits exist at once, else only those
+            of some positions at a time.
     """
     each = _ENTROPY_LOGIT_BYTES if has_entropy else _LOGIT_BYTES
     vocabulary = architecture.vocab_size
@@ -117,16 +118,16 @@ def logits_part(
 
 
 def kv_cache_bytes(architecture: Architecture, num_tokens: float, dtype: DType) -> float:
-    """Keys and values of tokens in all layers: 2 L kv bytes(dtype) a token."""
+    """Size of the KV cache in bytes: 2 L kv bytes(dtype) per token."""
     return 2.0 * architecture.num_layers * architecture.kv_size * BYTES[dtype] * num_tokens
 
 
 def optimiser_bytes(architecture: Architecture, num_trained: int, kind: str) -> float:
-    """Optimiser states: 8 T for AdamW; with Muon 4 for entries of matrices and 8 for the rest.
+    """Size of optimiser states in bytes: 8 T for AdamW; for Muon, 4 per matrix entry and 8 per other parameter.
 
     Args:
-        architecture: Of the model.
-        num_trained: T.
+        architecture: Architecture of the model.
+        num_trained: T, number of trained parameters.
         kind: 'adamw' or 'muon'.
     """
     if kind == "muon":
@@ -138,7 +139,7 @@ def optimiser_bytes(architecture: Architecture, num_trained: int, kind: str) -> 
 def zero_bytes(
     num_trained: int, stage: int, num_ranks: int, dtype: DType = "bfloat16", *, is_offloaded: bool = False
 ) -> dict[str, float]:
-    """Bytes a rank of AdamW under ZeRO (Rajbhandari et al. 2020, 1910.02054, section 5 and Fig. 1).
+    """Bytes per rank of AdamW under ZeRO (Rajbhandari et al. 2020, 1910.02054, section 5 and Fig. 1).
 
         stage 1: bT + bT + 12T / N      stage 2: bT + (bT + 12T) / N      stage 3: (bT + bT + 12T) / N
 
@@ -146,14 +147,14 @@ def zero_bytes(
     optimiser states.
 
     Args:
-        num_trained: T.
+        num_trained: T, number of trained parameters.
         stage: 1, 2 or 3.
-        num_ranks: N.
-        dtype: Of weights and gradients.
-        is_offloaded: Are the optimiser states in the host's memory?
+        num_ranks: N, number of ranks.
+        dtype: Dtype of weights and gradients.
+        is_offloaded: Whether the optimiser states are offloaded to host memory.
 
     Returns:
-        'weights', 'gradients', 'optimiser' on a rank, and 'host' in its machine's memory for this rank.
+        'weights', 'gradients' and 'optimiser' on a rank, and 'host', the host memory for this rank.
     """
     size, states = BYTES[dtype] * num_trained, 12.0 * num_trained / num_ranks
     return {

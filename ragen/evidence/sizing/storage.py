@@ -1,4 +1,4 @@
-"""Bytes that a run leaves in its store."""
+"""Storage of a run in bytes."""
 
 from starpo.ragen.config.starpo import StarPOConfig
 from starpo.ragen.evidence.sizing.architecture import Architecture
@@ -7,20 +7,20 @@ from starpo.ragen.evidence.sizing.throughput import IterationTokens
 from starpo.ragen.store.keeping.retention import kept_numbers
 
 BYTES_A_TOKEN = 1.7
-"""Of `turns`, prompts and responses together, compressed: ids, log-probs and text. Measured: 1.4 to 1.8 over the
-rollouts of a run of the preset `sokoban`, 66 bytes a turn of 41 tokens (1,685,964 bytes for 25,478 turns)."""
+"""Compressed size of `turns` per prompt or response token: ids, log-probs and text. Measured: 1.4 to 1.8 over the
+rollouts of a run of the preset `sokoban`, 66 bytes per turn of 41 tokens (1,685,964 bytes for 25,478 turns)."""
 OTHER_BYTES_A_TURN = 30.0
-"""Of all other datasets of an iteration: rewards 8 bytes a turn, samples, selection, metrics. Measured on the same run:
-198,710 + 271,726 + 183,274 + 140,089 bytes for 25,478 turns."""
+"""Size of all other datasets of an iteration per turn: rewards (8 bytes), samples, selection, metrics. Measured on the
+same run: 198,710 + 271,726 + 183,274 + 140,089 bytes for 25,478 turns."""
 
 
 def checkpoint_bytes(config: StarPOConfig, architecture: Architecture, *, is_first: bool = False) -> float:
-    """A checkpoint: weights of all trained models in float32 and their optimisers' states; with LoRA adapters alone.
+    """Size of a checkpoint: float32 weights of all trained models and optimiser states; with LoRA, adapters only.
 
     Args:
-        config: The run's settings.
-        architecture: Of the policy.
-        is_first: The one before any update: weights of the policy alone, in the type that they are kept in.
+        config: Settings of the run.
+        architecture: Architecture of the policy.
+        is_first: Whether it is the checkpoint before any update: only the policy's weights, in their own dtype.
     """
     if is_first:
         is_half = config.policy.type == "pretrained" and config.policy.dtype == "bfloat16"
@@ -32,12 +32,12 @@ def checkpoint_bytes(config: StarPOConfig, architecture: Architecture, *, is_fir
 
 
 def run_bytes(config: StarPOConfig, architecture: Architecture, tokens: IterationTokens) -> dict[str, float]:
-    """What a whole run leaves: 'checkpoints', at most, and 'datasets'.
+    """Storage of a whole run: 'checkpoints' (upper bound) and 'datasets'.
 
     Args:
-        config: The run's settings.
-        architecture: Of the policy.
-        tokens: Of an iteration.
+        config: Settings of the run.
+        architecture: Architecture of the policy.
+        tokens: Tokens of an iteration.
     """
     kept = kept_numbers(config.iterations, config.checkpoint_every, config.checkpoint_keep_last)
     turns = (
@@ -56,12 +56,12 @@ def run_bytes(config: StarPOConfig, architecture: Architecture, tokens: Iteratio
 
 
 def num_kept_checkpoints(config: StarPOConfig) -> int:
-    """How many a run keeps, the first and the last included."""
+    """Number of checkpoints that a run keeps, including the first and the last."""
     return len(kept_numbers(config.iterations, config.checkpoint_every, config.checkpoint_keep_last))
 
 
 def trained_parameters(config: StarPOConfig, architecture: Architecture) -> dict[str, int]:
-    """'policy' and, where the estimator needs one, 'critic' or 'prm' -> parameters that an update changes."""
+    """Map 'policy' and, if the estimator needs one, 'critic' or 'prm' to the number of trained parameters."""
     lora = config.update.lora
     policy, critic = architecture.num_parameters, architecture.num_critic_parameters
     if lora is not None:

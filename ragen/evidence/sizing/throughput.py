@@ -1,4 +1,4 @@
-"""Tokens of an iteration, and the seconds that they take on an assumed device.
+"""Tokens of an iteration, and the seconds they take on an assumed device.
 
 settings --count_tokens--> IterationTokens --seconds--> rollout, update
 """
@@ -15,38 +15,38 @@ from starpo.ragen.evidence.sizing.device import Machine
 from starpo.ragen.evidence.sizing.memory import BYTES, DType, kv_cache_bytes
 
 CHARACTERS_A_TOKEN = 3.0
-"""Of prompts; drawn boards have about two, English four. Assumed where no tokenizer is at hand."""
+"""Characters per prompt token; text boards have about two, English four. Assumed if no tokenizer is available."""
 RESPONSE_SHARE = 0.5
-"""Mean response as a share of the longest. Assumed; the tiny policy's is about 0.5, and a model's own falls in training
-(RAGEN, Fig 11)."""
+"""Mean response length as a share of the maximum. Assumed; the tiny policy's is about 0.5, and that of a model falls
+during training (RAGEN, Fig 11)."""
 _TEMPLATE_TOKENS = 10
-"""Of a chat template around a user's message."""
+"""Tokens of a chat template around a user message."""
 TINY_DECODED = 62_000.0
-"""Tokens a second and core that the torch engine decodes with the tiny policy, environments included. Measured over 57
-iterations of the preset `sokoban` on two cores: 2,340 turns of 16.5 tokens in 0.31 s."""
+"""Tokens per second and core that the torch engine decodes with the tiny policy, environments included. Measured over
+57 iterations of the preset `sokoban` on two cores: 2,340 turns of 16.5 tokens in 0.31 s."""
 TINY_TRAINED = 17_500.0
-"""Tokens a second and core that the torch learner trains it on, forward and backward. Measured on the same run: half of
-2,340 turns of 41 tokens, trained on once and scored three times, in 2.7 s."""
+"""Tokens per second and core of a forward and backward pass of the tiny policy in the torch learner. Measured on the
+same run: half of 2,340 turns of 41 tokens, trained on once and scored three times, in 2.7 s."""
 _TINY_PARAMETERS = 573_824
 
 
 @dataclass(frozen=True)
 class IterationTokens:
-    """Tokens of one iteration: expected, and at most.
+    """Tokens of one iteration: expected values and upper bounds.
 
     Attributes:
-        num_trajectories: P N.
-        num_turns: Of all of them together, at most.
+        num_trajectories: P N, number of trajectories.
+        num_turns: Maximum number of turns of all trajectories together.
         prompt: Prompt tokens of a trajectory, each counted once.
-        response: Response tokens of a trajectory, expected.
-        context: Tokens in sight at its last response, expected.
-        longest_context: The same at most; what caches and micro-batches must hold.
-        longest_response: Response tokens among `longest_context`, at most, that one segment of an update has.
-        segments: Tokens that an update reads for a trajectory: its whole context once, or a window a turn.
-        kept: Trajectories that the filter keeps of all attempts, at most, as a share of those of one.
-        sampled: Responses decoded for each turn of each of these trajectories, at most: those of greedy members, of
-            further attempts and of search among them.
-        stored: The same of those that are stored, what search looked ahead at left out.
+        response: Expected response tokens of a trajectory.
+        context: Expected context length at its last response.
+        longest_context: Maximum context length, which caches and micro-batches must hold.
+        longest_response: Maximum number of response tokens in one segment of an update, at most `longest_context`.
+        segments: Tokens that an update reads per trajectory: its whole context once, or one window per turn.
+        kept: Maximum number of trajectories that the filter keeps over all attempts, as a share of those of one.
+        sampled: Maximum number of responses decoded per turn of these trajectories, including those of greedy members,
+            further attempts and search.
+        stored: The same for stored responses, without the lookahead of search.
     """
 
     num_trajectories: int
@@ -63,25 +63,25 @@ class IterationTokens:
 
     @property
     def decoded(self) -> float:
-        """Response tokens of all trajectories, and of all that is sampled beside them."""
+        """Response tokens of all trajectories, and of everything sampled in addition."""
         return self.num_trajectories * self.response * self.sampled
 
     @property
     def trained(self) -> float:
-        """Tokens that one pass of the update reads."""
+        """Tokens read by one pass of the update."""
         return self.num_trajectories * self.kept * self.segments
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """What an iteration takes, and by which rates.
+    """Duration of an iteration, and the rates it is based on.
 
     Attributes:
-        rollout: Seconds.
-        update: Seconds.
-        decoded_tokens_s: Tokens a second of the rollout, all devices together.
-        trained_tokens_s: Tokens a second of one forward and backward pass of the policy, all devices together.
-        assumption: Where the rates are from.
+        rollout: Seconds of the rollout.
+        update: Seconds of the update.
+        decoded_tokens_s: Tokens per second of the rollout, over all devices.
+        trained_tokens_s: Tokens per second of a forward and backward pass of the policy, over all devices.
+        assumption: Source of the rates.
     """
 
     rollout: float
@@ -92,13 +92,14 @@ class Seconds:
 
 
 def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -> IterationTokens:
-    """Count the tokens of an iteration in which every trajectory takes all of its turns.
+    """Count the tokens of an iteration in which every trajectory uses all its turns.
 
-    Prompts are the environment's own text, at `CHARACTERS_A_TOKEN`; the embedded policy's tokenizer counts exactly.
+    Prompts are the environment's actual text at `CHARACTERS_A_TOKEN`; for the embedded policy its tokenizer counts them
+    exactly.
 
     Args:
-        config: The run's settings.
-        response_share: Mean response as a share of the longest.
+        config: Settings of the run.
+        response_share: Mean response length as a share of the maximum.
     """
     agent, rollout = config.agent, config.rollout
     opening, message = _prompt_tokens(config)
@@ -128,7 +129,7 @@ def count_tokens(config: StarPOConfig, response_share: float = RESPONSE_SHARE) -
 
 
 def _num_kept(config: StarPOConfig) -> int:
-    """Groups of all attempts that the filter keeps, at most."""
+    """Return the maximum number of groups that the filter keeps over all attempts."""
     kept, chosen = config.rollout.num_groups, config.filter
     if chosen.strategy == "top_k":
         scopes = len(config.tags) if chosen.scope == "environment" and config.tags else 1
@@ -147,30 +148,30 @@ def seconds(
     decoded_tokens_s: float | None = None,
     trained_tokens_s: float | None = None,
 ) -> Seconds:
-    """Seconds of an iteration.
+    """Estimate the seconds of an iteration.
 
-    Training: 6 P operations a token forward and backward, 2 P forward (Kaplan et al. 2020, 2001.08361, section 2.1), at
-    the device's `training_share`. An update scores all tokens before and after it, trains `num_epochs` times, and does
-    the same with the critic; a process reward model is scored before and after its one step, the reference once. Every
-    token is counted, although beginnings that segments share are computed once: how much is shared is known when it was
-    played.
+    Training: 6 P operations per token forward and backward, 2 P forward (Kaplan et al. 2020, 2001.08361, section 2.1),
+    at the device's `training_share`. An update scores all tokens with the policy before and after it and trains
+    `num_epochs` times; the critic trains as often and is scored once; a process reward model is scored before and after
+    its single step, the reference once. Every token is counted, although prefixes shared by segments are computed only
+    once: how much is shared is not known before the rollout.
 
-    Decoding: a step reads all weights and the keys and values of the rows in the batch, at `decoding_share` of the
-    device's bandwidth; at least 2 P operations a token. On a CPU both rates are those measured with the tiny policy, in
-    inverse proportion to the parameters.
+    Decoding: a step reads all weights and the KV cache of the rows in the batch, at `decoding_share` of the device's
+    bandwidth, and takes at least the time of 2 P operations per token. On a CPU both rates are those measured with the
+    tiny policy, inversely proportional to the number of parameters.
 
     Args:
-        config: The run's settings.
-        architecture: Of the policy.
-        tokens: Of the iteration.
-        machine: What it runs on.
-        decoded_tokens_s: Tokens a second of the rollout, if they are known.
-        trained_tokens_s: Tokens a second of training, if they are known.
+        config: Settings of the run.
+        architecture: Architecture of the policy.
+        tokens: Tokens of the iteration.
+        machine: Machine to run on.
+        decoded_tokens_s: Measured tokens per second of the rollout; None to estimate it.
+        trained_tokens_s: Measured tokens per second of training; None to estimate it.
     """
     told = [name for name, rate in (("decoding", decoded_tokens_s), ("training", trained_tokens_s)) if rate]
     decoding = decoded_tokens_s or _decoded_tokens_s(config, architecture, tokens, machine)
     training = trained_tokens_s or _trained_tokens_s(config, architecture, machine)
-    policy_passes = config.update.num_epochs + 2 / 3  # scored before and after: a third of a training pass each
+    policy_passes = config.update.num_epochs + 2 / 3  # scoring before and after costs a third of a training pass each
     critic_passes = config.update.num_epochs + 1 / 3 if config.update.needs_critic else 0.0
     prm_passes = 1 + 2 / 3 if config.update.needs_prm else 0.0
     reference_passes = 1 / 3 if config.update.kl_coefficient > 0 else 0.0
@@ -219,14 +220,14 @@ def _decoded_tokens_s(
 
 
 def shard_rows(config: StarPOConfig) -> int:
-    """Responses that the torch engine generates together."""
+    """Return the number of responses that the torch engine generates together."""
     rollout = config.rollout
     num_groups = min(rollout.shard_groups, rollout.num_groups)
     return num_groups * rollout.group_size * (rollout.search.num_rows if rollout.search else 1)
 
 
 def engine_dtype(config: StarPOConfig, is_cpu: bool) -> DType:
-    """Of the engine's weights and caches."""
+    """Return the dtype of the engine's weights and caches."""
     if is_cpu:
         return "float32"
     if config.rollout.engine == "vllm":
@@ -235,7 +236,7 @@ def engine_dtype(config: StarPOConfig, is_cpu: bool) -> DType:
 
 
 def _prompt_tokens(config: StarPOConfig) -> tuple[float, float]:
-    """Tokens of what opens a context, and of a turn's message, of the run's own environment."""
+    """Count the tokens of the opening of a context and of a turn's message in the run's environment."""
     environment, agent = make(config.environment), config.agent
     observation, _ = environment.reset(seed=0)
     prompt = in_form(prompt_of(agent), agent)
