@@ -1,22 +1,22 @@
-"""Trajectories in and out: what other systems write becomes `turns`, and what runs stored becomes what others read.
+"""Import and export of trajectories: other systems' formats to dataset `turns`, and stored runs to other formats.
 
-trace          a trajectory as others tell it, and the rows it becomes
-lines          files of others, read piece by piece
+trace          a trajectory in an external format, and the rows it becomes
+lines          external files, read piece by piece
 content        messages of chat formats as text
-verifiers      traces of verifiers and prime-rl, in
-atif           ATIF, in and out
-messages       chat messages as JSON lines, in and out
-verl           verl's dumps of rollouts, in and out
-trl            TRL's completions, in
-spool          rows of many traces on their way into a dataset
-setting_aside  what could not be imported
-intake         a file of traces, read into a spool
-played         what a run stored, trajectory by trajectory
-choosing       which trajectories are wanted
-preferences    pairs for DPO, out
-hub_folder     a folder for Hugging Face's `datasets`, out
-hub            a folder pushed to the Hugging Face Hub
-cards          what the card of a pushed folder says
-destination    where an export goes
-exporting      a run's trajectories, written for others
+verifiers      traces of verifiers and prime-rl, import
+atif           ATIF, import and export
+messages       chat messages as JSON lines, import and export
+verl           rollout dumps of verl, import and export
+trl            completions of TRL, import
+spool          temporary file of the rows of many traces, before they become a dataset
+setting_aside  traces that could not be imported
+intake         reads a file of traces into a spool
+played         stored trajectories of a run, one by one
+choosing       selection of trajectories
+preferences    preference pairs for DPO, export
+hub_folder     a folder for Hugging Face's `datasets`, export
+hub            push of a folder to the Hugging Face Hub
+cards          README cards of pushed folders
+destination    the target folder of an export
+exporting      export of a run's trajectories
 """

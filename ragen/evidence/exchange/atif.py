@@ -1,10 +1,10 @@
-"""ATIF, the Agent Trajectory Interchange Format (Harbor RFC 0001), versions 1.0 to 1.8: one JSON document a trajectory.
+"""ATIF, the Agent Trajectory Interchange Format (Harbor RFC 0001), versions 1.0 to 1.8: one JSON file per trajectory.
 
     Played -> document -> Trace
 
-What of ours ATIF has no place for stands in `extra.ragen`, of the root and of each agent step, so that an export read
-back is the same rows to the last bit; `digest` tells whether they are. Documents of others are learned from where
-their steps hold prompt ids, completion ids and log-probs, and are text where they do not.
+Data that ATIF has no field for is stored in `extra.ragen`, at the root and in each agent step, so that an export read
+back yields bit-identical rows; `digest` verifies this. External documents can be trained on if their steps have prompt
+ids, completion ids and log-probs; otherwise they are imported as text.
 """
 
 import hashlib
@@ -38,12 +38,12 @@ Document = dict[str, Any]
 
 
 def atif_document(played: Played, run: str, policy: str) -> Document:
-    """A trajectory as ATIF.
+    """Convert a trajectory to an ATIF document.
 
     Args:
         played: The trajectory.
         run: Name of its run.
-        policy: What the run's settings name as the policy's model.
+        policy: Model of the policy, according to the settings of the run.
     """
     rows = played.rows
     steps: list[Document] = []
@@ -75,16 +75,16 @@ def atif_document(played: Played, run: str, policy: str) -> Document:
 
 
 def rows_digest(rows: Sequence[Row]) -> str:
-    """Of all columns of a trajectory's rows; 64 hexadecimal digits."""
+    """Return the SHA-256 digest over all columns of a trajectory's rows, as 64 hexadecimal digits."""
     content = [{name: row[name] for name in TURNS.schema.names} for row in rows]
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def read_atif(value: Any) -> Iterator[Trace]:
-    """The trajectory of a document.
+    """Read the trajectory of a document.
 
     Raises:
-        TraceFault: If it is no document of a known version, steps are out of order, or lengths cannot be right.
+        TraceFault: If it is not a document of a known version, steps are out of order, or fields are inconsistent.
     """
     if not isinstance(value, Mapping):
         raise TraceFault("is no JSON object")
@@ -167,7 +167,7 @@ def _turns(steps: Sequence[Mapping[str, Any]]) -> list[TraceTurn]:
 def _recorded(
     step: Mapping[str, Any], turn: TraceTurn, context: list[int], own: Mapping[str, Any]
 ) -> tuple[TraceTurn, list[int]]:
-    """The turn with its tokens, and the context after it."""
+    """Add the recorded tokens to a turn; return it and the context after it."""
     number = step["step_id"]
     prompt, response = _tokens(step, "prompt_token_ids"), _tokens(step, "completion_token_ids")
     if not response:
@@ -210,5 +210,5 @@ def _observed(step: Mapping[str, Any]) -> list[str]:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """An object of JSON; an empty one where it is something else."""
+    """Return a JSON object, or an empty one if the value is something else."""
     return value if isinstance(value, Mapping) else {}

@@ -1,9 +1,9 @@
-"""Cards of what is published: where it comes from, by digests, and the settings that made it.
+"""README cards of published folders: provenance, by digests, and the settings of the run.
 
 facts, settings -> README.md of a folder
 
-Everything that is a run's stands inside fenced JSON, so that no text of it can be markup. No licence is named: whose
-work a policy or its texts are, the run does not know.
+All data of a run is inside fenced JSON, so that none of its text can act as markup. No licence is stated: the run does
+not know who owns the rights to a policy or its texts.
 """
 
 import json
@@ -27,8 +27,8 @@ def write_model_card(folder: Path, run: Run, checkpoint: Mapping[str, Any]) -> N
     """Write the card of a checkpoint's folder.
 
     Args:
-        folder: Where it goes.
-        run: Whose checkpoint it is.
+        folder: Folder of the checkpoint.
+        run: Run that produced the checkpoint.
         checkpoint: Its `iteration`, `key` and content `digest`.
     """
     head: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": _TAGS}
@@ -44,14 +44,14 @@ def write_model_card(folder: Path, run: Run, checkpoint: Mapping[str, Any]) -> N
 
 
 def write_dataset_card(folder: Path, store: Store, run: Run, form: str, iterations: Sequence[int]) -> None:
-    """Write the card of an export, behind the beginning of the one that is there.
+    """Write the card of an export, keeping the YAML front matter of an existing one.
 
     Args:
-        folder: Where it goes.
-        store: Where the run is.
-        run: Whose trajectories they are.
-        form: The export's format.
-        iterations: Those that were written.
+        folder: Folder of the export.
+        store: Store that holds the run.
+        run: Run that produced the trajectories.
+        form: Format of the export.
+        iterations: Exported iterations.
 
     Raises:
         StoreError: If the run cannot be read.
@@ -77,7 +77,7 @@ def _of(run: Run) -> dict[str, Any]:
 
 
 def _front(head: Mapping[str, Any]) -> str:
-    """YAML, of which JSON is a part."""
+    """Format YAML front matter; its values are JSON, a subset of YAML."""
     return "\n".join(["---", *(f"{name}: {json.dumps(value)}" for name, value in head.items()), "---", ""])
 
 
@@ -108,7 +108,7 @@ def _without_secrets(value: Any, name: str = "") -> Any:
 
 
 def _base_model(config: Mapping[str, Any]) -> str | None:
-    """The name on the Hub of the model that training began with; None: it is a folder, or made here."""
+    """Return the Hub name of the initial model; None if it is a local folder or the embedded policy."""
     name = config.get("policy", {}).get("name_or_path")
     is_named = isinstance(name, str) and _HUB_NAME.fullmatch(name) and not Path(name).exists()
     return name if is_named else None

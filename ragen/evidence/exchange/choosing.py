@@ -1,6 +1,6 @@
-"""Which trajectories are wanted: `success`, `kept`, `return>=0.5`.
+"""Selection of trajectories by conditions: `success`, `kept`, `valid`, `return>=0.5`.
 
-text -> parse_choice -> a function of a trajectory
+text -> parse_choice -> predicate of a trajectory
 """
 
 import operator
@@ -18,10 +18,12 @@ _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.
 
 
 def parse_choice(texts: list[str]) -> Choice:
-    """All of these must hold; none wants all. What is not known of a trajectory (no reward, no filter) holds never.
+    """Parse conditions that must all hold; without any, all trajectories match.
+
+    A condition on something unknown (no reward, no filter) never holds.
 
     Raises:
-        ConfigError: If a text is no condition.
+        ConfigError: If a text is not a condition.
     """
     choices = [_condition(text) for text in texts]
     return lambda played: all(choice(played) for choice in choices)
@@ -44,10 +46,10 @@ def _condition(text: str) -> Choice:
 
 
 def parse_iterations(text: str) -> set[int]:
-    """Such as `0-3,7`: numbers and ranges, both ends included.
+    """Parse iterations such as `0-3,7`: numbers and ranges, both ends included.
 
     Raises:
-        ConfigError: If it is no such list.
+        ConfigError: If the text is not such a list.
     """
     numbers: set[int] = set()
     for part in text.split(","):

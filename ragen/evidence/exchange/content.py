@@ -1,4 +1,4 @@
-"""Messages of chat formats as text: parts joined, reasoning in its tags, calls of tools written down.
+"""Messages of chat formats as text: joined parts, reasoning in tags, tool calls as JSON.
 
 {"role", "content", "reasoning_content", "tool_calls"} -> text
 """
@@ -16,10 +16,10 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 def text_of(content: Any) -> str:
-    """A message's content: a text, or parts that are texts.
+    """Return the content of a message: a text, or joined parts that are texts.
 
     Raises:
-        TraceFault: If it is something else, such as a picture.
+        TraceFault: If the content is something else, such as an image.
     """
     if content is None:
         return ""
@@ -38,10 +38,10 @@ def text_of(content: Any) -> str:
 
 
 def response_of(content: Any, reasoning: Any = None, tool_calls: Any = None) -> tuple[str, str | None]:
-    """A response's text, and the reasoning inside: `<think>reasoning</think>content`, then a line a call of a tool.
+    """Return the text of a response, `<think>reasoning</think>content` and a line per tool call, and its reasoning.
 
     Raises:
-        TraceFault: If a part is not text, or the calls are no list.
+        TraceFault: If a part is not text, or the tool calls are not a list.
     """
     text = text_of(content)
     if tool_calls:
@@ -54,10 +54,10 @@ def response_of(content: Any, reasoning: Any = None, tool_calls: Any = None) -> 
 
 
 def message_of(value: Any) -> Message:
-    """Role and text of a message that is no response.
+    """Return the role and text of a message.
 
     Raises:
-        TraceFault: If it is none.
+        TraceFault: If the value is not a message of a known role.
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("role"), str):
         raise TraceFault("a message has no role")
@@ -69,16 +69,16 @@ def message_of(value: Any) -> Message:
 
 
 def assistant_parts(value: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Content, reasoning and calls of an assistant's message."""
+    """Return the content, reasoning and tool calls of an assistant message."""
     reasoning = value.get("reasoning_content") or value.get("reasoning")
     return value.get("content"), reasoning, value.get("tool_calls")
 
 
 def facts_of(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What lines of ours say of a trajectory beside its text (`Played.facts`), as a `Trace` takes it.
+    """Convert the metadata of an exported line (`Played.facts`) to keyword arguments of `Trace`.
 
     Raises:
-        TraceFault: If the first state's seed or digest is none that `turns` can hold.
+        TraceFault: If the seed or digest of the initial state is not valid in `turns`.
     """
     member, seed, digest = (value.get(name) for name in ("member", "env_seed", "initial_state_digest"))
     if seed is not None and not (type(seed) is int and 0 <= seed < 2**63):
@@ -97,10 +97,10 @@ def facts_of(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def number_of(value: Any, what: str) -> float | None:
-    """A number, or None where it is not there.
+    """Return a number as float, or None if it is missing.
 
     Raises:
-        TraceFault: If it is something else.
+        TraceFault: If the value is something else, or its magnitude exceeds 1e300.
     """
     if value is None:
         return None
@@ -110,10 +110,10 @@ def number_of(value: Any, what: str) -> float | None:
 
 
 def name_of(value: Any) -> str | None:
-    """An id as text; None where it is not there."""
+    """Return an id as text; None if it is missing or empty."""
     return None if value is None or value == "" else str(value)
 
 
 def flag_of(value: Any) -> bool | None:
-    """A truth value; None where it is not there, or is none."""
+    """Return a boolean; None if the value is missing or something else."""
     return value if isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""Where an export goes: a folder that was not there before, with names that no text of a run can lead astray."""
+"""Target folder of an export: always a new folder, with file names that are safe for untrusted text."""
 
 import hashlib
 import re
@@ -15,10 +15,10 @@ _MAX_CHARACTERS = 60
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Make a folder, and remove it again where the block fails.
+    """Create a folder, and remove it again if the block fails.
 
     Raises:
-        ConfigError: If something is there already, or it cannot be made.
+        ConfigError: If the path exists already, or the folder cannot be created.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,11 +35,11 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def file_name(number: int, name: str) -> str:
-    """A JSON file's name for an untrusted one: a number, what of it is plain, and its digest; no two are the same.
+    """Return a safe, unique name of a JSON file: a number, the safe characters of an untrusted name, and its digest.
 
     Args:
-        number: Of the file, for the order of a listing.
-        name: Such as a trajectory's id.
+        number: Number of the file, which determines the order of a listing.
+        name: Untrusted name, such as the id of a trajectory.
     """
     plain = _UNSAFE.sub("-", name)[:_MAX_CHARACTERS].strip("-")
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""A run's trajectories, written for others.
+"""Export of a run's trajectories to other formats.
 
 Recorded --choice--> Played --format--> files of a new folder
 """
@@ -25,14 +25,14 @@ FORMATS = ("messages", "atif", "verl", "preferences", "datasets")
 
 @dataclass
 class Export:
-    """What an export wrote.
+    """Statistics of an export.
 
     Attributes:
-        num_trajectories: Trajectories read.
-        num_chosen: Those that the choice wanted.
-        num_written: Lines, documents or pairs.
-        iterations: Iterations that something was read of.
-        reused: Iterations left out since an earlier one has the same rollout.
+        num_trajectories: Number of trajectories read.
+        num_chosen: Number of trajectories selected by the choice.
+        num_written: Number of lines, documents or pairs written.
+        iterations: Iterations from which trajectories were read.
+        reused: Iterations skipped because an earlier one has the same rollout.
     """
 
     num_trajectories: int = 0
@@ -43,17 +43,17 @@ class Export:
 
 
 def export_run(recorded: Recorded, form: str, folder: Path, choice: Choice, extent: Extent = "all") -> Export:
-    """Write a run's trajectories into a new folder, an iteration a file or, for ATIF, a folder.
+    """Write a run's trajectories into a new folder, one file per iteration or, for ATIF, one folder per iteration.
 
     Args:
-        recorded: The run's trajectories.
+        recorded: Trajectories of the run.
         form: One of `FORMATS`.
-        folder: Is not there yet; it is removed again where the export fails.
-        choice: Which trajectories.
-        extent: Of preference pairs: the first response, or all.
+        folder: Folder to create; removed again if the export fails.
+        choice: Selects trajectories.
+        extent: Extent of preference pairs: the first response, or all.
 
     Raises:
-        ConfigError: If there is no such format, the folder is there, or nothing was chosen.
+        ConfigError: If there is no such format, the folder exists already, or there is nothing to write.
         StoreError: If the run cannot be read.
     """
     if form not in FORMATS:
@@ -101,7 +101,7 @@ def _lines(chosen: Iterator[Played], form: str, extent: Extent) -> Iterator[tupl
 
 
 def _pairs(chosen: Iterator[Played], extent: Extent) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Pairs of each iteration's groups, when the iteration has been read."""
+    """Yield the pairs of each iteration's groups once the iteration has been read."""
     groups: dict[str, list[Candidate]] = {}
     present: int | None = None
     for played in chosen:
@@ -128,7 +128,7 @@ def _write_documents(chosen: Iterator[Played], recorded: Recorded, folder: Path,
 
 
 class _Lines:
-    """JSON lines, a file an iteration."""
+    """Writer of JSON lines, one file per iteration."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
@@ -142,9 +142,9 @@ class _Lines:
         self._files.close()
 
     def write(self, iteration: int, line: Mapping[str, Any]) -> None:
-        """Append a line to an iteration's file."""
+        """Append a line to the file of an iteration."""
         if iteration not in self._open:
-            self._files.close()  # iterations come one after the other
+            self._files.close()  # iterations are written in sequence
             file = (self._folder / self._name.format(iteration)).open("w", encoding="utf-8", newline="\n")
             self._open = {iteration: self._files.enter_context(file)}
         self._open[iteration].write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")

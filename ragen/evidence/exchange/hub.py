@@ -1,8 +1,8 @@
-"""A folder on the Hugging Face Hub: private unless asked otherwise, with the credentials that `huggingface_hub` finds.
+"""Push of a folder to the Hugging Face Hub: private by default, with the credentials that `huggingface_hub` finds.
 
     OWNER/NAME --checked--> HubRepository --push(folder)--> a commit
 
-The token is read when a repository is named and goes nowhere but to the Hub: no message, record or file holds it.
+The token is read when a `HubRepository` is created and sent only to the Hub: no message, record or file contains it.
 """
 
 import re
@@ -25,12 +25,12 @@ _NO_WRITING = (401, 403)
 
 @dataclass(frozen=True)
 class Pushed:
-    """What was pushed.
+    """The result of a push.
 
     Attributes:
-        url: Of the repository.
-        commit: Its newest commit.
-        is_private: Can only its owner read it?
+        url: URL of the repository.
+        commit: Id of its latest commit.
+        is_private: Whether the repository is private.
     """
 
     url: str
@@ -42,31 +42,31 @@ class HubRepository:
     """A repository that a folder can be pushed to."""
 
     def __init__(self, name: str, kind: Kind, *, is_public: bool = False) -> None:
-        """Nothing is sent yet; what would be refused for its name, or for want of credentials, is refused here.
+        """Check the name and the credentials; nothing is sent yet.
 
         Args:
-            name: As `OWNER/NAME`.
-            kind: What it holds.
-            is_public: Make it readable for all, where it is not there yet, or push to one that is. Otherwise it is made
-                private, and one that is public is refused.
+            name: `OWNER/NAME`.
+            kind: Type of the repository.
+            is_public: Whether to create a public repository, or push to an existing public one. If False, a new
+                repository is private, and an existing public one is refused.
 
         Raises:
-            ConfigError: If the name is none.
+            ConfigError: If the name is invalid.
             HubError: If there are no credentials.
         """
         self.name, self._kind, self._is_public = _checked(name), kind, is_public
         self._token = _token()
 
     def push(self, folder: Path, message: str, left_out: Sequence[str] = ()) -> Pushed:
-        """Make the repository, where it is not there, and commit a folder's files; others in it stay as they are.
+        """Create the repository if it does not exist, and commit the files of a folder; its other files are unchanged.
 
         Args:
-            folder: What to push.
-            message: Of the commit.
-            left_out: Patterns of files that stay here.
+            folder: Folder to push.
+            message: Commit message.
+            left_out: Patterns of files not to push.
 
         Raises:
-            HubError: If the Hub refuses or cannot be reached, or the repository is public and that was not asked for.
+            HubError: If the Hub refuses or cannot be reached, or the repository is public without `is_public`.
         """
         from huggingface_hub import HfApi
 
@@ -91,7 +91,7 @@ class HubRepository:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Errors of the Hub and of the way to it, in our words, and without what they may show of the request."""
+        """Convert errors of the Hub, its client and the network to `HubError`, without secrets of the request."""
         try:
             yield
         except Exception as error:  # of the Hub, its client, TLS, the network

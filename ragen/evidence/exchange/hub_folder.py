@@ -1,8 +1,8 @@
-"""A folder that Hugging Face's `datasets` loads, here or from the Hub: Parquet files and a card that names them.
+"""A folder that Hugging Face's `datasets` loads, locally or from the Hub: Parquet files and a card that lists them.
 
-    Played -> trajectories/train-*.parquet (messages and facts), turns/train-*.parquet (all columns of `turns`)
+    Played -> trajectories/train-*.parquet (messages and metadata), turns/train-*.parquet (all columns of `turns`)
 
-`load_dataset(FOLDER, "trajectories")` gives conversations, `load_dataset(FOLDER, "turns")` tokens and log-probs, too;
+`load_dataset(FOLDER, "trajectories")` yields conversations, `load_dataset(FOLDER, "turns")` also tokens and log-probs;
 `ragen import` reads a file of the latter back.
 """
 
@@ -41,14 +41,14 @@ _ROWS_AT_ONCE = 4_096
 
 
 class HubFolder:
-    """Writes trajectories. Use it as a context manager."""
+    """Writer of trajectories. Use as a context manager."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """Nothing is written yet.
+        """Create the writer; nothing is written yet.
 
         Args:
-            folder: Where to; it is there and empty.
-            run: Whose trajectories they are.
+            folder: Existing empty folder.
+            run: Name of the run.
         """
         self._folder, self._run = folder, run
         self._iteration = -1
@@ -64,7 +64,7 @@ class HubFolder:
             (self._folder / "README.md").write_text(_card(self._run), encoding="utf-8")
 
     def add(self, played: Played) -> None:
-        """Write a trajectory; iterations come one after the other."""
+        """Write a trajectory; those of an iteration must be consecutive."""
         if played.iteration != self._iteration:
             self._close()
             self._iteration = played.iteration
@@ -82,7 +82,7 @@ class HubFolder:
             self._flush(file)
 
     def _close(self) -> None:
-        """Write the files of an iteration to their end."""
+        """Flush and close the files of an iteration."""
         for file, writer in self._writers.items():
             self._flush(file)
             writer.close()
@@ -95,7 +95,7 @@ class HubFolder:
 
 
 def _card(run: str) -> str:
-    """The card: YAML that `datasets` reads, of which JSON is a part."""
+    """Return the card: YAML front matter for `datasets`, with JSON values, and a description."""
     configs = [
         {"config_name": "trajectories", "default": True, "data_files": "trajectories/*.parquet"},
         {"config_name": "turns", "data_files": "turns/*.parquet"},

@@ -1,4 +1,4 @@
-"""Traces of another system, read into a spool: what is sound is taken, what is not is set aside with its reason.
+"""Import of traces of another system into a spool: valid traces are accepted, others set aside with a reason.
 
 file or folder --format--> pieces -> traces -> rows -> Spool          faults -> SetAside
 """
@@ -26,18 +26,18 @@ READERS: dict[str, Callable[[Any], Iterator[Trace]]] = {
     "verl": read_verl,
     "trl": read_trl,
 }
-"""Format -> traces of a piece of a file."""
+"""Format -> function that reads the traces of a piece of a file."""
 
 _OF_GROUPS = ("group_id", "member", "env_seed", "initial_state_digest")
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What was taken of a file.
+    """Traces imported from a file.
 
     Attributes:
-        num_traces: How many.
-        is_paid: Do they have rewards?
+        num_traces: Number of traces.
+        is_paid: Whether they have rewards.
     """
 
     num_traces: int
@@ -45,14 +45,15 @@ class Taken:
 
 
 def take_in(path: Path, form: str, spool: Spool, aside: SetAside, *, should_keep_groups: bool = True) -> Taken:
-    """Read one iteration's traces. Memory does not grow with their number, but for ids (about 300 bytes a trace).
+    """Read the traces of one iteration. Memory is independent of their number, except for about 300 bytes of ids each.
 
     Args:
-        path: A file; for ATIF also a folder, with a document a file.
+        path: A file; for ATIF also a folder with one document per file.
         form: One of `READERS`.
-        spool: Takes the rows; it is finished then.
-        aside: Takes what is broken, what has no reward where others have one, and what is not of a whole group.
-        should_keep_groups: Else every trajectory is a group of its own, and none is set aside for its group.
+        spool: Receives the rows, and is finished afterwards.
+        aside: Receives broken traces, traces without a reward if others have one, and those of incomplete groups.
+        should_keep_groups: Whether to keep groups. If False, every trajectory is a group of its own, and none is set
+            aside because of its group.
 
     Raises:
         ConfigError: If there is no such format.
@@ -87,7 +88,7 @@ def _rows(trace: Trace, place: str, form: str) -> list[Row]:
     rows = rows_of(trace, place, form)
     try:
         is_changed = trace.digest is not None and rows_digest(rows) != trace.digest
-    except TypeError as error:  # a number that JSON cannot say, such as 1e999
+    except TypeError as error:  # a number without a JSON form, such as the infinity of 1e999
         raise TraceFault(f"cannot be compared with what was exported: {error}") from error
     if is_changed:
         raise TraceFault("was changed since it was exported; take extra.ragen.digest out where that is meant")

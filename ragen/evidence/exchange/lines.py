@@ -1,6 +1,6 @@
-"""Files of others, read piece by piece: lines of JSON, or whole documents, each bounded, each fault its own.
+"""External files, read piece by piece: JSON lines or whole documents, with a size limit and an own fault per piece.
 
-FILE.jsonl | FOLDER/*.json -> pieces -> (where, value) or (where, what is wrong)
+FILE.jsonl | FOLDER/*.json -> pieces -> (place, value) or (place, fault)
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from starpo.ragen.core.errors import DataError
 
 MAX_PIECE_BYTES = 64 * 2**20
-"""Of a line, or of a file that is one document; a longer one is set aside and not read into memory."""
+"""Maximum size of a line, or of a file that is one document; longer ones are set aside and not read into memory."""
 
 _SHOWN_BYTES = 2_000
 
@@ -23,9 +23,9 @@ class Piece:
 
     Attributes:
         place: File and line.
-        value: What it says as JSON; None: it cannot be read.
-        fault: Why it cannot; '' where it can.
-        beginning: Its first characters, to be kept with a fault.
+        value: Parsed JSON; None if it cannot be read.
+        fault: Why it cannot be read; '' if it can.
+        beginning: Its first characters, kept with a fault.
     """
 
     place: str
@@ -35,7 +35,7 @@ class Piece:
 
 
 def json_lines(file: Path) -> Iterator[Piece]:
-    """Each line of a file; blank ones are passed over.
+    """Read each line of a file; blank lines are skipped.
 
     Raises:
         DataError: If the file cannot be opened.
@@ -57,7 +57,7 @@ def json_lines(file: Path) -> Iterator[Piece]:
 
 
 def documents(path: Path) -> Iterator[Piece]:
-    """A file that is one document, or each `*.json` of a folder and of those in it, by name; no link is followed."""
+    """Read a file that is one document, or all `*.json` of a folder, recursively and by name. Symlinks are skipped."""
     for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
         if file.is_symlink() or not file.is_file():
             continue
@@ -69,7 +69,7 @@ def documents(path: Path) -> Iterator[Piece]:
 
 
 def parsed(place: str, data: bytes) -> Piece:
-    """One piece of JSON in UTF-8. Numbers that JSON does not have (NaN, Infinity) are faults."""
+    """Parse a piece of JSON in UTF-8. Constants that are not valid JSON (NaN, Infinity) are faults."""
     beginning = data[:_SHOWN_BYTES].decode("utf-8", "replace")
     try:
         return Piece(place, json.loads(data, parse_constant=_refused), "", beginning)

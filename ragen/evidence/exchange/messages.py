@@ -1,11 +1,10 @@
-"""Chat messages as JSON lines, for supervised fine-tuning here and elsewhere: text alone, both ways.
+"""Chat messages as JSON lines, for supervised fine-tuning here and elsewhere: import and export of text only.
 
-    played context -> {"messages": [{role, content}], trajectory_id, ...}          line -> Trace
+    context of a trajectory -> {"messages": [{role, content}], trajectory_id, ...}          line -> Trace
 
-A line is one context that the model saw: with context = 'full' a whole trajectory, with 'window' one a turn. The
-contents are what stands between the pieces of the chat template, so that the same template makes the same tokens of
-them; an opening tag that the prompt holds stands in the response. Assistant messages that a window merely repeats have
-`"weight": 0`.
+A line is one context of the model: a whole trajectory with context = 'full', one per turn with 'window'. Contents are
+the text between the pieces of the chat template, so that the same template yields the same tokens; an opening tag that
+the prompt ends with is part of the response. Assistant messages that a window merely repeats have `"weight": 0`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,17 +25,17 @@ Line = dict[str, Any]
 
 
 def message_lines(played: Played) -> Iterator[Line]:
-    """One line a context of a trajectory."""
+    """Yield one line per context of a trajectory."""
     for context in played.contexts():
         messages = [_message(part) for part in context.parts]
         yield {"messages": messages, **played.facts(), "turns": [context.first_turn, context.last_turn]}
 
 
 def read_messages(value: Any) -> Iterator[Trace]:
-    """The trajectory of one line: `messages`, or `prompt` and `completion`; its id, group and reward where it has them.
+    """Read the trajectory of a line with `messages`, or `prompt` and `completion`; id, group and reward are optional.
 
     Raises:
-        TraceFault: If there are no messages, one is not text, or the line is a part of a trajectory.
+        TraceFault: If there are no messages, one is not text, or the line is a later part of a trajectory.
     """
     if not isinstance(value, Mapping):
         raise TraceFault("is no JSON object")
@@ -54,10 +53,10 @@ def read_messages(value: Any) -> Iterator[Trace]:
 
 
 def turns_of(messages: list[Any]) -> list[TraceTurn]:
-    """The responses of a conversation, each with what was told before it.
+    """Split a conversation into responses, each with the messages before it.
 
     Raises:
-        TraceFault: If one is no message, or there is no response.
+        TraceFault: If a message is invalid, or there is no response.
     """
     turns: list[TraceTurn] = []
     told: list[Message] = []
@@ -89,10 +88,10 @@ def _messages(value: Mapping[str, Any]) -> list[Any]:
 
 
 def as_messages(value: Any, role: str) -> list[Any]:
-    """Messages, whether they are given as such or as a text.
+    """Return messages; a plain text becomes one message of the given role.
 
     Raises:
-        TraceFault: If it is neither.
+        TraceFault: If the value is neither text nor a list.
     """
     if not isinstance(value, str | list | None):
         raise TraceFault(f"the {role}'s part is neither text nor messages")

@@ -1,9 +1,9 @@
-"""What a run stored, as exports read it: trajectory by trajectory, with what it was paid and what the model was told.
+"""Stored trajectories of a run, read for export one by one, with rewards and the messages of their prompts.
 
-    turns, rewards, selection of an iteration -> Played -> an export's lines
+    turns, rewards, selection of an iteration -> Played -> lines of an export
 
-An iteration is read at a time; its trajectories become Python's objects a few at a time. Contents of prompts are
-decoded from the stored tokens; where there are none, or no tokenizer, they are what the row says was observed.
+Iterations are read one at a time, and their trajectories converted to Python objects a few at a time. Contents of
+prompts are decoded from the stored tokens; without tokens or a tokenizer, the observation of the row is used.
 """
 
 import json
@@ -33,9 +33,9 @@ class Part:
     """A message of a context.
 
     Attributes:
-        role: system, user or assistant.
-        text: Its content.
-        is_new: Was it not in an earlier context of the trajectory?
+        role: 'system', 'user' or 'assistant'.
+        text: Content of the message.
+        is_new: Whether the message is in no earlier context of the trajectory.
     """
 
     role: str
@@ -45,7 +45,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Context:
-    """What the model saw as one context, its responses included."""
+    """Messages that the model saw as one context, including its responses."""
 
     first_turn: int
     last_turn: int
@@ -57,12 +57,12 @@ class Played:
     """A stored trajectory.
 
     Attributes:
-        iteration: That its rollout was first recorded in.
-        rows: Of `turns`, in order.
-        rewards: Of `rewards`, aligned with `rows`; None: nothing was paid.
-        is_kept: Did the filter keep its group? None: there was no filter.
-        told: Of each turn the messages that its prompt added; those of a context start are the whole context.
-        opening: What the prompt puts before each response, such as `<think>`.
+        iteration: Iteration that first recorded the rollout.
+        rows: Rows of `turns`, in order.
+        rewards: Rows of `rewards`, aligned with `rows`; None without rewards.
+        is_kept: Whether the filter kept its group; None without a filter.
+        told: Messages that the prompt of each turn added; at a context start, the whole context.
+        opening: Text that the prompt puts before each response, such as `<think>`.
     """
 
     iteration: int
@@ -74,21 +74,21 @@ class Played:
 
     @property
     def trajectory_return(self) -> float | None:
-        """What it was paid in all; None: nothing was."""
+        """Return of the trajectory; None without rewards."""
         return self.rewards[0]["trajectory_return"] if self.rewards else None
 
     @property
     def success(self) -> bool | None:
-        """Was the goal reached? None: it was imported from a source that does not say."""
+        """Whether the goal was reached; None if imported from a source that does not record it."""
         return None if "success" in imported_facts(self.rows[-1]).get("absent", ()) else self.rows[-1]["success"]
 
     @property
     def is_valid(self) -> bool:
-        """Did no error end it?"""
+        """Whether the trajectory did not end in an error."""
         return all(row["status"] not in ERROR_STATUSES for row in self.rows)
 
     def facts(self) -> dict[str, Any]:
-        """What is known of a trajectory beside its text."""
+        """Return the metadata of the trajectory."""
         row, last = self.rows[0], self.rows[-1]
         return {
             "trajectory_id": row["trajectory_id"],
@@ -106,13 +106,13 @@ class Played:
         }
 
     def told_anew(self, turn: int) -> list[Part]:
-        """What a turn's prompt says behind the responses that it repeats."""
+        """Return the messages of a turn's prompt after the last response that it repeats."""
         parts = list(self.told[turn])
         repeated = [number for number, part in enumerate(parts) if part.role == "assistant"]
         return parts[repeated[-1] + 1 :] if repeated else parts
 
     def contexts(self) -> list[Context]:
-        """The contexts that the model saw, in order; a turn without a response adds nothing."""
+        """Return the contexts that the model saw, in order; turns without a response are skipped."""
         found: list[Context] = []
         for turn, row in enumerate(self.rows):
             if row["finish_reason"] == "none":
@@ -128,13 +128,13 @@ class Played:
 
 @dataclass
 class Recorded:
-    """A run's trajectories, to be read once.
+    """Trajectories of a run; each rollout is read once.
 
     Attributes:
-        store: Where it is.
-        run: Its name.
-        iterations: Those to read; None: all.
-        reused: Iterations that name a rollout which an earlier one named already: it is read once.
+        store: Store that holds the run.
+        run: Name of the run.
+        iterations: Iterations to read; None for all.
+        reused: Iterations skipped by `read` because an earlier one has the same rollout.
     """
 
     store: Store
@@ -143,11 +143,11 @@ class Recorded:
     reused: list[int] = field(default_factory=list)
 
     def read(self) -> Iterator[Played]:
-        """Every trajectory: iteration by iteration, in the order in which they first appear, turns in theirs.
+        """Yield every trajectory by iteration, in order of first appearance, with its turns in order.
 
         Raises:
             StoreError: If there is no such run, or an artifact cannot be read.
-            ConfigError: If it has no rollout at any of the iterations.
+            ConfigError: If the run has rollouts, but none at the requested iterations.
         """
         record = self.store.runs.get(self.run)
         stored = self.store.runs.iterations(self.run)
@@ -172,7 +172,7 @@ class Recorded:
 
 
 def imported_facts(row: Row) -> dict[str, Any]:
-    """What an import noted of a row's source; nothing for a row that was played here."""
+    """Return the import metadata of a row; empty for a row that was not imported."""
     if not row["info"].startswith(IMPORTED_MARK):
         return {}
     facts = json.loads(row["info"]).get("imported")
@@ -204,7 +204,7 @@ def _iteration(store: Store, iteration: int, stages: StageKeys, transcriber: Tra
 
 
 def _told(rows: Sequence[Row], transcriber: Transcriber | None) -> tuple[list[list[Part]], str]:
-    """What each prompt added; rows without tokens say it themselves."""
+    """Return the messages that each prompt added, from tokens or else from the rows, and the opening tag."""
     if transcriber is None or not all(row["prompt_ids"] or row["finish_reason"] == "none" for row in rows):
         return [_said_by_row(row) for row in rows], ""
     found = transcriber.contents(rows)
@@ -221,7 +221,7 @@ def _said_by_row(row: Row) -> list[Part]:
 
 
 def _in_order(table: pa.Table) -> pa.Table:
-    """Rows by trajectory, in the order in which these first appear, and turn."""
+    """Sort rows by trajectory, in order of first appearance, and turn."""
     place = pc.index_in(table["trajectory_id"], value_set=pc.unique(table["trajectory_id"]))
     order = pc.sort_indices(
         pa.table({"place": place, "turn": table["turn"]}), sort_keys=[("place", "ascending"), ("turn", "ascending")]
@@ -230,7 +230,7 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 
 def _pieces(turn: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of rows that are whole trajectories, each of about as many rows as are made Python's objects at once."""
+    """Yield ranges of rows that are whole trajectories, of about `_ROWS_AT_ONCE` rows each."""
     start = 0
     for row in range(1, len(turn) + 1):
         if row == len(turn) or (turn[row] == 0 and row - start >= _ROWS_AT_ONCE):

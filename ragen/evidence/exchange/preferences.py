@@ -1,9 +1,9 @@
-"""Preference pairs for DPO: of a group, whose members answered the same prompt, better against worse.
+"""Preference pairs for DPO: better and worse members of a group, which answered the same prompt.
 
     a group --by return--> best with worst, second best with second worst, ... -> {prompt, chosen, rejected}
 
-Pairs are what TRL calls conversational: three lists of messages. The first response alone is compared, or all that
-follows the first prompt, which needs one context for the whole trajectory.
+Pairs are in TRL's conversational format: three lists of messages. They compare either the first response only, or
+everything after the first prompt, which requires a single context for the whole trajectory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Extent = Literal["first", "all"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A member of a group: what it was told first, what followed, and what it was paid."""
+    """A member of a group: its first prompt, the messages that follow, and its return."""
 
     trajectory_id: str
     member: int
@@ -30,10 +30,10 @@ class Candidate:
 
 
 def candidate(played: Played, extent: Extent) -> Candidate | None:
-    """A trajectory as one of a pair; None: it has no return, no response, or an error ended it.
+    """Convert a trajectory to one side of a pair; None without a return or a response, or if it ended in an error.
 
     Raises:
-        ConfigError: If all of it is wanted and the model saw it in several contexts.
+        ConfigError: If `extent` is 'all' and the trajectory has several contexts.
     """
     contexts = played.contexts()
     if played.trajectory_return is None or not played.is_valid or not contexts:
@@ -57,7 +57,7 @@ def candidate(played: Played, extent: Extent) -> Candidate | None:
 
 
 def pairs(group: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
-    """Pairs of a group, in order; members of equal returns, of equal answers or of other prompts make none."""
+    """Yield the pairs of a group, in order, except those with equal returns, equal answers or different prompts."""
     ordered = sorted(group, key=lambda one: (-one.trajectory_return, one.member))
     for better, worse in zip(ordered[: len(ordered) // 2], reversed(ordered), strict=False):
         is_same = better.answer == worse.answer or better.prompt != worse.prompt

@@ -1,4 +1,4 @@
-"""What could not be imported: counted by reason, shown, and kept in the store's quarantine.
+"""Traces that could not be imported: counted by reason, reported, and kept in the store's quarantine.
 
 place, reason, beginning -> SetAside -> <store>/quarantine/traces-<key>-<n>/
 """
@@ -31,11 +31,11 @@ class _Reason:
 
 @dataclass
 class SetAside:
-    """Traces that are left out.
+    """Traces excluded from an import.
 
     Attributes:
-        folder: A folder of this machine to write into.
-        num_traces: How many there are.
+        folder: Local folder to write into.
+        num_traces: Number of traces set aside.
     """
 
     folder: Path
@@ -46,11 +46,11 @@ class SetAside:
 
     @property
     def file(self) -> Path:
-        """Where they are kept until they go to quarantine."""
+        """File that holds the traces until they are moved to quarantine."""
         return self.folder / "set-aside.parquet"
 
     def add(self, place: str, reason: str, beginning: str) -> None:
-        """Leave one out: where it stood, why, and how it begins."""
+        """Set a trace aside, with its place, the reason, and its beginning."""
         self.num_traces += 1
         kind = _VARYING.sub("...", reason)
         known = self._reasons.setdefault(kind, _Reason(0, f"{quoted(place)} {reason}"))
@@ -61,7 +61,7 @@ class SetAside:
             self._flush()
 
     def lines(self) -> Iterator[str]:
-        """The reasons, the commonest first, each with its first case."""
+        """Yield the reasons, most frequent first, each with its first case."""
         ordered = sorted(self._reasons.values(), key=lambda reason: -reason.count)
         for reason in ordered[:_SHOWN_REASONS]:
             yield f"{reason.count} set aside, such as {_text(reason.example)}"
@@ -69,7 +69,7 @@ class SetAside:
             yield f"and {len(ordered) - _SHOWN_REASONS} more reasons"
 
     def keep(self, location: Location, key: str) -> DataError:
-        """Put them into quarantine; gives the error to raise where nothing is left to import."""
+        """Move the traces to quarantine; return the error to raise if nothing is left to import."""
         self._flush()
         if self._writer is not None:
             self._writer.close()
@@ -91,5 +91,5 @@ class SetAside:
 
 
 def _text(value: str) -> str:
-    """Text that can be written as UTF-8."""
+    """Replace characters that cannot be encoded as UTF-8."""
     return value.encode("utf-8", "replace").decode()

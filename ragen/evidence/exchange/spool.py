@@ -1,9 +1,9 @@
-"""Rows of many traces on their way into a dataset: kept on disk, so that memory does not grow with their number.
+"""Temporary storage of the rows of many traces on disk, so that memory does not grow with their number.
 
     rows of a trace -> Spool.add -> an Arrow file -> Spool.batches -> store
 
-What can only be said when all traces are known waits for the second reading: which groups are whole, how many actions
-the longest of a group took, and whether all traces have a reward.
+Facts that are only known after all traces have been added are applied in a second pass: which groups are complete, how
+many actions the longest trajectory of a group took, and whether all traces have a reward.
 """
 
 from collections import Counter
@@ -33,10 +33,10 @@ class _Group:
 
 
 class Spool:
-    """Rows of `turns`, added trace by trace and read batch by batch. Use it as a context manager."""
+    """Rows of `turns`, added trace by trace and read batch by batch. Use as a context manager."""
 
     def __init__(self, file: Path) -> None:
-        """Write to this file, which is not there yet."""
+        """Create the file that holds the rows."""
         self._file = file
         self._sink = pa.OSFile(str(file), "wb")
         self._writer = pa.ipc.new_file(self._sink, TURNS.schema)
@@ -54,14 +54,14 @@ class Spool:
 
     @property
     def num_traces(self) -> int:
-        """Those that were added."""
+        """Number of traces added and not left out."""
         return len(self._group_of)
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Take the rows of a trace.
+        """Add the rows of a trace.
 
         Raises:
-            TraceFault: If they do not fit the columns, or another trace has the same id, or its group another task.
+            TraceFault: If they do not fit the columns, the id is not unique, or the group has another task.
         """
         try:
             batch = pa.RecordBatch.from_pylist(list(rows), schema=TURNS.schema)
@@ -89,25 +89,25 @@ class Spool:
             self._flush()
 
     def finish(self) -> None:
-        """No more traces come."""
+        """Close the file for writing; no more traces can be added."""
         self._flush()
         self._close()
 
     def leave_out(self, names: Sequence[str]) -> None:
-        """Do not give the rows of these traces."""
+        """Exclude the rows of these traces from `batches`."""
         for name in names:
             group = self._groups[self._group_of.pop(name)]
             group.members.remove(self._member_of.pop(name))
 
     def ragged(self) -> tuple[int, list[str]]:
-        """The commonest size of a group, and the traces of groups of other sizes."""
+        """Return the most common group size, by number of traces, and the traces of groups of other sizes."""
         sizes = Counter(len(group.members) for group in self._groups.values() if group.members)
         usual = max(sizes, key=lambda size: (sizes[size] * size, size)) if sizes else 0
         other = {group_id for group_id, group in self._groups.items() if len(group.members) != usual}
         return usual, [name for name, group_id in self._group_of.items() if group_id in other]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all traces that were not left out; may be read several times."""
+        """Yield the rows of all traces that were not left out; can be called several times."""
         members = self._members()
         names = pa.array(list(members), pa.string())
         numbers = pa.array(list(members.values()), pa.int32())
@@ -126,7 +126,7 @@ class Spool:
                     yield batch
 
     def _members(self) -> dict[str, int]:
-        """Numbers of traces in their groups: those of the source where they count 0, 1, 2, ..., else by appearance."""
+        """Map traces to indices in their groups: those of the source if they are 0, 1, 2, ..., else by appearance."""
         own = {
             group_id
             for group_id, group in self._groups.items()

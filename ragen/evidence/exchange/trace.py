@@ -1,11 +1,11 @@
-"""A trajectory as other systems tell it, and the rows of `turns` that it becomes.
+"""A trajectory of another system, and the rows of `turns` that it becomes.
 
     ATIF | verifiers | messages | verl | TRL -> Trace -> rows -> spool
 
-What a source does not have is absent and never made up: without tokens `prompt_ids`, `response_ids` and
-`behaviour_logprobs` are empty and `finish_reason` is 'unknown', without log-probs the last alone; `info` names what
-else is absent, and there are no rewards where the source has none. A response counts as one action, which is how a
-reward finds its turn.
+Data missing in the source stays missing and is never invented: without tokens, `prompt_ids`, `response_ids` and
+`behaviour_logprobs` are empty and `finish_reason` is 'unknown'; without log-probs, `behaviour_logprobs` is empty and
+`finish_reason` is 'unknown'. `info` lists what else is missing, and there are no rewards if the source has none. A
+response counts as one action, so that a reward can be assigned to its turn.
 """
 
 import hashlib
@@ -20,39 +20,40 @@ from starpo.schemas.turn_rules import MAX_VOCABULARY, MIN_LOGPROB
 
 Row = dict[str, Any]
 Message = tuple[str, str]
-"""Role and text."""
+"""(role, text)."""
 
 MAX_TURNS = 10_000
-"""Of one trace."""
+"""Maximum number of turns of a trace."""
 MAX_TOKENS = 2**24
-"""Of all prompts and responses of one trace."""
+"""Maximum number of tokens in all prompts and responses of a trace."""
 
 _ACTION_CHARACTERS = 60
 _NEVER_TOLD = ("env_seed", "dynamics_seed", "sampling_seed", "action_cost", "initial_state_digest", "state_digest")
-"""Columns that no other system knows; what stands in them tells groups and states apart, and means nothing else."""
+"""Columns without a counterpart in other systems; their values only distinguish groups and states."""
 
 IMPORTED_MARK = '{"imported": '
-"""How `info` begins in rows that were made of another system's trace."""
+"""Prefix of `info` in imported rows."""
 
 
 class TraceFault(ValueError):  # noqa: N818 (it is data that has the fault)
-    """What is wrong with one trace of a file; the others are none the worse."""
+    """Raised for a fault of one trace of a file; other traces are unaffected."""
 
 
 @dataclass(frozen=True)
 class TraceTurn:
-    """A response and what came before it.
+    """A response and the messages before it.
 
     Attributes:
-        messages: What was told since the response before, by role.
-        response: The response's text.
-        think: The reasoning, where it can be told apart; it stands in `response`.
-        prompt_ids: Tokens put before the response since the context start; None: the source has none.
-        response_ids: Sampled tokens; None: the source has none.
-        logprobs: Aligned with `response_ids`; None: the source has none.
-        is_context_start: Does the context begin anew with `prompt_ids`?
-        finish_reason: 'stop', 'length', or 'unknown'.
-        columns: Columns of `turns` that the source knows better than this class, such as those of our own exports.
+        messages: (role, text) of the messages since the previous response.
+        response: Text of the response.
+        think: Reasoning, if it can be separated; also contained in `response`.
+        prompt_ids: Tokens added before the response since the previous one, or since the context start; None if the
+            source has none.
+        response_ids: Sampled tokens; None if the source has none.
+        logprobs: Log-probs aligned with `response_ids`; None if the source has none.
+        is_context_start: Whether a new context starts with `prompt_ids`.
+        finish_reason: 'stop', 'length' or 'unknown'.
+        columns: Columns of `turns` that the source provides and that override the derived ones, as in our own exports.
     """
 
     messages: Sequence[Message]
@@ -71,17 +72,17 @@ class Trace:
     """A trajectory.
 
     Attributes:
-        name: Its id in the source; None: it has none.
-        group: Id of the group; None: it stands alone.
-        env: Name of the task or environment, as the source has it.
+        name: Id in the source; None if it has none.
+        group: Id of the group; None for a group of its own.
+        env: Name of the task or environment in the source.
         turns: At least one.
-        reward: Of the whole trajectory; None: the source has none.
-        success: Was the task's goal reached? None: the source does not say.
-        has_failed: Did an error end it? Then it is in no statistic.
-        is_truncated: Did a limit end it?
-        member: Index in the group; None: by order of appearance.
-        columns: Columns of `turns`, the same in all turns, that the source knows better.
-        digest: Of the rows that this was exported from, where they were ours; `atif.rows_digest`.
+        reward: Reward of the whole trajectory; None if the source has none.
+        success: Whether the goal of the task was reached; None if the source does not record it.
+        has_failed: Whether it ended in an error, which excludes it from statistics.
+        is_truncated: Whether it was ended by a limit.
+        member: Index in the group; None to number by order of appearance.
+        columns: Columns of `turns`, equal in all turns, that the source provides and that override the derived ones.
+        digest: `atif.rows_digest` of the rows it was exported from, for our own exports.
     """
 
     name: str | None
@@ -98,15 +99,17 @@ class Trace:
 
 
 def rows_of(trace: Trace, name: str, source: str) -> list[Row]:
-    """Rows of dataset `turns`. `actions_left` counts from -1 down: the spool adds what the group's longest needs.
+    """Convert a trace to rows of dataset `turns`.
+
+    `actions_left` counts from -1 down: the spool adds the number of actions of the longest trajectory of the group.
 
     Args:
-        trace: As the source has it.
-        name: Its id, where the source has none.
+        trace: Trace as read from the source.
+        name: Id to use if the source has none.
         source: Name of the format, for `info`.
 
     Raises:
-        TraceFault: If lengths, ids, log-probs or the reward cannot be right.
+        TraceFault: If lengths, ids, log-probs or the reward are invalid.
     """
     if not trace.turns:
         raise TraceFault("has no response")
@@ -187,8 +190,8 @@ def _answer(turn: TraceTurn) -> str:
 
 
 def _rewards(trace: Trace) -> list[float | None]:
-    """The reward stands at the last response that says something; the others are paid 0, as the source pays them."""
-    if trace.reward is None:  # a success needs an action, as a reward does; it is paid nothing
+    """Assign the reward to the last non-empty response; the others get 0, as in the source."""
+    if trace.reward is None:  # a success needs an executed action, here with reward 0
         return [None if trace.success is None else 0.0] * len(trace.turns)
     if not math.isfinite(trace.reward):
         raise TraceFault(f"has the reward {trace.reward}, expected a finite number")
@@ -199,7 +202,7 @@ def _rewards(trace: Trace) -> list[float | None]:
 
 
 def _acting(trace: Trace) -> list[int]:
-    """The responses that say something."""
+    """Return the indices of the non-empty responses."""
     return [number for number, turn in enumerate(trace.turns) if _answer(turn).strip()]
 
 

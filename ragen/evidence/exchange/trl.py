@@ -1,8 +1,8 @@
-"""TRL's completions (`completions/completions_STEP.parquet`): a prompt and a completion a row, a column a reward.
+"""TRL's completions (`completions/completions_STEP.parquet`): a prompt and completion per row, a column per reward.
 
     row {step, prompt, completion, <reward function>..., advantage} -> Trace
 
-Rewards are added up, each with weight 1: the file says no weights. Rows of one prompt and step are a group.
+Rewards are summed with weight 1, as the file has no weights. Rows of the same prompt and step form a group.
 """
 
 import json
@@ -25,10 +25,10 @@ _ROWS_AT_ONCE = 1_024
 
 
 def parquet_rows(file: Path) -> Iterator[Piece]:
-    """The rows of a file.
+    """Read the rows of a file.
 
     Raises:
-        DataError: If it is no Parquet, or has no columns prompt and completion.
+        DataError: If the file is not Parquet, or lacks the columns prompt and completion.
     """
     try:
         with pq.ParquetFile(file) as parquet:
@@ -47,7 +47,7 @@ def parquet_rows(file: Path) -> Iterator[Piece]:
 
 
 def read_trl(value: Mapping[str, Any]) -> Iterator[Trace]:
-    """The trajectory of a row.
+    """Read the trajectory of a row.
 
     Raises:
         TraceFault: If prompt or completion is neither text nor messages.
@@ -55,7 +55,7 @@ def read_trl(value: Mapping[str, Any]) -> Iterator[Trace]:
     for name in ("prompt", "completion"):
         if not isinstance(value[name], str | list):
             raise TraceFault(f"{name} is neither text nor messages")
-    # a reward function may pass a row over: NaN
+    # a reward function may skip a row, which leaves NaN
     given = {name: reward for name, reward in value["rewards"].items() if reward == reward}
     paid = [number_of(reward, name) for name, reward in given.items()]
     told = [reward for reward in paid if reward is not None]

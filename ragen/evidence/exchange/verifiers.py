@@ -1,10 +1,10 @@
-"""Traces of verifiers and prime-rl (`traces.jsonl`): messages as a tree, with the tokens that were sampled.
+"""Traces of verifiers and prime-rl (`traces.jsonl`): a tree of messages, with the sampled tokens.
 
     episode {task, group, traces[]} | trace {nodes[{parent, message, sampled, token_ids, mask, logprobs}]} -> Trace
 
-The path from the root to a sampled node is the exact context of its response: token ids, mask and log-probs are taken
-as they are, and nothing is tokenised. A path that does not go on from the response before begins a context anew, as
-with branches or a context that was compacted.
+The path from the root to a sampled node is the exact context of its response: token ids, mask and log-probs are used
+unchanged, and nothing is tokenised. A path that does not continue from the previous response starts a new context, as
+with branches or a compacted context.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,10 +28,10 @@ Node = Mapping[str, Any]
 
 
 def read_episode(value: Any) -> Iterator[Trace]:
-    """The traces of one line.
+    """Read the traces of one line.
 
     Raises:
-        TraceFault: If it is no episode and no trace, or one of its traces is broken.
+        TraceFault: If the line is neither an episode nor a trace, or one of its traces is broken.
     """
     if not isinstance(value, Mapping):
         raise TraceFault("is no JSON object")
@@ -130,7 +130,7 @@ def _turns(nodes: list[Node], finish: Mapping[int, str]) -> list[TraceTurn]:
 
 
 def _path(nodes: list[Node], number: int, before: int | None) -> tuple[list[int], bool]:
-    """Nodes before this one, from the root or from the response before; and does it go on from that?"""
+    """Return the nodes before this one, from the root or the previous response, and whether it continues from that."""
     path: list[int] = []
     parent = nodes[number].get("parent")
     while parent is not None and parent != before:
@@ -140,7 +140,7 @@ def _path(nodes: list[Node], number: int, before: int | None) -> tuple[list[int]
 
 
 def _sampled(node: Node, number: int) -> tuple[list[int], list[int], list[float] | None]:
-    """What the template put before the sampled tokens of a node, those tokens, and their log-probs."""
+    """Return the template tokens before the sampled tokens of a node, those tokens, and their log-probs."""
     ids, logprobs = list(node["token_ids"]), list(node.get("logprobs") or ())
     mask = [bool(item) for item in node.get("mask") or [True] * len(ids)]
     if True not in mask:
@@ -154,7 +154,7 @@ def _sampled(node: Node, number: int) -> tuple[list[int], list[int], list[float]
 
 
 def _after(node: Node) -> list[int]:
-    """What the template put behind the sampled tokens of a node."""
+    """Return the template tokens after the sampled tokens of a node."""
     mask = [bool(item) for item in node.get("mask") or ()]
     return list(node["token_ids"])[len(mask) - mask[::-1].index(True) :] if True in mask else []
 
@@ -185,7 +185,7 @@ def _finish_reasons(trace: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _reward(trace: Mapping[str, Any]) -> float | None:
-    """The sum of scores by their weights (1 where none is said); None: nothing was scored."""
+    """Return the weighted sum of scores (default weight 1); None without rewards, or if a score is missing."""
     rewards = trace.get("rewards")
     if not isinstance(rewards, Mapping) or not rewards:
         return number_of(trace.get("reward"), "reward")

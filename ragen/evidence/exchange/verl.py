@@ -1,9 +1,9 @@
-"""verl's dumps of rollouts (`rollout_data_dir/STEP.jsonl`): a prompt, an output and a score a line, both ways.
+"""verl's rollout dumps (`rollout_data_dir/STEP.jsonl`): a prompt, an output and a score per line, import and export.
 
     Played -> {"input", "output", "gts", "score", "step", ...}          line -> Trace of one response
 
-A line has one prompt and one output: of a trajectory of several turns the output is everything behind the first
-prompt, so turns are told apart in text alone, and an import of it has one.
+A line has one prompt and one output: for a trajectory of several turns, the output is everything after the first
+prompt, so turns are only distinguishable in the text, and an import has a single turn.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from starpo.ragen.evidence.exchange.trace import Trace, TraceFault, TraceTurn
 
 
 def verl_line(played: Played) -> dict[str, Any]:
-    """A trajectory as a line."""
+    """Convert a trajectory to a line."""
     told = ["\n".join(part.text for part in played.told_anew(turn)) for turn in range(len(played.rows))]
     said = ["" if row["finish_reason"] == "none" else played.opening + row["response"] for row in played.rows]
     behind = [text for turn in range(1, len(said)) for text in (told[turn], said[turn])]
@@ -31,10 +31,10 @@ def verl_line(played: Played) -> dict[str, Any]:
 
 
 def read_verl(value: Any) -> Iterator[Trace]:
-    """The trajectory of a line; lines of one `input` and `step` are a group, unless they name theirs.
+    """Read the trajectory of a line; without a `group_id`, lines of the same `input` and `step` form a group.
 
     Raises:
-        TraceFault: If input and output are not texts.
+        TraceFault: If input or output is not text.
     """
     if not isinstance(value, Mapping):
         raise TraceFault("is no JSON object")
@@ -52,5 +52,5 @@ def read_verl(value: Any) -> Iterator[Trace]:
 
 
 def prompt_group(step: Any, prompt: str) -> str:
-    """An id for those that answered the same prompt in the same step."""
+    """Return the id of the group that answered a prompt in a step."""
     return f"prompt-{hashlib.sha256(f'{step}/{prompt}'.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
