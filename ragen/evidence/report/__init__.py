@@ -1,24 +1,24 @@
-"""What people look at: wandb while a run works, self-contained HTML pages afterwards.
+"""Reports: wandb while a run is active, self-contained HTML pages afterwards.
 
 tracking         `Tracker`: metrics to wandb, offline unless configured
-data             `gather`: a run's facts, curves, decisions, stages and sampled trajectories, from a store
+data             `gather`: facts, curves, decisions, stages and sampled trajectories of a run, from a store
 page             `render_report`: ReportData -> one HTML page that needs no network
-comparing        `gather_runs`: several runs, where they differ and what they share
+comparing        `gather_runs`: several runs, their differences and shared artifacts
 comparison_page  `render_comparison`: the same as one HTML page
 objectives_page  `render_objectives`: objectives on stored rollouts, as one HTML page
 comparison       `draw_comparison`: success curves of several runs -> one SVG
 
-audited          `audited`: what the audits found, a line each
-reading          `Reader`: what can be read of a run, and a list of what cannot
-decisions        what the filter decided on each group
-trajectories     training rollouts as the page shows them
+audited          `audited`: findings of the audits
+reading          `Reader`: tolerant reading of a run, with a list of what cannot be read
+decisions        decisions of the filter on each group
+trajectories     training rollouts in the form of the page
 evaluations      evaluated episodes in the same form
-tokens           where each token of a recorded text begins and ends
-boards           what each turn looked like, by playing the stored actions again
-embedding        which trajectories travel in the page, within a budget
+tokens           token boundaries in a recorded text
+boards           pictures of each turn, by replaying the stored actions
+embedding        selection of the trajectories embedded in the page, within a budget
 curves           panels of raw and smoothed curves, with intervals
-times            where the time of a run went, by its manifests
+times            breakdown of a run's time, from its manifests
 words            a run in sentences and facts
-document         a page of templates, scripts, styles and data, under a content security policy
-templates/       HTML, styles and scripts, one concept a file
+document         a page from templates, scripts, styles and data, under a content security policy
+templates/       HTML, styles and scripts, one concept per file
 """

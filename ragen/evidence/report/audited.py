@@ -1,4 +1,4 @@
-"""What the audits found, for a report: a line each, the serious ones first.
+"""Findings of the audits for a report, most serious first.
 
 store, run -> audits -> Audited -> page
 """
@@ -17,9 +17,9 @@ class Audited:
     """The audits of a run.
 
     Attributes:
-        verdict: What the findings come to, in one line.
-        findings: By name, faults first, then warnings, then notes.
-        unanswered: Audit -> why it could not be carried out, of a damaged store for example.
+        verdict: Summary of the findings in one line.
+        findings: (name, finding), faults first, then warnings, then notes.
+        unanswered: Audit -> why it could not be run, for example because the store is damaged.
     """
 
     verdict: str
@@ -28,7 +28,7 @@ class Audited:
 
 
 def audited(store: Store, run: str) -> Audited:
-    """Carry out all audits, each by itself, so that what cannot be read keeps only those back that need it.
+    """Run all audits independently, so that unreadable data only affects the audits that need it.
 
     Raises:
         StoreError: If there is no such run, or its records cannot be read.

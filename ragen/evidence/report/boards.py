@@ -1,8 +1,8 @@
-"""What a trajectory looked like: pictures of every state, by playing its stored actions again.
+"""Pictures of every state of a trajectory, by replaying its stored actions.
 
-Observations are made for the model and may hold coordinates alone; the environment itself can always be drawn. A
-replay is checked against what was stored (state digests of a rollout, observations and return of an evaluated
-episode), so a picture is never of another game.
+Observations are made for the model and may contain only coordinates; the environment itself can always be drawn. A
+replay is checked against the stored data (state digests of a rollout, observations and return of an evaluated
+episode), so a picture never shows another game.
 
     env settings, seeds, executed actions --Environment--> frames of each turn
 """
@@ -24,11 +24,11 @@ Frame = dict[str, Any]
 
 @dataclass(frozen=True)
 class EpisodeReplay:
-    """An evaluated episode, played again.
+    """A replayed evaluation episode.
 
     Attributes:
         frames: The state before each turn and after each of its actions. [turns][actions + 1]
-        rewards: Of each action. [turns][actions]
+        rewards: Reward of each action. [turns][actions]
     """
 
     frames: list[list[Frame]]
@@ -36,7 +36,7 @@ class EpisodeReplay:
 
 
 def read_settings(environment: Mapping[str, Any]) -> EnvironmentSettings:
-    """The settings of an environment from a stored configuration, as far as they are drawn.
+    """Read the settings of an environment from a stored configuration, with the overrides used for drawing.
 
     Raises:
         ConfigError: If no environment of that type is registered.
@@ -45,15 +45,15 @@ def read_settings(environment: Mapping[str, Any]) -> EnvironmentSettings:
 
 
 def replay_frames(settings: EnvironmentSettings, turns: Sequence[Mapping[str, Any]]) -> list[list[Frame]] | None:
-    """Play one trajectory again.
+    """Replay a trajectory.
 
     Args:
         settings: From `read_settings`.
         turns: Rows of dataset `turns` of one trajectory, in order.
 
     Returns:
-        For each turn the state before it and the state after each of its executed actions. [turns][actions + 1].
-        None: the environment as it is today does not repeat what was stored, fails, or cannot be made on this machine.
+        For each turn the state before it and the state after each of its executed actions. [turns][actions + 1]
+        None if the current environment does not reproduce the stored data, fails, or cannot be created on this machine.
     """
     frames: list[list[Frame]] = []
     try:
@@ -86,19 +86,20 @@ def replay_episode(
     actions: Sequence[Sequence[str]],
     episode_return: float,
 ) -> EpisodeReplay | None:
-    """Play one evaluated episode again; without state digests, what the policy saw is the witness.
+    """Replay an evaluated episode; as it has no state digests, it is checked by the policy's observations.
 
     Args:
-        environment: The settings that were played, from a manifest.
-        seed: Of the initial state.
-        dynamics_seed: Of the chance in its dynamics.
-        initial_state_digest: Of the first state.
-        observations: Before each turn, as the policy saw them. [turns]
-        actions: Executed in each turn. [turns][actions]
+        environment: Settings of the environment, from a manifest.
+        seed: Seed of the initial state.
+        dynamics_seed: Seed of the stochastic dynamics.
+        initial_state_digest: Digest of the initial state.
+        observations: Observations before each turn, as the policy saw them. [turns]
+        actions: Actions executed in each turn. [turns][actions]
         episode_return: Sum of the environment's rewards.
 
     Returns:
-        None: the environment as it is today does not repeat what was stored, fails, or cannot be made on this machine.
+        The replay; None if the current environment does not reproduce the stored data, fails, or cannot be created on
+        this machine.
     """
     frames: list[list[Frame]] = []
     rewards: list[list[float]] = []

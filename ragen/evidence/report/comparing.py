@@ -1,4 +1,4 @@
-"""`gather_runs`: what several runs of one store have in common and where they differ.
+"""`gather_runs`: similarities and differences of several runs of one store.
 
 runs/<run> + manifests + metrics of each -> ComparisonData -> comparison page
 """
@@ -18,7 +18,7 @@ from starpo.ragen.store.records.runs import Run, RunState
 from starpo.schemas.manifest import Manifest
 
 ABSENT = "absent"
-"""The value of a setting that a run does not have."""
+"""Displayed value of a setting that a run does not have."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Success:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run among others.
+    """A run in a comparison.
 
     Attributes:
         run: Name, preset, configuration.
-        state: How it stands; None: it has never said.
+        state: Last recorded state; None if there is none.
         series: Every metric by name and iteration.
-        verdict: Is it collapsing?
-        artifacts: Where its artifacts stand.
-        panel: What it was evaluated on, as text that is equal for equal panels and sampling; None: not evaluated.
-        seconds: Of the work in its stages, in whichever run that was.
-        missing: What could not be read of it.
+        verdict: Collapse verdict.
+        artifacts: Places of its artifacts.
+        panel: Evaluation panel and sampling, as text for equality comparison; None if it was not evaluated.
+        seconds: Total work time of its stages, in whichever run it was done.
+        missing: Parts that could not be read.
     """
 
     run: Run
@@ -57,12 +57,12 @@ class ComparedRun:
 
     @property
     def environment(self) -> str:
-        """What it trains on."""
+        """Name of the training environment."""
         return self.run.environment
 
     @property
     def successes(self) -> list[Success]:
-        """On the panel of its own environment, in order of updates."""
+        """Success on the panel of its own environment, in order of updates."""
         name = f"evaluation/{self.environment}/success"
         low, high = self.series.get(f"{name}_low", {}), self.series.get(f"{name}_high", {})
         points = self.series.get(name, {}).items()
@@ -71,7 +71,7 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class Difference:
-    """A setting that differs: its dotted path, and its value in each run (`ABSENT` where it has none)."""
+    """A setting that differs: its dotted path, and its value in each run (`ABSENT` if a run does not have it)."""
 
     path: str
     values: list[str]
@@ -82,10 +82,10 @@ class Shared:
     """An artifact that several of the runs use: computed once, counted in each.
 
     Attributes:
-        stage: What made it.
-        kind: What it is.
-        key: Its key.
-        iterations: Where it first stands in each run; None: not in that run. [runs]
+        stage: Stage that produced it.
+        kind: Kind of the artifact.
+        key: Key of the artifact.
+        iterations: First iteration that uses it in each run; None if a run does not use it. [runs]
     """
 
     stage: str
@@ -95,25 +95,25 @@ class Shared:
 
 
 def gather_runs(store: Store, runs: Sequence[str]) -> list[ComparedRun]:
-    """Read several runs, whole or damaged.
+    """Read several runs, intact or damaged.
 
     Args:
-        store: Where they are.
-        runs: Their names; one that is given twice is taken once.
+        store: Store that holds the runs.
+        runs: Names of the runs; duplicates are ignored.
 
     Raises:
         ConfigError: If there is nothing to compare.
         StoreError: If there is no such run, or its `run.json` cannot be read.
     """
     names = list(dict.fromkeys(runs))
-    records = [store.runs.get(name) for name in names]  # a wrong name is told before anything is read
+    records = [store.runs.get(name) for name in names]  # fail on a wrong name before anything is read
     if not records:
         raise ConfigError("nothing to compare: name at least one run; see `ragen runs`")
     return [_read(store, record) for record in records]
 
 
 def differences(runs: Sequence[ComparedRun]) -> tuple[list[Difference], int]:
-    """The settings that differ, by path, and how many are the same in all runs."""
+    """Return the settings that differ, and the number of settings that are equal in all runs."""
     settings = [settings_as_text(run.run.config) for run in runs]
     paths = list(dict.fromkeys(path for of_run in settings for path in of_run))
     found = [Difference(path, [of_run.get(path, ABSENT) for of_run in settings]) for path in paths]
@@ -122,7 +122,7 @@ def differences(runs: Sequence[ComparedRun]) -> tuple[list[Difference], int]:
 
 
 def shared(runs: Sequence[ComparedRun]) -> list[Shared]:
-    """The artifacts that at least two runs use, in the order of the first of them."""
+    """Return the artifacts that at least two runs use, in order of first appearance."""
     first: list[dict[tuple[str, str], Place]] = []
     for run in runs:
         of_run: dict[tuple[str, str], Place] = {}
@@ -139,7 +139,7 @@ def shared(runs: Sequence[ComparedRun]) -> list[Shared]:
 
 
 def caveats(runs: Sequence[ComparedRun]) -> list[str]:
-    """Why some of the numbers beside each other do not mean the same, in sentences."""
+    """Return sentences on why some numbers of these runs are not comparable."""
     found = []
     environments = _by(runs, lambda run: run.environment)
     if len(environments) > 1:

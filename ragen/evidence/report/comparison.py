@@ -1,6 +1,6 @@
-"""One picture of several runs: success on the fixed panel over updates, with the 95% intervals, as an SVG.
+"""Chart of several runs: success on the fixed panel over updates, with 95% intervals, as SVG.
 
-Runs of one preset share a colour, so that seeds read as one family.
+Runs of one preset share a colour, so that seeds are recognisable as one family.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ class Curve:
     """A run's evaluations.
 
     Attributes:
-        run: Its name.
-        family: What its colour stands for; the preset.
+        run: Name of the run.
+        family: Group of runs that share a colour; the preset.
         points: (updates, success, low, high), in ascending order of updates.
     """
 
@@ -30,7 +30,7 @@ def draw_comparison(curves: Sequence[Curve], title: str) -> str:
 
     Args:
         curves: At least one, each with at least one point.
-        title: Above the picture.
+        title: Title above the chart.
 
     Returns:
         An SVG document.

@@ -1,4 +1,4 @@
-"""`render_comparison`: several runs over each other, as one HTML page.
+"""`render_comparison`: comparison of several runs as one HTML page.
 
 list of ComparedRun -> template values, the script's data -> document
 """
@@ -22,8 +22,8 @@ def render_comparison(runs: Sequence[ComparedRun], title: str, store_url: str) -
 
     Args:
         runs: At least one.
-        title: Its heading.
-        store_url: Where they are, without credentials.
+        title: Heading of the page.
+        store_url: URL of the store, without credentials.
     """
     differing, num_same = differences(runs)
     in_common = shared(runs)
@@ -90,7 +90,7 @@ def _written(point: Success | None) -> tuple[str, str]:
 
 
 def _counts(runs: Sequence[ComparedRun]) -> list[tuple[str, list[str]]]:
-    """Stage, and for each run how many of its artifacts another run uses too, of how many."""
+    """Count per stage and run how many of its artifacts another run also uses, and of how many."""
     keys = [{(place.stage, place.kind, place.key) for place in run.artifacts} for run in runs]
     stages = sorted({stage for of_run in keys for stage, _, _ in of_run})
     rows = []

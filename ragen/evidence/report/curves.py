@@ -1,6 +1,6 @@
-"""The page's curves: which metrics share a panel, what a panel says, raw points beside their moving average.
+"""Curves of the page: metrics per panel, panel titles and notes, raw points and their moving average.
 
-metric series -> panels -> (page's script draws them)
+metric series -> panels -> (drawn by the page's script)
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ class Line:
     """A curve.
 
     Attributes:
-        label: What it is called in the legend.
+        label: Label in the legend.
         raw: (iteration, value) as measured.
-        smooth: The same, averaged; empty: the raw points are the curve.
-        band: (iteration, low, high), the 95% interval; empty: none.
-        colour: Number of its colour; None: its place in the panel.
+        smooth: The same, smoothed; if empty, the raw points are drawn as the curve.
+        band: (iteration, low, high), the 95% interval; empty if there is none.
+        colour: Index of its colour; None for its position in the panel.
     """
 
     label: str
@@ -33,14 +33,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves over one pair of axes.
+    """Curves on one pair of axes.
 
     Attributes:
-        title: What is shown.
-        note: Its unit, and what to look for.
+        title: Title of the panel.
+        note: Unit, and what to look for.
         lines: At least one.
-        is_share: Is the value axis 0 to 1, written in percent?
-        is_log: Is the value axis logarithmic? Only where all values are above 0.
+        is_share: Whether the value axis is 0 to 1, labelled in percent.
+        is_log: Whether the value axis is logarithmic, which requires all values to be above 0.
     """
 
     title: str
@@ -71,12 +71,12 @@ _SINGLE = (
     ),
     ("Reasoning identifies its prompt", "its own prompt is the likeliest: share above chance", _RETRIEVAL, True, False),
 )
-"""(title, note, metric, is_share, is_log) of the panels with one curve each, in the order of the page; of a mixture,
-with one of each part beside it (`<metric>/<tag>`)."""
+"""(title, note, metric, is_share, is_log) of the panels with one curve each, in page order; for a mixture, with an
+additional curve per part (`<metric>/<tag>`)."""
 
 
 def main_panels(series: Mapping[str, Series]) -> list[Panel]:
-    """The panels that every report begins with; a panel whose metric was never measured is left out."""
+    """Return the panels at the top of every report; panels without measurements are left out."""
     panels = [evaluation] if (evaluation := _evaluation(series)).lines else []
     for title, note, metric, is_share, is_log in _SINGLE:
         if values := series.get(metric):
@@ -89,7 +89,7 @@ def main_panels(series: Mapping[str, Series]) -> list[Panel]:
 
 
 def other_panels(series: Mapping[str, Series]) -> list[Panel]:
-    """A small panel for every other metric with at least two points, sorted by name."""
+    """Return a small panel for every other metric with at least two points, sorted by name."""
     shown = {metric for _, _, metric, _, _ in _SINGLE}
     shown |= {name for name in series if name.rpartition("/")[0] in shown}
     return [
@@ -100,14 +100,14 @@ def other_panels(series: Mapping[str, Series]) -> list[Panel]:
 
 
 def compared_panels(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) -> tuple[list[Panel], list[Panel]]:
-    """The panels of several runs, a line a run.
+    """Return the panels of several runs, one line per run.
 
     Args:
-        runs: Name, environment and series of each.
+        runs: Name, environment and series of each run.
 
     Returns:
-        Those that a report begins with, and a panel for every other metric that at least two runs have, by name. A
-        line has the number of its run as colour, so that a run without the metric leaves its colour out.
+        The panels at the top of a report, and a panel for every other metric that at least two runs have, by name. The
+        colour of a line is the index of its run, so that the colour of a run without the metric stays unused.
     """
     main = [panel for panel in [_compared_evaluation(runs)] if panel.lines]
     for title, note, metric, is_share, is_log in _SINGLE:
@@ -144,11 +144,11 @@ def _compared_evaluation(runs: Sequence[tuple[str, str, Mapping[str, Series]]]) 
 
 
 FEWEST_SMOOTHED = 10
-"""As many points as the average looks back on; a curve of fewer is shown as measured."""
+"""Minimum number of points for smoothing, about the window of the average; shorter curves are shown as measured."""
 
 
 def smoothed_line(label: str, values: Series) -> Line:
-    """A metric's points and, where there are enough, their exponential moving average (RAGEN, training settings)."""
+    """Build the line of a metric, with its exponential moving average (RAGEN, training settings) if long enough."""
     points: Points = list(values.items())
     if len(points) < FEWEST_SMOOTHED:
         return Line(label, points)
@@ -157,7 +157,7 @@ def smoothed_line(label: str, values: Series) -> Line:
 
 
 def _evaluation(series: Mapping[str, Series]) -> Panel:
-    """Success on every evaluated environment; never smoothed, as its points are far apart and have intervals."""
+    """Build the panel of evaluation success; never smoothed, as points are sparse and have intervals."""
     lines = []
     for name, values in series.items():
         if name.startswith("evaluation/") and name.endswith("/success"):

@@ -1,8 +1,8 @@
-"""`gather`: everything a report shows, read from a store by the run's name.
+"""`gather`: reads everything a report shows from a store, by the name of the run.
 
-What is embedded is bounded: curves, filter decisions and stages of every iteration; trajectories of a sample of
-iterations (the last, the first, those asked for, those at which a signal of collapse was raised, and others evenly
-between), as many as fit; and episodes of the evaluations, sampled in the same way.
+The embedded data is bounded: curves, filter decisions and stages of every iteration; trajectories of a sample of
+iterations (requested ones, the last, the first, those at which a signal of collapse was raised, and evenly spaced
+others), as many as fit; and episodes of the evaluations, sampled in the same way.
 
     runs/<run> + manifests + metrics, selection, turns, rewards, samples, episodes -> ReportData -> page
 """
@@ -32,11 +32,11 @@ from starpo.schemas.datasets import METRICS
 from starpo.schemas.manifest import Manifest
 
 MAX_ROLLOUT_BYTES = 8 * 2**20
-"""Compressed size of all embedded training trajectories; a third more as base64 in the page."""
+"""Maximum compressed size of all embedded training trajectories; a third more as base64 in the page."""
 MAX_EVALUATION_BYTES = 3 * 2**20
-"""The same of evaluated episodes."""
+"""The same for evaluated episodes."""
 MAX_SAMPLED_ITERATIONS = 50
-"""Iterations whose training trajectories are embedded, and as many whose evaluations are."""
+"""Maximum number of iterations with embedded training trajectories, and likewise with embedded evaluations."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class ReportData:
 
     Attributes:
         run: Name, flow, preset, configuration.
-        state: How it stands; None: it has never said.
-        store_url: Where it is, without credentials.
+        state: Last recorded state; None if there is none.
+        store_url: URL of the store, without credentials.
         series: Every metric by name and iteration.
-        verdict: Is it collapsing, and since when?
-        manifests: Of every artifact that can be read, by its place in the run.
-        decisions: Of the filter, by iteration and rank.
+        verdict: Collapse verdict.
+        manifests: Manifests of all readable artifacts, by place in the run.
+        decisions: Decisions of the filter, by iteration and rank.
         rollouts: Embedded training trajectories, by iteration.
         evaluations: Embedded evaluated episodes, by iteration; the training environment's first.
-        num_iterations: Iterations with a rollout.
-        collected: Iterations that were the first to use theirs: with Online-k, fewer.
-        has_tokenizer: Could prompts be decoded, and the tokens of responses be told apart?
-        missing: What the report does without.
+        num_iterations: Number of iterations with a rollout.
+        collected: Iterations that were the first to use their rollout; with Online-k, a subset.
+        has_tokenizer: Whether prompts and the token boundaries of responses could be decoded.
+        missing: Parts that could not be read.
     """
 
     run: Run
@@ -84,16 +84,16 @@ def gather(
     max_sampled_iterations: int = MAX_SAMPLED_ITERATIONS,
     on_batch: Callable[[str], None] = lambda _: None,
 ) -> ReportData:
-    """Read a run, finished or not, whole or damaged: what cannot be read is listed in `ReportData.missing`.
+    """Read a run, finished or not, intact or damaged: unreadable parts are listed in `ReportData.missing`.
 
     Args:
-        store: Where it is.
-        run: Its name.
-        wanted: Iterations whose trajectories come before those of others.
-        max_rollout_bytes: Bound of the embedded training trajectories, compressed.
-        max_evaluation_bytes: Bound of the embedded episodes, compressed.
-        max_sampled_iterations: Bound of the iterations each of them is from.
-        on_batch: Told, in words, which trajectories are read next.
+        store: Store that holds the run.
+        run: Name of the run.
+        wanted: Iterations whose trajectories are embedded first.
+        max_rollout_bytes: Maximum compressed size of the embedded training trajectories, apart from wanted iterations.
+        max_evaluation_bytes: Maximum compressed size of the embedded episodes.
+        max_sampled_iterations: Maximum number of iterations to sample, for each of the two.
+        on_batch: Called with a description of the trajectories that are read next.
 
     Raises:
         StoreError: If there is no such run, or its `run.json` cannot be read.
@@ -152,7 +152,7 @@ def gather(
 
 
 def read_series(reader: Reader, artifacts: Sequence[Place]) -> dict[str, Series]:
-    """Every metric of a run that can be read, by name and iteration."""
+    """Read every readable metric of a run, by name and iteration."""
     metrics = {place.key: place for place in artifacts if place.kind == "metrics"}
     tables = [table for table in side_by_side(reader.table, metrics.values()) if table is not None]
     return metric_series(pa.concat_tables(tables) if tables else METRICS.schema.empty_table())
@@ -167,7 +167,7 @@ def _by_iteration(artifacts: Sequence[Place], kind: str) -> dict[int, list[Place
 
 
 def _first_uses(rollouts: Mapping[int, list[Place]]) -> dict[int, int]:
-    """Iteration -> the iteration in which its rollout was used first: with Online-k, several use one."""
+    """Map each iteration to the first that used its rollout: with Online-k, several iterations share one."""
     first: dict[str, int] = {}
     return {
         iteration: min(first.setdefault(place.key, iteration) for place in of_iteration)

@@ -1,4 +1,4 @@
-"""What the filter decided, group by group.
+"""Decisions of the filter, group by group.
 
 selection of every iteration -> Decision
 """
@@ -13,18 +13,18 @@ from starpo.ragen.store.attempts import attempt_of
 
 @dataclass(frozen=True)
 class Decision:
-    """What the filter decided on one group.
+    """The filter's decision on one group.
 
     Attributes:
-        iteration: Updates done before.
-        group_id: The group.
-        rank: 0 is the best score; groups of a further attempt follow those of the attempts before it.
-        score: The filter's.
-        return_mean: Of the group's valid trajectories.
-        success_rate: Of the same.
-        num_trajectories: Of the group.
-        is_kept: Was it trained on?
-        reason: Why, in words.
+        iteration: Number of updates done before.
+        group_id: Id of the group.
+        rank: Rank by score, 0 is best; groups of a further attempt follow those of earlier attempts.
+        score: Score assigned by the filter.
+        return_mean: Mean return of the group's valid trajectories.
+        success_rate: Success rate of the same.
+        num_trajectories: Number of trajectories of the group.
+        is_kept: Whether the group was kept for training.
+        reason: Reason of the decision, in words.
     """
 
     iteration: int
@@ -39,7 +39,7 @@ class Decision:
 
 
 def read_decisions(reader: Reader, artifacts: Sequence[Place]) -> list[Decision]:
-    """All decisions of a run that can be read, by iteration and rank."""
+    """Read all readable decisions of a run, by iteration and rank."""
     selections = sorted(
         (place for place in artifacts if place.kind == "selection"),
         key=lambda place: (place.iteration, attempt_of(place.stage)),

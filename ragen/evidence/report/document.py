@@ -1,8 +1,8 @@
-"""One HTML page that needs no network, no server and no other file, from a template, scripts, styles and data.
+"""Self-contained HTML page from a template, scripts, styles and data; it needs no network, server or other file.
 
-Everything that came from a model or an environment is untrusted. It is escaped by the template or travels as JSON or
-base64, and the page's script puts it on the page as text only; a content security policy names the page's own script
-by its hash, so that nothing else would run even if it got in, and forbids every connection.
+Everything that came from a model or an environment is untrusted. It is escaped by the template or embedded as JSON or
+base64, and the page's script inserts it as text only; a content security policy allows only the page's own script, by
+its hash, so that injected code would not run, and forbids every connection.
 """
 
 import base64
@@ -24,11 +24,11 @@ def render_document(page: str, *, scripts: Sequence[str], styles: Sequence[str],
     """Render a page.
 
     Args:
-        page: A file of `templates/` that extends `document.html.j2`.
-        scripts: Files of `templates/`, run in this order as one script.
-        styles: Files of `templates/`.
-        data: What the script draws, as JSON.
-        values: What the template shows; escaped.
+        page: File in `templates/` that extends `document.html.j2`.
+        scripts: Files in `templates/`, concatenated in this order to one script.
+        styles: Files in `templates/`.
+        data: JSON data for the script.
+        values: Values for the template, which escapes them.
     """
     script = "\n".join(map(_file, scripts))
     return template("starpo.ragen.evidence.report", page).render(
@@ -42,12 +42,12 @@ def render_document(page: str, *, scripts: Sequence[str], styles: Sequence[str],
 
 
 def coded(text: str) -> Markup:
-    """Words with what stands between backticks as code; escaped."""
+    """Escape a text and format the parts between backticks as code."""
     return Markup(_BETWEEN_BACKTICKS.sub(r"<code>\1</code>", str(escape(visible(text)))))
 
 
 def rounded(value: Any) -> Any:
-    """JSON with real numbers of six digits, which is more than a screen shows."""
+    """Round floats in JSON data to six significant digits, more than a screen can show."""
     match value:
         case float():
             return float(f"{value:.6g}")

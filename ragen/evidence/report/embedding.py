@@ -1,4 +1,4 @@
-"""Which trajectories travel in the page, and in which form: gzipped JSON, the most important first, up to a budget.
+"""Trajectories embedded in the page: gzipped JSON, most important first, up to a size limit.
 
 iterations -> sampled -> Batch -> embed -> Embedded
 """
@@ -11,17 +11,17 @@ from itertools import pairwise
 from typing import Any
 
 MAX_TEXT_CHARACTERS = 20_000
-"""Longest text in a page; what is cut is counted."""
+"""Maximum length of a text in a page; the characters cut off are counted."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Trajectories that were made together.
+    """Trajectories sampled together.
 
     Attributes:
-        iteration: Updates done before.
-        cell: Name of the evaluated environment; None: a training rollout.
-        groups: As the page's script reads them, each with its `members`.
+        iteration: Number of updates done before.
+        cell: Name of the evaluated environment; None for a training rollout.
+        groups: Groups in the format of the page's script, each with its `members`.
     """
 
     iteration: int
@@ -31,15 +31,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class Embedded:
-    """A batch, or as many of its groups as fitted, ready for the page.
+    """A batch, or as many of its groups as fit, ready for the page.
 
     Attributes:
-        iteration: Updates done before.
-        cell: Name of the evaluated environment; None: a training rollout.
-        packed: Gzipped JSON `{"texts": [...], "groups": [...]}`; the messages of prompts name their text by its place.
-        num_trajectories: In it.
-        num_all: In the whole batch.
-        num_not_drawn: Of those in it, trajectories without pictures, because the environment does not repeat them.
+        iteration: Number of updates done before.
+        cell: Name of the evaluated environment; None for a training rollout.
+        packed: Gzipped JSON `{"texts": [...], "groups": [...]}`; messages of prompts refer to their text by index.
+        num_trajectories: Number of embedded trajectories.
+        num_all: Number of trajectories in the whole batch.
+        num_not_drawn: Number of embedded trajectories without pictures, as the environment does not reproduce them.
     """
 
     iteration: int
@@ -51,17 +51,17 @@ class Embedded:
 
 
 def sampled(iterations: Sequence[int], preferred: Iterable[int], limit: int) -> list[int]:
-    """Which iterations to embed, the most important first.
+    """Select iterations to embed, most important first.
 
-    The last, the first, those that are preferred, then repeatedly the middle of the widest gap.
+    The last, the first, the preferred ones, then repeatedly the middle of the widest gap.
 
     Args:
-        iterations: Those there are, ascending.
-        preferred: Others than `iterations` are ignored.
-        limit: At most so many.
+        iterations: Available iterations, ascending.
+        preferred: Preferred iterations; those not in `iterations` are ignored.
+        limit: Maximum number of iterations.
 
     Returns:
-        Different iterations; all of them if there are no more than `limit`.
+        Distinct iterations; all of them if there are no more than `limit`.
     """
     if not iterations:
         return []
@@ -75,14 +75,14 @@ def sampled(iterations: Sequence[int], preferred: Iterable[int], limit: int) -> 
 
 
 def embed(batches: Iterable[Batch], max_bytes: int, wanted: Collection[int] = ()) -> list[Embedded]:
-    """Pack batches, the most important first, until the next one does not fit.
+    """Pack batches in order of importance until the next one does not fit.
 
-    Of the first, which must be there, as many groups are taken as fit, at least one.
+    The first batch is always included, with as many groups as fit, but at least one.
 
     Args:
-        batches: In the order of importance; made one at a time.
-        max_bytes: Bound of all packed bytes together, but for those of iterations that are wanted.
-        wanted: Iterations that are packed whole, whatever their size.
+        batches: Batches in order of importance; consumed one at a time.
+        max_bytes: Maximum total of packed bytes, not counting wanted iterations.
+        wanted: Iterations that are packed completely, regardless of size.
     """
     embedded: list[Embedded] = []
     room = max_bytes
@@ -103,7 +103,7 @@ def embed(batches: Iterable[Batch], max_bytes: int, wanted: Collection[int] = ()
 
 
 def shortened(text: str | None) -> tuple[str | None, int]:
-    """A text as it goes into the page, and how many characters of it do not."""
+    """Truncate a text for the page; return it and the number of characters cut off."""
     if text is None or len(text) <= MAX_TEXT_CHARACTERS:
         return text, 0
     return text[:MAX_TEXT_CHARACTERS], len(text) - MAX_TEXT_CHARACTERS
@@ -124,7 +124,7 @@ def _packed(batch: Batch, num_groups: int) -> Embedded:
 
 
 def _stored_once(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The groups with every text of a prompt replaced by its place in a list of different texts."""
+    """Replace every prompt text in the groups by its index in a list of distinct texts."""
     places: dict[str, int] = {}
 
     def turn(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Evaluated episodes as the page shows them, in the same form as training rollouts.
+"""Evaluated episodes in the format of the page, the same as for training rollouts.
 
 episodes of one cell -> Batch
 """
@@ -21,15 +21,15 @@ _OF_BASE = "evaluate_base:"
 
 
 def read_evaluation(reader: Reader, place: Place, manifest: Manifest) -> Batch | None:
-    """All episodes of one cell at one iteration, in the order of its panel, as one group.
+    """Read all episodes of one cell at one iteration, in panel order, as one group.
 
     Args:
-        reader: Of the store.
-        place: An artifact of kind `episodes`.
-        manifest: Its manifest, which says what was played.
+        reader: Reader of the store.
+        place: Place of an artifact of kind `episodes`.
+        manifest: Its manifest, which has the settings of the environment.
 
     Returns:
-        None: it cannot be read.
+        The batch; None if the artifact cannot be read.
     """
     table = reader.table(place)
     if table is None:

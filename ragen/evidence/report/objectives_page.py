@@ -1,4 +1,4 @@
-"""`render_objectives`: objectives beside each other on stored rollouts, as one HTML page without a script of its own.
+"""`render_objectives`: comparison of objectives on stored rollouts, as one HTML page without scripts.
 
 Iteration -> Compared -> rows, heat maps -> document
 """
@@ -26,12 +26,12 @@ def render_objectives(
     """Render the page.
 
     Args:
-        run: Its name.
-        store_url: Where it is, without credentials.
-        found: Iteration -> what was measured; at least one.
+        run: Name of the run.
+        store_url: URL of the store, without credentials.
+        found: Iteration -> measurements; at least one.
         left_out: Objective -> why it was not measured.
-        kept: Objective -> settings of it that the stored data were not made with.
-        not_measured: Iteration -> why nothing was.
+        kept: Objective -> its settings that have no effect, as the stored data was produced without them.
+        not_measured: Iteration -> why nothing was measured.
     """
     return render_document(
         "objectives.html.j2",
@@ -51,7 +51,7 @@ def _section(run: str, iteration: int, found: Compared) -> dict[str, Any]:
     num_turns = max((len(found.by_turn(name, "norm")) for name in found.values), default=0)
     return {
         "number": iteration,
-        "picture": Markup(draw_cosines(found, f"{run}, iteration {iteration}")),  # drawn here, its texts escaped
+        "picture": Markup(draw_cosines(found, f"{run}, iteration {iteration}")),  # drawn here, with escaped texts
         "turns": list(range(num_turns)),
         "kinds": list(KINDS),
         "rows": [_row(found, name, num_turns) for name in found.values],

@@ -50,12 +50,12 @@ def render_report(data: ReportData, audits: Audited | None = None) -> str:
     """Render the page.
 
     Args:
-        data: The run.
-        audits: What its audits found; None: the page says nothing of them.
+        data: Data of the run.
+        audits: Findings of its audits; None to omit them.
 
     Returns:
-        HTML. Its size is about four thirds of the embedded trajectories' plus 100 bytes a metric and point, 100 a
-        filter decision and 200 a stored artifact.
+        HTML. Its size is about four thirds of the embedded trajectories' plus 100 bytes per metric and point, 100 per
+        filter decision and 200 per stored artifact.
     """
     embedded = [*data.rollouts, *data.evaluations]
     points = path(data.series)
@@ -84,7 +84,7 @@ def render_report(data: ReportData, audits: Audited | None = None) -> str:
 
 
 def _page_data(data: ReportData) -> dict[str, Any]:
-    """What the page's script draws, as JSON."""
+    """Build the JSON data for the page's script."""
     reasons = {reason: number for number, reason in enumerate(dict.fromkeys(d.reason for d in data.decisions))}
     last = max((x for series in data.series.values() for x in series), default=0)
     return {
@@ -127,7 +127,7 @@ def _packed_batch(embedded: Embedded) -> dict[str, Any]:
 
 
 def _artifacts(data: ReportData) -> dict[str, Any]:
-    """Every artifact in a row; what made it is written once for all that were made alike."""
+    """Build one row per artifact; equal provenance is stored only once."""
     origins: dict[str, int] = {}
     rows = []
     for place, manifest in data.manifests.items():
@@ -152,7 +152,7 @@ def _artifacts(data: ReportData) -> dict[str, Any]:
 
 
 def _origin(manifest: Manifest) -> dict[str, str]:
-    """Code, versions and machine, in words."""
+    """Describe code, versions and machine in words."""
     provenance = manifest.provenance
 
     def listed(name: str) -> str:
@@ -172,7 +172,7 @@ def _origin(manifest: Manifest) -> dict[str, str]:
 
 
 def _stage_rows(data: ReportData) -> list[tuple[str, int, str, str, str]]:
-    """Stage, times, total, mean and share of all, the longest first."""
+    """Return (stage, number of times, total, mean, share of all) per stage, longest first."""
     seconds = stage_seconds(data.manifests)
     totals = {stage: sum(series.values()) for stage, series in seconds.items()}
     everything = sum(totals.values()) or 1.0

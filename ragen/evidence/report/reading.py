@@ -1,4 +1,4 @@
-"""Read what can be read of a run and keep a list of what cannot: a report is made of a damaged store too.
+"""Tolerant reading of a run, with a list of what cannot be read, so that reports also work on a damaged store.
 
 runs/<run> -> places of its artifacts -> Reader.table, Reader.manifest -> content, or None and a `Missing`
 """
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where an artifact stands in a run."""
+    """The place of an artifact in a run."""
 
     iteration: int
     stage: str
@@ -33,10 +33,10 @@ class Place:
 
 @dataclass(frozen=True, order=True)
 class Missing:
-    """Something of a run that a report does without.
+    """A part of a run that could not be read.
 
     Attributes:
-        iteration: Updates done before; None: it belongs to the run as a whole.
+        iteration: Number of updates done before; None if it belongs to the run as a whole.
         what: Stage and artifact, or a file of the run's record.
         reason: Why it cannot be read, and what to do about it.
     """
@@ -47,7 +47,7 @@ class Missing:
 
 
 class Reader:
-    """Reads the artifacts of a run; what fails is noted once and left out."""
+    """Reader of the artifacts of a run; failures are recorded once, and the artifacts left out."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -55,11 +55,11 @@ class Reader:
 
     @property
     def missing(self) -> list[Missing]:
-        """What could not be read so far, by iteration; what belongs to the whole run comes first."""
+        """Parts that could not be read so far, by iteration; those of the whole run come first."""
         return sorted(self._missing.values(), key=lambda m: (-1 if m.iteration is None else m.iteration, m.what))
 
     def iterations(self, run: Run) -> dict[int, StageKeys]:
-        """As `Runs.iterations`, without the iterations whose record is damaged."""
+        """Read the run's iterations as `Runs.iterations`, without those whose record is damaged."""
         try:
             return self.store.runs.iterations(run.name)
         except StarPOError:
@@ -76,7 +76,7 @@ class Reader:
         return found
 
     def state(self, run: Run) -> RunState | None:
-        """As `Runs.state`; None also where it is damaged."""
+        """Read the state as `Runs.state`; None also if it is damaged."""
         try:
             return self.store.runs.state(run.name)
         except StarPOError as error:
@@ -84,7 +84,7 @@ class Reader:
             return None
 
     def manifest(self, place: Place) -> Manifest | None:
-        """An artifact's manifest, also of one that was dropped because it can be derived again."""
+        """Read the manifest of an artifact, also of one that was dropped because it can be recomputed."""
         try:
             return self.store.lasting_manifest(place.kind, place.key)
         except StarPOError as error:
@@ -92,7 +92,7 @@ class Reader:
             return None
 
     def table(self, place: Place | None, columns: Sequence[str] | None = None) -> pa.Table | None:
-        """A dataset; None also where there is no place."""
+        """Read a dataset; None if it cannot be read, or if `place` is None."""
         if place is None:
             return None
         try:
@@ -102,7 +102,7 @@ class Reader:
             return None
 
     def note(self, place: Place, error: StarPOError) -> None:
-        """Write down that an artifact cannot be read."""
+        """Record that an artifact cannot be read."""
         what = f"{place.kind} of {place.stage} ({place.key})"
         self._note((place.kind, place.key), Missing(place.iteration, what, one_line(error)))
 
@@ -111,7 +111,7 @@ class Reader:
 
 
 def places(iterations: dict[int, StageKeys]) -> list[Place]:
-    """Every artifact of a run, in order of iteration and stage."""
+    """Return the places of all artifacts of a run, in order of iteration and stage."""
     return [
         Place(iteration, stage, kind, key)
         for iteration, stages in iterations.items()
@@ -121,6 +121,6 @@ def places(iterations: dict[int, StageKeys]) -> list[Place]:
 
 
 def side_by_side(read: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Read many small artifacts at once: on object storage each costs a round trip."""
+    """Read many small artifacts concurrently: on object storage each costs a round trip."""
     with ThreadPoolExecutor(_NUM_READERS) as readers:
         return list(readers.map(read, items))

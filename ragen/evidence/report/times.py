@@ -1,4 +1,4 @@
-"""Where a run's time went, as its manifests tell; nothing is measured here.
+"""Breakdown of a run's time from its manifests; nothing is measured here.
 
 runs/<run> + manifests -> stage_seconds, update_seconds, seconds_between -> times_of -> rows
 """
@@ -17,15 +17,15 @@ BETWEEN = "between stages"
 
 
 def times_of(store: Store, run: str) -> list[dict[str, Any]]:
-    """Where an iteration's time goes: a row a stage, one for what lies between, and one a part of the update.
+    """Break down the time of an iteration: a row per stage, one for the time between, and one per part of the update.
 
-    `seconds`: median of the times that the stage was done, inputs read, and all but its last dataset stored. `between
-    stages` is the rest of an iteration, with the writing of that last dataset: Prefect and the store. `share`: of all
-    iterations, by median times number; parts of the update are counted in the update's share too.
+    `seconds`: median over the executions of the stage, including reading its inputs and storing all but its last
+    dataset. `between stages` is the rest of an iteration, including the writing of that last dataset: Prefect and the
+    store. `share`: share of all iterations, as median times number; parts of the update also count towards the update.
 
     Args:
-        store: Where it is.
-        run: Its name. What cannot be read of it is left out.
+        store: Store that holds the run.
+        run: Name of the run. Unreadable parts are left out.
 
     Raises:
         StoreError: If there is no such run.
@@ -35,7 +35,7 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
     found = zip(artifacts, side_by_side(reader.manifest, artifacts), strict=True)
     manifests = {place: manifest for place, manifest in found if manifest is not None}
     whole = {**stage_seconds(manifests), BETWEEN: seconds_between(manifests)}
-    whole.pop("warm_start", None)  # comes before all iterations
+    whole.pop("warm_start", None)  # runs before all iterations
     parts = {f"update: {part}": series for part, series in update_seconds(manifests).items()}
     counted = [(name, len(s), median(s.values())) for name, s in {**whole, **parts}.items() if s]
     everything = sum(times * seconds for name, times, seconds in counted if name in whole) or 1.0
@@ -47,10 +47,10 @@ def times_of(store: Store, run: str) -> list[dict[str, Any]]:
 
 
 def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
-    """Stage -> iteration -> wall-clock seconds of the work that made its artifacts, in whichever run that was.
+    """Map stage -> iteration -> wall-clock seconds of the work that produced its artifacts, in whichever run that was.
 
-    A stage's seconds are those of its artifact that was written last: its work began before the first of them. An
-    artifact that is used again (Online-k) was made once.
+    The seconds of a stage are those of its artifact written last, as its work began before the first of them. A reused
+    artifact (Online-k) counts only once.
     """
     seconds: dict[str, Series] = {}
     for place, manifest in _first_uses(manifests).items():
@@ -62,7 +62,7 @@ def stage_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
 
 
 def update_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
-    """Part of the update (score, train, review) -> iteration -> its wall-clock seconds."""
+    """Map part of the update (score, train, review) -> iteration -> its wall-clock seconds."""
     seconds: dict[str, Series] = {}
     for place, manifest in _first_uses(manifests).items():
         for name, value in (manifest.provenance.get("timings") or {}).items():
@@ -72,10 +72,10 @@ def update_seconds(manifests: Mapping[Place, Manifest]) -> dict[str, Series]:
 
 
 def seconds_between(manifests: Mapping[Place, Manifest]) -> Series:
-    """Iteration -> seconds of it in which none of its stages was at work.
+    """Map each iteration to its seconds in which none of its stages was running.
 
-    It lasts from the end of the last stage of the iteration before it to that of its own; stages may be at work beside
-    one another. Where a run was interrupted, or uses what another one made, this tells nothing: look at the median.
+    An iteration lasts from the end of the last stage of the previous iteration to the end of its own; stages may run
+    concurrently. The value is meaningless if the run was interrupted or uses artifacts of another run: use the median.
     """
     spans: dict[int, list[tuple[float, float]]] = {}
     for place, manifest in _first_uses(manifests).items():
@@ -95,7 +95,7 @@ def seconds_between(manifests: Mapping[Place, Manifest]) -> Series:
 
 
 def _first_uses(manifests: Mapping[Place, Manifest]) -> dict[Place, Manifest]:
-    """Without the places of artifacts that an earlier iteration made."""
+    """Drop the places of artifacts that an earlier place already uses."""
     first: dict[tuple[str, str], Place] = {}
     for place in manifests:
         first.setdefault((place.kind, place.key), place)

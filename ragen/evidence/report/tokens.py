@@ -1,7 +1,7 @@
-"""How long each token of a recorded text is, as the page counts.
+"""Length of each token of a recorded text, in the units of the page.
 
-The page shows the text as it was recorded and shades it token by token. So it needs no tokens' texts, only their
-lengths.
+The page shows the recorded text and shades it token by token. It therefore needs only the lengths of tokens, not their
+texts.
 
     tokenizer -> TokenLengths;   response_ids, response -> lengths
 """
@@ -14,26 +14,26 @@ from starpo.ragen.agents.policy.token_texts import TokenTexts
 
 
 class TokenLengths:
-    """Measures tokens in texts."""
+    """Measures the lengths of tokens in texts."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Measure nothing yet.
+        """Create the measure for a tokenizer.
 
         Args:
-            tokenizer: That of the policy that made the texts.
+            tokenizer: Tokenizer of the policy that sampled the texts.
         """
         self._texts = TokenTexts(tokenizer)
 
     def measure(self, ids: Sequence[int], text: str) -> list[int] | None:
-        """How much of the text each token is (see `TokenTexts.cut`).
+        """Measure the part of the text that each token covers (see `TokenTexts.cut`).
 
         Args:
             ids: Sampled tokens. [num_tokens]
-            text: What they were recorded as, without the end token.
+            text: Recorded text, without the end token.
 
         Returns:
-            UTF-16 code units, as JavaScript counts them, whose sum is that of the text. [num_tokens]
-            None: the tokens do not spell this text, so nothing is known.
+            Lengths in UTF-16 code units, as in JavaScript, which sum up to that of the text. [num_tokens]
+            None if the tokens do not decode to this text.
         """
         parts = self._texts.cut(ids, text)
         return None if parts is None else [_units(part) for part in parts]

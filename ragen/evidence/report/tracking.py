@@ -1,4 +1,4 @@
-"""wandb, offline unless configured; a run never waits for it and never fails because of it."""
+"""Logging to wandb, offline unless configured; it never blocks a run and never makes it fail."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +13,8 @@ class Tracker:
     """Logs every metric of a run.
 
     Args:
-        run: The run's name; continuing the run continues its curves.
-        config: The resolved configuration.
+        run: Name of the run; resuming the run continues its curves.
+        config: Resolved configuration.
     """
 
     def __init__(self, run: str, config: dict[str, Any]) -> None:
@@ -40,11 +40,11 @@ class Tracker:
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="tracker")
 
     def log(self, iteration: int, metrics: dict[str, float]) -> None:
-        """Log a stage's metrics, beside what comes next; iterations must not fall. A failure is a warning."""
+        """Log the metrics of a stage in the background; iterations must not decrease. Failures are only warnings."""
         self._sender.submit(self._send, {**metrics, "iteration": iteration}, iteration)
 
     def close(self) -> None:
-        """End the wandb run when all is logged. A failure is a warning."""
+        """Finish the wandb run after everything is logged. Failures are only warnings."""
         self._sender.shutdown(wait=True)
         try:
             self._run.finish()
@@ -54,5 +54,5 @@ class Tracker:
     def _send(self, values: dict[str, float], step: int) -> None:
         try:
             self._run.log(values, step=step)
-        except Exception as error:  # pages that lack a point are no reason to stop training
+        except Exception as error:  # a missing point is no reason to stop training
             _log.warning("metrics of iteration %d could not be logged to wandb: %s", step, error)

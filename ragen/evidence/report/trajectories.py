@@ -1,4 +1,4 @@
-"""Training rollouts as the page shows them: text, boards, rewards, the filter's and the update's numbers, tokens.
+"""Training rollouts in the format of the page: text, boards, rewards, results of filter and update, tokens.
 
 turns, rewards, selection, samples of one iteration -> Batch
 """
@@ -52,7 +52,7 @@ _SAMPLE_COLUMNS = {
     "entropy": "entropy",
     "loss_share": "share",
 }
-"""Of dataset `samples`, and what the page calls them."""
+"""Column of dataset `samples` -> its name in the page."""
 
 Row = dict[str, Any]
 
@@ -64,17 +64,17 @@ def read_rollout(
     token_lengths: TokenLengths | None,
     transcriber: Transcriber | None,
 ) -> Batch | None:
-    """All trajectories of an iteration, by group, the filter's best first.
+    """Read all trajectories of an iteration, by group, those ranked best by the filter first.
 
     Args:
-        reader: Of the store; what is missing but the turns leaves gaps, not an empty page.
-        places: The iteration's artifacts.
-        settings: From `read_settings`; None: the environment is not known here, so nothing is drawn.
-        token_lengths: None: token boundaries are not known.
-        transcriber: None: prompts cannot be decoded.
+        reader: Reader of the store; anything missing other than the turns leaves gaps, not an empty page.
+        places: Places of the iteration's artifacts.
+        settings: From `read_settings`; None if the environment is unknown here, so that nothing is drawn.
+        token_lengths: None if token boundaries cannot be determined.
+        transcriber: None if prompts cannot be decoded.
 
     Returns:
-        None: there are no turns to read.
+        The batch; None if there are no turns to read.
     """
     by_kind: dict[str, list[Place]] = {}
     for place in places:
@@ -86,7 +86,7 @@ def read_rollout(
     rewards = {(row["trajectory_id"], row["turn"]): row for row in _rows(reader, by_kind.get("rewards"))}
     samples = {row["trajectory_id"]: row for row in _rows(reader, by_kind.get("samples"))}
     members: dict[str, list[Row]] = {}
-    by_trajectory: dict[str, list[Row]] = {}  # rows may lie in any order
+    by_trajectory: dict[str, list[Row]] = {}  # rows may be in any order
     for row in played:
         by_trajectory.setdefault(row["trajectory_id"], []).append(row)
     for rows in by_trajectory.values():
@@ -129,7 +129,7 @@ def _trajectory(
         "id": rows[0]["trajectory_id"],
         "member": rows[0]["member"],
         "env": rows[0]["env"],
-        "seed": str(rows[0]["env_seed"]),  # JavaScript's numbers are too small for it
+        "seed": str(rows[0]["env_seed"]),  # too large for a JavaScript number
         "return": paid[0]["trajectory_return"] if paid[0] else None,
         "valid": paid[0]["is_valid"] if paid[0] else True,
         "success": None if "success" in imported.get("absent", ()) else any(row["success"] for row in rows),
@@ -144,7 +144,7 @@ def _trajectory(
 
 
 def _prompts(rows: list[Row], transcriber: Transcriber | None) -> list[Row | None]:
-    """Of each turn: does its context begin anew, how many tokens are in it, and the messages that were added."""
+    """Return for each turn whether it starts a new context, the size of its context, and the added messages."""
     if transcriber is None:
         return [None] * len(rows)
     prompts: list[Row | None] = []
@@ -178,7 +178,7 @@ def _turn(row: Row, reward: Row | None, frames: list[Any], token_lengths: TokenL
 
 
 def _tokens(row: Row, shown: str, token_lengths: TokenLengths | None) -> Row:
-    """The tokens of the text that is shown: ids, thousandths of a nat below certainty, lengths in UTF-16 units."""
+    """Return the tokens of the shown text: ids, surprisals in thousandths of a nat, and lengths in UTF-16 units."""
     ids, lengths = row["response_ids"], None
     if token_lengths is not None:
         lengths = token_lengths.measure(ids, row["response"])
@@ -203,6 +203,6 @@ def _sample(row: Row | None) -> Row | None:
 
 
 def _rows(reader: Reader, places: Sequence[Place] | None) -> list[Row]:
-    """Of all of an iteration's datasets of a kind: it has several where it played more than once."""
+    """Read the rows of all datasets of one kind in an iteration: with several attempts it has several."""
     tables = [reader.table(place) for place in places or ()]
     return [row for table in tables if table is not None for row in table.to_pylist()]

@@ -1,4 +1,4 @@
-"""A run in a few words: what it achieved, whether it collapses, what a reader asks first.
+"""A run in a few sentences: its result, its collapse verdict, and key facts.
 
 ReportData -> sentences, (name, value) -> page
 """
@@ -17,7 +17,7 @@ from starpo.ragen.store.records.run import Run
 
 
 def headline(series: Mapping[str, Series], environment: str) -> str:
-    """What the run achieved on its environment's panel, in a sentence."""
+    """Describe the run's success on the panel of its environment, in a sentence."""
     name = f"evaluation/{environment}/success"
     points = list(series.get(name, {}).items())
     if not points:
@@ -33,7 +33,7 @@ def headline(series: Mapping[str, Series], environment: str) -> str:
 
 
 def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
-    """A success rate with its 95% interval, where that was measured."""
+    """Format a success rate with its 95% interval, if that was measured."""
     value = f"{series[name][iteration]:.1%}"
     low, high = series.get(f"{name}_low", {}), series.get(f"{name}_high", {})
     if iteration in low and iteration in high:
@@ -42,12 +42,12 @@ def interval(series: Mapping[str, Series], name: str, iteration: int) -> str:
 
 
 def updates(number: int) -> str:
-    """A number of updates."""
+    """Format a number of updates."""
     return "1 update" if number == 1 else f"{number} updates"
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """The verdict in a line; its signals are listed below it."""
+    """Describe the verdict in a line; its signals are listed separately."""
     holding = [signal for signal in verdict.signals if signal.ended is None]
     if holding:
         number = "a signal holds" if len(holding) == 1 else f"{len(holding)} signals hold"
@@ -57,7 +57,7 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def facts(data: ReportData) -> list[tuple[str, str]]:
-    """Name and value of what a reader asks first."""
+    """Return names and values of the key facts."""
     run, state, config = data.run, data.state, data.run.config
     seconds = sum(sum(series.values()) for series in stage_seconds(data.manifests).values())
     found = [
@@ -79,7 +79,7 @@ def facts(data: ReportData) -> list[tuple[str, str]]:
 
 
 def iterations_asked(run: Run) -> str:
-    """How many iterations a run is to have: those of its settings, or of the stretch that it replays."""
+    """Return the planned number of iterations: from the settings, or of the range that a replay covers."""
     start, stop = run.parameters.get("start"), run.parameters.get("stop")
     if run.flow == "replay" and isinstance(start, int) and isinstance(stop, int):
         return str(stop - start)
@@ -87,14 +87,14 @@ def iterations_asked(run: Run) -> str:
 
 
 def embedded_words(data: ReportData) -> list[str]:
-    """Which trajectories are in the page, and where the others are, with counts."""
+    """Describe which trajectories are in the page, and where the others are, with counts."""
     return [_rollout_words(data), _evaluation_words(data)]
 
 
 def _rollout_words(data: ReportData) -> str:
     if not data.rollouts:
         return "No rollout has been stored yet."
-    collected = set(data.collected)  # trajectories that later iterations use again (Online-k) are counted once
+    collected = set(data.collected)  # trajectories reused by later iterations (Online-k) are counted once
     own = [e for e in data.rollouts if e.iteration in collected]
     shown = sum(e.num_trajectories for e in own)
     everything = sum(d.num_trajectories for d in data.decisions if d.iteration in collected)
@@ -123,7 +123,7 @@ def _rollout_words(data: ReportData) -> str:
 
 
 def why_not_drawn(run: Run) -> str:
-    """Why some of its trajectories have no pictures."""
+    """Explain why some trajectories of the run have no pictures."""
     if run.flow == "import":
         return "they were played elsewhere"
     return "today's environment does not reproduce them, or cannot be created here"
@@ -145,7 +145,7 @@ def _evaluation_words(data: ReportData) -> str:
 
 
 def settings_as_text(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Settings by dotted path."""
+    """Flatten settings to texts by dotted path."""
     return {
         path: "none" if value is None else value if isinstance(value, str) else json.dumps(value)
         for path, value in flattened(settings).items()
@@ -153,14 +153,14 @@ def settings_as_text(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def policy(settings: Mapping[str, Any]) -> str:
-    """Which model is trained."""
+    """Describe the trained model."""
     if settings.get("type") == "tiny":
         return f"tiny: {settings['num_layers']} layers of {settings['hidden_size']}"
     return str(settings.get("name_or_path", "unknown"))
 
 
 def filter_rule(settings: Mapping[str, Any]) -> str:
-    """Which groups are kept."""
+    """Describe the rule of the filter."""
     strategy = str(settings.get("strategy", "unknown"))
     if strategy == "none":
         return "none"
@@ -169,12 +169,12 @@ def filter_rule(settings: Mapping[str, Any]) -> str:
 
 
 def moment(time: datetime) -> str:
-    """A time to the minute."""
+    """Format a time to the minute."""
     return time.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the units of people."""
+    """Format seconds in readable units."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
