@@ -64,7 +64,7 @@ class Outcome:
 
     @property
     def lead(self) -> int | None:
-        """Iterations from the alarm to the fall, negative if the alarm came later; None unless there are both."""
+        """Iterations from the alarm to the fall, negative if the alarm came later; None unless both exist."""
         return None if self.fell is None or self.rang is None else self.fell - self.rang
 
 

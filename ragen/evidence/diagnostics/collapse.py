@@ -54,7 +54,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Judgement of a run at its last iteration.
+    """Verdict on a run at its last iteration.
 
     Attributes:
         status: 'collapsed' while a signal of severity 'collapse' holds, 'collapsing' while warnings of two metrics

@@ -34,7 +34,7 @@ class Compared:
     cosines: dict[str, dict[str, float]]
 
     def by_turn(self, name: str, number: str) -> list[float | None]:
-        """Return a metric such as 'share' for every turn of an objective; None where it is undefined."""
+        """Return a metric such as 'share' for every turn of an objective; None for turns without a value."""
         parts = ((_TURN.fullmatch(key), value) for key, value in self.values[name].items())
         found = {int(match[1]): value for match, value in parts if match and match[2] == number}
         return [found.get(turn) for turn in range(max(found, default=-1) + 1)]

@@ -30,7 +30,7 @@ def render_objectives(
         store_url: URL of the store, without credentials.
         found: Iteration -> measurements; at least one.
         left_out: Objective -> why it was not measured.
-        kept: Objective -> its settings that have no effect, as the stored data was produced without them.
+        kept: Objective -> its settings that the stored data was not produced with.
         not_measured: Iteration -> why nothing was measured.
     """
     return render_document(
