@@ -22,7 +22,7 @@ class Finding:
         summary: Result in one or two sentences, with the numbers.
         meaning: How to read the table, and what to do about the result.
         table: The faults if there are any, otherwise the numbers.
-        is_over_time: Whether a row is an iteration (possibly one of several rows per iteration) rather than a case.
+        is_over_time: Whether rows are iterations (or iterations by category) rather than individual cases.
     """
 
     title: str

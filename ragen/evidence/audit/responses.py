@@ -4,9 +4,9 @@ from starpo.ragen.evidence.audit.database import Database
 from starpo.ragen.evidence.audit.finding import Finding, first_to_last
 
 ECHO_SHARE = 0.5
-"""Warn if a single reasoning makes up this share of an iteration: it no longer depends on the observation,"""
+"""Share of an iteration from which a single repeated reasoning counts as independent of the observation."""
 ECHO_OBSERVATIONS = 10
-"""provided that it occurs with at least this many different observations."""
+"""Minimum number of different observations that this reasoning must occur with."""
 INVALID_SHARE = 0.1
 """Share of malformed responses in the last iteration at which the audit warns."""
 

@@ -3,8 +3,8 @@
 Every dataset kind is a view, with two extra columns in front, `run` and `iteration`, and two at the end, `artifact` and
 `is_reused`. A row appears once for every iteration that references its artifact, so that views join on (run, iteration,
 ...) regardless of reuse: with Online-k, `turns` shows the turns of one rollout under each of its k iterations, with
-`is_reused` false only for the first. To count what was sampled, rather than what was trained on, add `where not
-is_reused`; two runs may still share a rollout, which `artifact` shows.
+`is_reused` false only for the first. To count sampled rather than trained trajectories, add `where not is_reused`; two
+runs may still share a rollout, which `artifact` shows.
 
 An iteration may consist of several rollouts (`rollout.max_attempts`): the column `attempt` of `turns` and `selection`
 tells which of them a row belongs to.

@@ -1,4 +1,4 @@
-"""External files, read piece by piece: JSON lines or whole documents, with a size limit and an own fault per piece.
+"""External files, read piece by piece: JSON lines or whole documents, with a size limit and a separate fault per piece.
 
 FILE.jsonl | FOLDER/*.json -> pieces -> (place, value) or (place, fault)
 """
