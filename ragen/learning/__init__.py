@@ -1,8 +1,8 @@
-"""A policy that learns: stored turns -> checkpoint. Begin with `objectives`, then `learners.update`.
+"""Learning: stored turns -> checkpoint. Start reading at `objectives`, then `learners.update`.
 
 reward      components of a turn's reward
 filter      which groups are trained on, by their uncertainty
-objectives  the papers in one room: advantages, losses, KL
-learners    optimiser steps on one process, a GPU, or ranks; checkpoints
-imitation   the embedded policy's warm start: supervised learning on demonstrations
+objectives  the formulas of the papers in one place: advantages, losses, KL
+learners    optimiser steps in one process, on a GPU or over ranks; checkpoints
+imitation   warm start of the embedded policy: supervised learning on demonstrations
 """

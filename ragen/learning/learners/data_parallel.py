@@ -1,8 +1,8 @@
 """`DataParallelGroup`: the processes that compute one update together, each on its share of the segments.
 
-Every rank holds all trajectories, draws the same mini-batches, and computes what is cheap (credit, metrics) itself;
-forward and backward passes are shared out. A number of the whole update is a sum over ranks, never a mean of their
-means: ranks' shares differ in tokens.
+Every rank holds all trajectories, draws the same mini-batches, and computes the cheap parts (credit, metrics) itself;
+only forward and backward passes are split. Quantities of the whole update are sums over ranks, never means of means,
+because ranks hold different numbers of tokens.
 """
 
 from typing import Protocol
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class DataParallelGroup(Protocol):
-    """This process's place among those that compute an update together, and what they can ask of each other."""
+    """Rank of this process in an update, and the collectives of its group."""
 
     rank: int
     """Index of this process."""
@@ -19,22 +19,22 @@ class DataParallelGroup(Protocol):
     """Number of ranks."""
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sum over ranks, element by element; all of them must ask, with the same shape."""
+        """Sum over ranks, element-wise; a collective: all ranks must call it, with the same shape."""
 
     def largest(self, values: Tensor) -> Tensor:
-        """Maximum over ranks, element by element."""
+        """Maximum over ranks, element-wise."""
 
 
 class SingleProcess:
-    """One process alone."""
+    """Group of a single process."""
 
     rank = 0
     size = 1
 
     def sum(self, values: Tensor) -> Tensor:
-        """The values themselves."""
+        """Return the values unchanged."""
         return values
 
     def largest(self, values: Tensor) -> Tensor:
-        """The values themselves."""
+        """Return the values unchanged."""
         return values

@@ -1,4 +1,4 @@
-"""How gradients of several groups spread: what they have in common, and the noise around it."""
+"""Spread of the gradients of several groups: the signal they share, and the noise around it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GradientSpread:
-    """Of n gradients g_1 ... g_n, each of a group (1812.06162, appendix A, names these estimators).
+    """Spread of n gradients g_1 ... g_n, one per group (estimators of 1812.06162, appendix A).
 
     Attributes:
         num: n.
-        norm: Of their mean. 0 without any.
-        signal: |mean|^2 - noise / n: unbiased of the squared norm of the expected gradient, so it may be below 0. NaN
-            with fewer than two.
-        noise: Sum of |g_i - mean|^2 / (n - 1): the trace of their covariance. NaN with fewer than two.
+        norm: Norm of their mean; 0 if n = 0.
+        signal: |mean|^2 - noise / n, an unbiased estimate of the squared norm of the expected gradient, so it may be
+            negative. NaN if n < 2.
+        noise: Sum of |g_i - mean|^2 / (n - 1), the trace of their covariance. NaN if n < 2.
     """
 
     num: int
@@ -27,16 +27,16 @@ class GradientSpread:
 
     @property
     def signal_to_noise(self) -> float:
-        """`signal / noise`, at least 0: the inverse of the noise scale, in groups. NaN where nothing varies."""
+        """`max(signal, 0) / noise`, the inverse of the noise scale in groups; NaN if the noise is 0 or NaN."""
         return max(self.signal, 0.0) / self.noise if self.noise > 0 else float("nan")
 
 
 class GradientSums:
-    """Of gradients that come one after the other; they themselves are not kept.
+    """Running sums of gradients; the gradients themselves are not kept.
 
     Attributes:
-        num: How many there were.
-        total: Their sum. float64 [parameters]; None: there was none.
+        num: Number of gradients so far.
+        total: Their sum. float64 [parameters]; None before the first.
     """
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ class GradientSums:
         self._squares = 0.0
 
     def add(self, gradient: "Tensor") -> None:
-        """Take one in. [parameters]"""
+        """Add a gradient. [parameters]"""
         wide = gradient.double()
         self.num, self._squares = self.num + 1, self._squares + float(wide @ wide)
         self.total = wide if self.total is None else self.total.add_(wide)
 
     def spread(self) -> GradientSpread:
-        """How those so far spread."""
+        """Return the spread of the gradients so far."""
         if self.total is None:
             return GradientSpread(0, 0.0, float("nan"), float("nan"))
         num, mean_square = self.num, float(self.total @ self.total) / self.num**2
@@ -60,7 +60,7 @@ class GradientSums:
 
 
 def spread(gradients: "Iterable[Tensor]") -> GradientSpread:
-    """Measure gradients one after the other; only their sum is kept. [parameters] each"""
+    """Measure the spread of gradients, [parameters] each, keeping only their sum in memory."""
     sums = GradientSums()
     for gradient in gradients:
         sums.add(gradient)

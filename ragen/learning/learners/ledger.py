@@ -1,6 +1,6 @@
-"""The ledger of an update: what it did to every token, as dataset `samples` and as metrics.
+"""The ledger of an update: per-token statistics, reported as dataset `samples` and as metrics.
 
-Everything in `metrics` is a function of the update's inputs; timings, which are not, are kept elsewhere.
+All metrics are a function of the update's inputs; timings, which are not, are reported separately.
 Legend: N response tokens of the update, B trajectories, M response tokens of a micro-batch.
 """
 
@@ -18,7 +18,7 @@ from starpo.schemas.datasets import SAMPLES
 
 
 class Ledger:
-    """Sums over the passes of an update, token by token, and lists over its steps."""
+    """Accumulates per-token sums over the passes of an update, and lists over its optimiser steps."""
 
     def __init__(self, tokens: ResponseTokens, device: torch.device) -> None:
         self._tokens = tokens
@@ -31,14 +31,14 @@ class Ledger:
     def note_tokens(
         self, token_M: Tensor, ratio_M: Tensor, is_low_M: Tensor, is_high_M: Tensor, size_M: Tensor
     ) -> None:
-        """Note what a micro-batch did; threads may do it side by side, because no token is in two micro-batches.
+        """Record the statistics of a micro-batch; thread-safe, because no token is in two micro-batches.
 
         Args:
             token_M: Indices of its tokens.
-            ratio_M: The policy's probability / that of what `ratio_to` names.
+            ratio_M: Probability ratio of the policy to the policy that `ratio_to` names, as clipped (`update.ratio`).
             is_low_M: Clipped at the lower bound.
             is_high_M: Clipped at the upper bound.
-            size_M: Absolute weighted terms of the policy loss.
+            size_M: Absolute weighted surrogate terms of the policy loss.
         """
         ratio_M = ratio_M.detach()
         self._ratio_N[token_M] += ratio_M
@@ -49,23 +49,23 @@ class Ledger:
         self._largest_ratio_N[token_M] = torch.maximum(self._largest_ratio_N[token_M], ratio_M.float())
 
     def gather(self, dp_group: DataParallelGroup) -> None:
-        """Take in what the other ranks noted of their tokens; once, when all steps are done."""
+        """Reduce the token statistics over ranks; call once, after all steps."""
         sums = (self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N)
         self._ratio_N, self._low_N, self._high_N, self._size_N, self._visits_N = dp_group.sum(torch.stack(sums))
         self._largest_ratio_N = dp_group.largest(self._largest_ratio_N)
 
     def note_step(self, name: str, value: float) -> None:
-        """Note a number of an optimiser step."""
+        """Record a number of an optimiser step."""
         self.steps.setdefault(name, []).append(value)
 
     def step_metrics(self) -> dict[str, float]:
-        """Mean over steps of every noted number; for gradient norms also the largest."""
+        """Mean over steps of every recorded number; for gradient norms also the maximum."""
         means = {f"update/{name}": float(np.mean(values)) for name, values in self.steps.items()}
         largest = {f"update/{n}_max": max(values) for n, values in self.steps.items() if n.endswith("gradient_norm")}
         return means | largest
 
     def token_metrics(self) -> dict[str, float]:
-        """Clipping and ratios over all tokens and passes; empty where the policy took no step."""
+        """Clip fractions and ratios over all tokens and passes; empty if the policy took no step."""
         visits = float(self._visits_N.sum())
         if not visits:
             return {}
@@ -87,10 +87,10 @@ class Ledger:
         kl_behaviour_N: Tensor,
         kl_reference_N: Tensor | None,
     ) -> pa.Table:
-        """Dataset `samples`, a row a trajectory in the order given.
+        """Build dataset `samples`, one row per trajectory in the order given.
 
-        A trajectory without response tokens has zeros (and a ratio of 1): nothing was done with it. Where the policy
-        took no step (warm-up of the critic) ratios are 1 and loss shares 0.
+        A trajectory without response tokens took no part in the update: its row has zeros and a ratio of 1. If the
+        policy took no step (critic warm-up), ratios are 1 and loss shares are 0.
         """
         tokens = self._tokens
         lengths_B = tokens.lengths_B

@@ -1,8 +1,8 @@
-"""`MicroBatchRunner`: how micro-batches are run: in which arithmetic, on how many threads, in what order.
+"""`MicroBatchRunner`: the precision, number of threads and order in which micro-batches are run.
 
-On a CPU, micro-batches are run side by side on threads that each compute alone. Results are taken up in the order of
-the micro-batches, so they are the same, bit for bit, whatever the number of threads. Torch's own threads would split
-each operation instead: their barriers cost more the smaller the model, and far more where cores have other work too.
+On a CPU, micro-batches run in parallel on threads, with one torch thread each. Results are consumed in the order of the
+micro-batches, so they are bitwise identical for any number of threads. Torch's own threads would split each operation
+instead: their barriers cost more the smaller the model, and far more on cores that are busy with other work.
 """
 
 from collections import deque
@@ -20,15 +20,16 @@ Result = TypeVar("Result")
 
 
 class MicroBatchRunner:
-    """Runs functions of one micro-batch over many."""
+    """Applies a function to many micro-batches."""
 
     def __init__(self, device: torch.device, num_threads: int | None, dtype: str) -> None:
-        """Prepare.
+        """Create a runner.
 
         Args:
-            device: Where the micro-batches lie.
-            num_threads: Micro-batches at a time on a CPU. None: as many as torch is set to use. Elsewhere always 1.
-            dtype: 'float32', or 'bfloat16' by autocast; weights stay as they are.
+            device: Device of the micro-batches.
+            num_threads: Micro-batches that run in parallel on a CPU; None for torch's number of threads. Always 1 on
+                other devices.
+            dtype: 'float32', or 'bfloat16' for autocast; weights keep their dtype.
         """
         self.device = device
         self.num_threads = (num_threads or torch.get_num_threads()) if device.type == "cpu" else 1
@@ -38,16 +39,16 @@ class MicroBatchRunner:
         """Apply a function to every micro-batch.
 
         Args:
-            function: Must not write to anything that another call reads. Torch's grad mode is its own business: threads
-                begin with gradients enabled.
-            batches: What to apply it to.
+            function: Must not write to anything that another call reads, and must set torch's grad mode itself:
+                threads start with gradients enabled.
+            batches: The micro-batches.
 
         Yields:
-            Results in the order of `batches`. At most `num_threads` of them are computed ahead, which bounds memory.
+            Results in the order of `batches`. At most `num_threads` are computed ahead, which bounds memory.
         """
 
         def compute(batch: MicroBatch) -> Result:
-            # no cache: it is one for all threads, and would share pieces of their graphs
+            # no cache: it is shared by all threads, and would mix their graphs
             is_coarse = self.dtype == "bfloat16"
             with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=is_coarse, cache_enabled=False):
                 return function(batch)
@@ -65,7 +66,7 @@ class MicroBatchRunner:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """While in it, torch's operations on a CPU use one thread each; afterwards as many as before."""
+        """Restrict torch to one thread per operation on a CPU inside the context; restore the number afterwards."""
         before = torch.get_num_threads()
         if self.device.type == "cpu":
             torch.set_num_threads(1)

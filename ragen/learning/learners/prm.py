@@ -1,10 +1,10 @@
-"""The process reward model: a second policy, which learns what members of a group prefer (iStar, 2509.19199).
+"""The process reward model (PRM): a second policy, trained on preferences within groups (iStar, 2509.19199).
 
     scores of PRM and policy, returns -> `fit`: one step of the PRM -> scores again -> implicit rewards (`credit`)
 
-The loss compares whole trajectories, and a trajectory's log-probability is the sum of its tokens', whatever contexts
-they are in. So its gradient is that of a weighted sum of log-probabilities, whose weights are known before the pass: it
-is computed by the same micro-batches as a policy's.
+The loss compares whole trajectories, and the log-probability of a trajectory is the sum over its tokens, across all of
+its contexts. The gradient is therefore that of a weighted sum of token log-probabilities. The weights are known before
+the forward pass, so the PRM runs on the same micro-batches as the policy.
 
 Legend: B trajectories, N response tokens of the update.
 """
@@ -27,11 +27,11 @@ from starpo.ragen.learning.objectives.implicit_steps import preference_loss, pre
 
 
 def twin(policy: PreTrainedModel, *, is_base_shared: bool = True) -> PreTrainedModel:
-    """A new process reward model: the policy's weights copied, so that at first every implicit reward is 0.
+    """Create a process reward model as a copy of the policy, so that every implicit reward is initially 0.
 
     Args:
-        policy: With its adapters, if it has any: they are copied too.
-        is_base_shared: Share the weights that adapters freeze with the policy, instead of copying them.
+        policy: The policy; its adapters, if any, are copied too.
+        is_base_shared: Share the weights frozen by adapters with the policy instead of copying them.
     """
     return copy.deepcopy(policy, frozen_parameters(policy) if is_base_shared else {})
 
@@ -49,23 +49,24 @@ def fit(
     factor: float,
     runner: MicroBatchRunner,
 ) -> dict[str, float]:
-    """Take one step towards preferring the better of every two members of a group.
+    """Take one optimiser step on the preferences between members of a group.
 
     Args:
         model: The process reward model; changed in place.
-        rewards_N: What it pays before the step: beta times its log-probabilities less the policy's. float
-        returns_B: Of the trajectories.
-        group_B: int; index of each one's group.
-        tokens: Their response tokens.
-        batches: All of them, once.
-        beta: Of the implicit rewards.
-        temperature: The rollout's.
-        factor: Of the learning rates.
-        runner: How the passes are run.
+        rewards_N: Implicit rewards before the step: beta * (log-probs of the PRM - log-probs of the policy). float
+        returns_B: Return of each trajectory.
+        group_B: Index of each trajectory's group. int
+        tokens: Response tokens of the trajectories.
+        batches: Micro-batches that cover every token once.
+        beta: Scale of the implicit rewards.
+        temperature: Temperature of the rollout.
+        factor: Multiplies the learning rates.
+        runner: Runs the passes.
 
     Returns:
-        `update/prm_pairs`; and, where there are any, of the model before the step `update/prm_loss` (nats a pair),
-        `update/prm_accuracy` (share of pairs in which it pays the better one more) and `update/prm_gradient_norm`.
+        `update/prm_pairs`. If there are pairs, also metrics of the model before the step: `update/prm_loss` (nats per
+        pair), `update/prm_accuracy` (share of pairs in which the better trajectory gets the larger implicit reward)
+        and `update/prm_gradient_norm`.
 
     Raises:
         LearnerError: If the gradient is not finite.

@@ -1,7 +1,7 @@
-"""The reference policy, which KL divergences are measured to: the run's first checkpoint.
+"""The reference policy of KL divergences: the run's first checkpoint.
 
-Where a policy is adapters on that checkpoint's weights, it is the policy itself with its adapters off, and costs no
-memory. Otherwise it is kept beside the policy, frozen.
+If the policy is a set of adapters on that checkpoint's weights, the reference is the policy with its adapters disabled
+and costs no memory. Otherwise it is held in memory beside the policy, frozen.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +18,13 @@ from starpo.ragen.learning.learners.scoring import Scorer
 
 
 class Reference:
-    """A learner's reference policy."""
+    """Reference policy of a learner."""
 
     def __init__(self, config: UpdateConfig, load: Callable[[str], Scorer]) -> None:
-        """Hold nothing yet.
+        """Create an empty holder; `be_at` loads the policy.
 
         Args:
-            config: Is one needed, and are adapters trained?
+            config: The update's settings: whether a reference is needed, and whether adapters are trained.
             load: Loads a frozen policy from a folder.
         """
         self._config = config
@@ -33,14 +33,14 @@ class Reference:
         self._own: Scorer | None = None
 
     def be_at(self, folder: str | None, policy_folder: str | None) -> None:
-        """Be this folder's policy, where one is needed at all.
+        """Load this folder's policy as the reference; a no-op if no reference is needed.
 
         Args:
-            folder: Of the run's first checkpoint.
-            policy_folder: Of the policy that is about to be trained; None: the one that was before.
+            folder: Folder of the run's first checkpoint.
+            policy_folder: Folder of the policy about to be trained; None if the trained policy stays the same.
 
         Raises:
-            LearnerError: If a reference is needed and none is given.
+            LearnerError: If a reference is needed and `folder` is None.
             PolicyError: If the folder is not a policy.
         """
         coefficient = self._config.kl_coefficient
@@ -59,11 +59,14 @@ class Reference:
         self._folder = folder
 
     def opener(self, policy: PreTrainedModel, scorer: Scorer) -> Callable[[], AbstractContextManager[Scorer]] | None:
-        """How to open it (see `ragen.learning.learners.update.OpenReference`); None: none is needed.
+        """Return a function that opens the reference (`ragen.learning.learners.update.OpenReference`).
 
         Args:
-            policy: That is trained.
-            scorer: The policy.
+            policy: The policy that is trained.
+            scorer: The same policy as a scorer.
+
+        Returns:
+            None if no reference is needed.
         """
         if self._config.kl_coefficient == 0:
             return None
@@ -78,6 +81,6 @@ class Reference:
 
 
 def _is_base(folder: str, policy_folder: str) -> bool:
-    """Are the weights in a folder, which has no adapter, the very files that a policy's adapters stand on?"""
+    """Whether a folder without an adapter holds the same weight files as the base of a policy's adapters."""
     one, other = ({file.resolve() for file in Path(f).glob("model*.safetensors")} for f in (folder, policy_folder))
     return bool(one) and one == other and read_shape(folder) is None

@@ -1,8 +1,8 @@
-"""What each response token is part of: the reasoning, the answer, or the format around them.
+"""The part of the response that each token belongs to: the reasoning, the answer, or the format around them.
 
     response_ids, response, think, answer --tokenizer--> kinds
 
-Found from stored columns, so that any stored rollout can be learned from with any token mask (VAGEN, TRICO).
+Computed from stored columns, so that any stored rollout can be trained on with any token mask (VAGEN, TRICO).
 """
 
 from collections.abc import Sequence
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 UNKNOWN, FORMAT, THINK, ANSWER = range(4)
 KINDS = {"think": THINK, "answer": ANSWER, "format": FORMAT}
-"""By the names used in settings."""
+"""Name used in settings -> kind."""
 _THINK_TAG, _ANSWER_TAG, _CALL_TAG = "<think>", "<answer>", "<tool_call>"
 
 
 class Spans:
-    """Tells tokens apart."""
+    """Classifies response tokens by the part of the response they belong to."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
-        """Tell none apart yet.
+        """Create a classifier.
 
         Args:
-            tokenizer: That of the policy that made the responses.
+            tokenizer: Tokenizer of the policy that sampled the responses.
         """
         self._texts = TokenTexts(tokenizer)
 
     def kinds(self, ids: Sequence[int], response: str, think: str | None, answer: str | None) -> np.ndarray | None:
-        """What each token of a response is part of.
+        """Classify the tokens of a response.
 
-        A token belongs where its first character does. A malformed response, of which neither reasoning nor answer can
-        be told apart, is format as a whole; so is the end token.
+        A token takes the kind of its first character. The end token is FORMAT, and so is every token of a malformed
+        response, which has neither reasoning nor answer.
 
         Args:
             ids: `response_ids` of `turns`.
@@ -45,7 +45,7 @@ class Spans:
             answer: As stored.
 
         Returns:
-            int8 [num_tokens], of FORMAT, THINK, ANSWER. None: the tokens do not spell the response.
+            int8 [num_tokens] of FORMAT, THINK, ANSWER. None if the tokens do not decode to the response.
         """
         parts = self._texts.cut(ids, response)
         if parts is None:
@@ -54,7 +54,7 @@ class Spans:
         answer_tag = _ANSWER_TAG if _ANSWER_TAG in response else _CALL_TAG
         for text, tag, kind in ((think, _THINK_TAG, THINK), (answer, answer_tag, ANSWER)):
             if text is not None:
-                start = response.find(tag) + len(tag) if tag in response else 0  # else the prompt held the tag
+                start = response.find(tag) + len(tag) if tag in response else 0  # 0: the prompt ends with the tag
                 kind_of[start : start + len(text)] = kind
         starts = np.cumsum([0, *map(len, parts[:-1])]) if parts else np.empty(0, dtype=np.int64)
         return kind_of[starts]

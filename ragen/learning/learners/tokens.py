@@ -1,8 +1,8 @@
-"""`ResponseTokens`: all response tokens of an update, end to end, in one fixed order.
+"""`ResponseTokens`: all response tokens of an update, concatenated in one fixed order.
 
-Everything that is known of a token (log-probs, values, advantages, losses) is an array over this order: trajectories as
-given, their segments in time order, the response tokens of each. Advantage estimators see the same tokens as a
-rectangle, one trajectory a row.
+Every per-token quantity (log-probs, values, advantages, losses) is an array in this order: trajectories as given, their
+segments in time order, the response tokens of each segment. Advantage estimators see the same tokens as a rectangle,
+one trajectory per row.
 
 Legend: N response tokens of the update, B trajectories, T response tokens of the longest trajectory, K turns.
 """
@@ -22,20 +22,20 @@ RewardPlacement = Literal["turn_end", "trajectory_end"]
 
 
 class ResponseTokens:
-    """The flat order of tokens, and the way to the rectangle and back.
+    """Flat order of response tokens, with conversions to the rectangle and back.
 
     Attributes:
-        segments: Of all trajectories, in order.
+        segments: Segments of all trajectories, in order.
         segment_start: Index of the first response token of each segment. int64 [segments]
         segment_trajectory: Index of the trajectory of each segment. int64 [segments]
-        lengths_B: Response tokens of each trajectory. int64 [B]
+        lengths_B: Number of response tokens of each trajectory. int64 [B]
         trajectory_N: Index of each token's trajectory. int64
         turn_N: Index of each token's turn. int64
         segment_N: Index of each token's segment. int64
-        kind_N: What each token is part of, as in `spans`. int8
+        kind_N: Part of the response that each token belongs to, as in `spans`. int8
         position_N: Index of each token among its trajectory's response tokens. int64
-        behaviour_logprobs_N: The sampler's. float32
-        weight_N: What each token's loss is multiplied by, 1 unless search chose its response (`Trajectory`). float32
+        behaviour_logprobs_N: Log-probs under the behaviour policy. float32
+        weight_N: Loss weight of each token, 1 unless search chose its response (`Trajectory`). float32
     """
 
     def __init__(self, trajectories: Sequence[Trajectory]) -> None:
@@ -58,7 +58,7 @@ class ResponseTokens:
         self.behaviour_logprobs_N = torch.from_numpy(_of_responses(logprobs, self.segments, np.float32))
         self.lengths_B = torch.bincount(self.trajectory_N, minlength=len(trajectories))
         weights = [t.turn_weights for t in trajectories]
-        first_B = np.cumsum([0, *map(len, weights)])[:-1]  # of each trajectory's turns, end to end
+        first_B = np.cumsum([0, *map(len, weights)])[:-1]  # index of each trajectory's first turn, concatenated
         turn_index_N = torch.from_numpy(first_B)[self.trajectory_N] + self.turn_N
         self.weight_N = torch.from_numpy(np.concatenate([np.ones(1), *weights])).float()[turn_index_N + 1]
         starts_B = self.lengths_B.cumsum(0) - self.lengths_B
@@ -75,28 +75,28 @@ class ResponseTokens:
         return values_BT
 
     def flat(self, values_BT: Tensor) -> Tensor:
-        """The inverse of `rectangle`."""
+        """Undo `rectangle`."""
         return values_BT[self.trajectory_N, self.position_N]
 
     def sums(self, values_N: Tensor) -> Tensor:
-        """Sum over each trajectory's tokens, float64 [B]; 0 for a trajectory without any."""
+        """Sum over each trajectory's tokens, float64 [B]; 0 for a trajectory without tokens."""
         sums_B = torch.zeros(len(self.lengths_B), dtype=torch.float64)
         return sums_B.index_add_(0, self.trajectory_N, values_N.to(torch.float64))
 
     def mask(self, which: str) -> Tensor:
-        """Which tokens are 'think', 'answer' or 'format'; 'all': every one. bool [N]"""
+        """Mask of the tokens of a kind: 'think', 'answer', 'format', or 'all' for every token. bool [N]"""
         return torch.ones(len(self), dtype=torch.bool) if which == "all" else self.kind_N == KINDS[which]
 
     def onto(self, mask_N: Tensor, values_N: Tensor) -> Tensor:
-        """Move what tokens outside of a mask have to the last token before them in it, of the same trajectory.
+        """Move each value outside the mask to the last preceding token in the mask, within the trajectory.
 
         Args:
             mask_N: bool.
-            values_N: Such as rewards; a trajectory's sum stays what it is.
+            values_N: Values such as rewards; the sum over a trajectory is preserved.
 
         Returns:
-            0 outside the mask. What stands before the first token of the mask goes to that one; where a trajectory has
-            none in the mask, to its last token, which no estimator reads.
+            [N], 0 outside the mask. Values before the first token in the mask move to that token. If a trajectory has
+            no token in the mask, its values move to its last token, which no estimator reads.
         """
         index_N = torch.arange(len(self))
         last_N = torch.where(mask_N, index_N, -1).cummax(0).values
@@ -107,16 +107,16 @@ class ResponseTokens:
         return torch.zeros_like(values_N).index_add_(0, torch.where(last_N >= start_N, last_N, first_N), values_N)
 
     def rewards(self, trajectories: Sequence[Trajectory], placement: RewardPlacement = "turn_end") -> Tensor:
-        """Put each turn's reward on its last response token, or the return on the trajectory's last one.
+        """Place each turn's reward on its last response token, or the return on the trajectory's last one.
 
-        With 'turn_end' the reward of a turn without response tokens goes to the last token before it (the first token
-        of the trajectory where there is none), so that what the tokens of a trajectory earn adds up to its return. The
-        difference that normalisation made to the return goes to its last token. With 'trajectory_end' all of the
-        normalised return is there.
+        With 'turn_end', the reward of a turn without response tokens goes to the last token before it, or to the first
+        token of the trajectory if there is none before it. The difference between the normalised and the plain return
+        goes to the trajectory's last token, so that the rewards of its tokens add up to its normalised return. With
+        'trajectory_end', the whole normalised return is on the last token.
 
         Args:
-            trajectories: Those of the tokens.
-            placement: Which of the two.
+            trajectories: The trajectories of the tokens.
+            placement: 'turn_end' or 'trajectory_end'.
 
         Returns:
             float64 [N]
@@ -125,7 +125,7 @@ class ResponseTokens:
         if not len(self):
             return torch.from_numpy(rewards_N)
         num_turns = max(len(trajectory.turn_rewards) for trajectory in trajectories)
-        token_key = (self.trajectory_N * num_turns + self.turn_N).numpy()  # never falls
+        token_key = (self.trajectory_N * num_turns + self.turn_N).numpy()  # non-decreasing
         for index, trajectory in enumerate(trajectories):
             if self.lengths_B[index] == 0:
                 continue
@@ -141,7 +141,7 @@ class ResponseTokens:
 
 
 def _of_responses(arrays: list[np.ndarray], segments: list[Segment], dtype: type) -> np.ndarray:
-    """The elements of `arrays` at response tokens, end to end."""
+    """Concatenate the elements of `arrays` at response tokens."""
     if not arrays:
         return np.empty(0, dtype=dtype)
     return np.concatenate(arrays)[np.concatenate([s.response_mask for s in segments])].astype(dtype, copy=False)

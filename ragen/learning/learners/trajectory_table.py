@@ -1,4 +1,4 @@
-"""Trajectories as an Arrow stream, so that they can be sent to another process; what comes out is what went in.
+"""Trajectories as an Arrow stream, to be sent to another process; the round trip is exact.
 
 [Trajectory] -> pack_trajectories -> bytes -> unpack_trajectories -> [Trajectory]
 """
@@ -35,11 +35,11 @@ _SCHEMA = pa.schema(
         **{name: pa.list_(pa.list_(dtype)) for name, dtype in _TOKENS.items()},
     }
 )
-"""A row is a trajectory; the columns of its turns are lists, those of its tokens lists of segments."""
+"""One row per trajectory. Per-turn columns are lists; per-token columns are lists (segments) of lists (tokens)."""
 
 
 def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
-    """Write trajectories down."""
+    """Serialise trajectories."""
     segments = [segment for trajectory in trajectories for segment in trajectory.segments]
     of_trajectories = _offsets([len(trajectory.segments) for trajectory in trajectories])
     of_segments = _offsets([len(segment.token_ids) for segment in segments])
@@ -61,7 +61,7 @@ def pack_trajectories(trajectories: Sequence[Trajectory]) -> bytes:
 
 
 def unpack_trajectories(data: bytes) -> list[Trajectory]:
-    """Read what `pack_trajectories` wrote."""
+    """Deserialise the output of `pack_trajectories`."""
     table = unpack_table(data).combine_chunks()
     columns = {name: _nested(table[name].combine_chunks()) for name in _TOKENS}
     names = ["trajectory_id", "group_id", "trajectory_return", "normalised_return", "greedy_return"]
@@ -81,7 +81,7 @@ def unpack_trajectories(data: bytes) -> list[Trajectory]:
 
 
 def pack_table(table: pa.Table) -> bytes:
-    """A table as an Arrow stream."""
+    """Serialise a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -89,12 +89,12 @@ def pack_table(table: pa.Table) -> bytes:
 
 
 def unpack_table(data: bytes) -> pa.Table:
-    """Read what `pack_table` wrote."""
+    """Deserialise the output of `pack_table`."""
     return pa.ipc.open_stream(data).read_all()
 
 
 def _nested(column: pa.ListArray) -> list[list[np.ndarray]]:
-    """Segment arrays of each row."""
+    """Return the segment arrays of each row."""
     inner = column.values
     values = inner.values.to_numpy(zero_copy_only=False)
     parts = np.split(values, inner.offsets.to_numpy()[1:-1]) if len(inner) else []
