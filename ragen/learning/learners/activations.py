@@ -1,4 +1,4 @@
-"""Activation checkpointing: a layer's activations are computed again in the backward pass instead of being kept."""
+"""Activation checkpointing: a layer's activations are recomputed in the backward pass instead of being stored."""
 
 from functools import partial
 from types import MethodType
@@ -13,17 +13,17 @@ from starpo.ragen.core.errors import LearnerError
 
 
 def checkpoint_activations(model: nn.Module, *, is_cut_up: bool = False) -> None:
-    """Make every transformer layer of a model keep its input alone when gradients are asked for.
+    """Make every transformer layer of a model store only its input when gradients are enabled.
 
-    transformers' own switch acts in training mode only, and models that are trained here are in evaluation mode.
+    transformers' own switch works in training mode only, and models are trained here in evaluation mode.
 
     Args:
         model: Changed in place.
-        is_cut_up: Are its weights gathered for each layer and let go after it (ZeRO 3)? Then a layer is computed again
-            inside a backward pass of its own ("reentrant"), which gathers them for as long as they are needed.
+        is_cut_up: Whether weights are gathered layer by layer and then released (ZeRO 3). A layer is then recomputed
+            inside a backward pass of its own ("reentrant"), which gathers the weights for as long as they are needed.
 
     Raises:
-        LearnerError: If the model has no layers that are known to allow it.
+        LearnerError: If the model has no layers that are known to support it.
     """
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
@@ -32,7 +32,7 @@ def checkpoint_activations(model: nn.Module, *, is_cut_up: bool = False) -> None
             "again; set it to false"
         )
     for layer in layers:
-        # a method of the layer, not a closure over it: a copy of the layer computes with weights of its own
+        # a method of the layer, not a closure over it, so that a copy of the layer uses its own weights
         layer.forward = MethodType(partial(_forward_again, is_cut_up), layer)
 
 
@@ -40,6 +40,6 @@ def _forward_again(is_cut_up: bool, layer: nn.Module, hidden: Tensor, *args: Any
     forward = MethodType(type(layer).forward, layer)
     if not torch.is_grad_enabled():
         return forward(hidden, *args, **kwargs)
-    if is_cut_up and not hidden.requires_grad:  # frozen embeddings: without it the layer would get no gradient
+    if is_cut_up and not hidden.requires_grad:  # frozen embeddings: otherwise the layer would get no gradient
         hidden = hidden.detach().requires_grad_(True)
     return checkpoint(partial(forward, **kwargs), hidden, *args, use_reentrant=is_cut_up, preserve_rng_state=False)

@@ -1,7 +1,7 @@
-"""LoRA adapters in a model that is trained (PEFT): put in, taken out, switched off for a while.
+"""LoRA adapters in a trained model (PEFT): added, merged, temporarily disabled.
 
-The model keeps its class; PEFT replaces its linear layers by ones that add `alpha / rank * B A x`. The rest is frozen.
-B begins at 0, so a policy with new adapters is the policy without them.
+The model keeps its class; PEFT replaces its linear layers by layers that add `alpha / rank * B A x`. All other weights
+are frozen. B is initialised to 0, so new adapters do not change the policy.
 """
 
 import difflib
@@ -21,18 +21,18 @@ from starpo.ragen.config.update import LoraConfig
 from starpo.ragen.core.errors import LearnerError, MissingPackageError, PolicyError
 from starpo.ragen.core.seeding import derive_seed
 
-_NAME = ".default."  # PEFT's name of the only adapter, within the names of parameters
+_NAME = ".default."  # PEFT's name of the only adapter, as it appears in parameter names
 
 
 def shape_of(lora: LoraConfig, backbone: nn.Module) -> AdapterShape:
-    """The adapter that settings ask for on a model.
+    """Return the shape of the adapter that the settings request for a model.
 
     Args:
         lora: The settings.
         backbone: The model without its output layer and without an adapter.
 
     Raises:
-        LearnerError: If it has no linear layers, or none of the names that were asked for.
+        LearnerError: If the model has no linear layers, or lacks one of the requested names.
     """
     names = {name.rsplit(".", 1)[-1] for name, module in backbone.named_modules() if isinstance(module, nn.Linear)}
     if not names:
@@ -52,12 +52,12 @@ def shape_of(lora: LoraConfig, backbone: nn.Module) -> AdapterShape:
 
 
 def add_adapters(model: nn.Module, shape: AdapterShape, seed: int) -> None:
-    """Freeze a model and put new adapters into it. The global random state is as it was before.
+    """Freeze a model and add new adapters to it. The global random state is preserved.
 
     Args:
-        model: Changed in place; adapters are float32 whatever its weights are.
-        shape: Of the adapters.
-        seed: Of the first weights of A; B begins at 0.
+        model: Changed in place; adapters are float32 whatever the dtype of its weights.
+        shape: Shape of the adapters.
+        seed: Seed of the initial weights of A; B is initialised to 0.
 
     Raises:
         MissingPackageError: If PEFT is not installed.
@@ -79,16 +79,16 @@ def add_adapters(model: nn.Module, shape: AdapterShape, seed: int) -> None:
 
 
 def has_adapters(model: nn.Module) -> bool:
-    """Were adapters put into it?"""
+    """Whether the model has adapters."""
     return any(_NAME in name for name, _ in model.named_parameters())
 
 
 def adapter_tensors(model: nn.Module, weights: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """The trained tensors of a model with adapters, by the names under which they are stored (not yet PEFT's).
+    """Return the trained tensors of a model with adapters, by the names used for storage (without PEFT's prefix).
 
     Args:
-        model: Any that is trained; without adapters all of its weights are.
-        weights: By parameter, where the model does not hold them whole.
+        model: The model; without adapters, all of its weights count as trained.
+        weights: Parameter -> trained weights, if the model is sharded.
     """
     if weights is None:
         weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
@@ -96,12 +96,12 @@ def adapter_tensors(model: nn.Module, weights: Mapping[str, Tensor] | None = Non
 
 
 def frozen_parameters(model: nn.Module) -> dict[int, Tensor]:
-    """What adapters freeze, by id: given to `copy.deepcopy` as its memo, a copy shares it."""
+    """Return the frozen parameters by id, as a memo for `copy.deepcopy`: a copy made with it shares them."""
     return {id(parameter): parameter for parameter in model.parameters() if not parameter.requires_grad}
 
 
 def load_adapter_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Take up what `adapter_tensors` gave.
+    """Load the output of `adapter_tensors`.
 
     Raises:
         KeyError: If the names are not those of the model's trained tensors.
@@ -117,7 +117,7 @@ def load_adapter_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> Non
 
 
 def write_adapter(tensors: Mapping[str, Tensor], shape: AdapterShape, base_key: str, folder: Path) -> None:
-    """Write a policy's adapter in PEFT's layout, and which checkpoint's weights it was trained on."""
+    """Write a policy's adapter in PEFT's layout, and the key of the checkpoint whose weights it was trained on."""
     contiguous = {PREFIX + name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
     save_file(contiguous, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
     config: dict[str, Any] = {
@@ -136,9 +136,9 @@ def write_adapter(tensors: Mapping[str, Tensor], shape: AdapterShape, base_key: 
 
 
 def merge_adapters(model: nn.Module) -> None:
-    """Merge the adapters of a model into its weights, in place; what it computes stays the same but for rounding.
+    """Merge the adapters of a model into its weights, in place; outputs stay the same up to rounding.
 
-    Parameters have their names without adapters again, and all of them are trained.
+    Parameters get back their names without adapters, and all of them become trainable.
     """
     for name, module in list(model.named_modules()):
         if isinstance(module, _tuner_layer()):
@@ -150,7 +150,7 @@ def merge_adapters(model: nn.Module) -> None:
 
 @contextmanager
 def adapters_off(model: PreTrainedModel) -> Iterator[None]:
-    """Inside, a model with adapters computes what its frozen weights alone do."""
+    """Disable the adapters of a model inside the context."""
     layers = [module for module in model.modules() if isinstance(module, _tuner_layer())]
     for layer in layers:
         layer.enable_adapters(False)
@@ -162,10 +162,10 @@ def adapters_off(model: PreTrainedModel) -> Iterator[None]:
 
 
 def check_same_shape(stored: AdapterShape, asked: AdapterShape, folder: str) -> None:
-    """Make sure that a stored adapter is the one that the settings speak of.
+    """Check that a stored adapter has the shape that the settings request.
 
     Raises:
-        PolicyError: If it is not.
+        PolicyError: If it has another one.
     """
     if stored != asked:
         raise PolicyError(

@@ -1,9 +1,9 @@
-"""`DeepSpeedModel`: a model and its AdamW, cut up over ranks by ZeRO; and `Ranks`, the group of them.
+"""`DeepSpeedModel`: a model and its AdamW, sharded over ranks by ZeRO; and `Ranks`, the group of ranks.
 
-Weights, moments and gradients come and go whole, under the names that the torch learner gives them.
+Weights, moments and gradients are exchanged unsharded, under the torch learner's parameter names.
 
-What DeepSpeed makes of a loss: it divides gradients by the number of ranks. Losses here are sums over all ranks' tokens
-with the denominator of the whole mini-batch in them, so they are multiplied by that number first.
+DeepSpeed divides gradients by the number of ranks. Losses here are sums over the tokens of all ranks and already hold
+the denominator of the whole mini-batch, so they are first multiplied by the number of ranks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ class Ranks:
     """Implements `ragen.learning.learners.data_parallel.DataParallelGroup` over torch's default process group."""
 
     def __init__(self, device: torch.device) -> None:
-        """Join; the process group must be there.
+        """Join torch's default process group, which must be initialised.
 
         Args:
-            device: Where this rank computes.
+            device: Device of this rank.
         """
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._device = device
@@ -55,14 +55,14 @@ class DeepSpeedModel:
     def __init__(
         self, network: nn.Module, prefix: str, config: OptimiserConfig, update: UpdateConfig, device: torch.device
     ) -> None:
-        """Hand a network over to DeepSpeed.
+        """Wrap a network in a DeepSpeed engine.
 
         Args:
-            network: Called with micro-batches; float32 but for frozen weights, on the CPU, the same on all ranks.
-            prefix: What stands before the names that the torch learner has for its parameters.
-            config: AdamW's settings.
-            update: The update's: ZeRO's stage, offload, arithmetic.
-            device: Where this rank computes.
+            network: Called with micro-batches; float32 except for frozen weights, on the CPU, identical on all ranks.
+            prefix: Prefix of its parameter names that the torch learner's names do not have.
+            config: Settings of AdamW.
+            update: Settings of the update: ZeRO stage, offload, dtype.
+            device: Device of this rank.
         """
         self.config = config
         self._world_size = dist.get_world_size()
@@ -81,7 +81,7 @@ class DeepSpeedModel:
         )
         self._zero, self._adamw = self._engine.optimizer, self._engine.optimizer.optimizer
         self._begin_state(0.0)
-        for name, value in exact.items():  # DeepSpeed took its float32 copies from weights that were rounded already
+        for name, value in exact.items():  # DeepSpeed made its float32 copies from weights already rounded to bfloat16
             self._write(name, value.to(device), None)
 
     def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
@@ -116,11 +116,11 @@ class DeepSpeedModel:
         return torch.cat(gradients)
 
     def weights(self) -> dict[str, Tensor]:
-        """All trained weights by name, whole, float32 on the CPU; one at a time passes through the device."""
+        """Return all trained weights by name, unsharded, float32 on the CPU; gathered one at a time on the device."""
         return {name: safe_get_full_fp32_param(p).detach().cpu().clone() for name, p in self._parameters.items()}
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """As `ModelOptimiser.state_tensors`: `adamw/<slot>/<parameter>`; empty before the first step."""
+        """Return the state named as in `ModelOptimiser.state_tensors` (kind 'adamw'); empty before the first step."""
         step = self._num_steps()
         if not step:
             return {}
@@ -135,7 +135,7 @@ class DeepSpeedModel:
         """See `ModelOptimiser.load_state_tensors`.
 
         Raises:
-            KeyError: If it speaks of an optimiser or a parameter that this model does not have.
+            KeyError: If it names an optimiser or a parameter that this model does not have.
         """
         steps = []
         for full_name, value in tensors.items():
@@ -148,7 +148,7 @@ class DeepSpeedModel:
                 steps.append(float(value))
         if not steps:
             return
-        # one count for all: a parameter that had no gradient yet has moments of 0, whatever it counts
+        # one step count for all: the moments of a parameter without a gradient so far are 0, whatever its count
         self._begin_state(max(steps))
         for full_name, value in tensors.items():
             _, slot, name = full_name.split("/", 2)
@@ -156,11 +156,11 @@ class DeepSpeedModel:
                 self._write(name, value, slot)
 
     def destroy(self) -> None:
-        """Let go of what DeepSpeed holds."""
+        """Release the DeepSpeed engine."""
         self._engine.destroy()
 
     def _partitions(self) -> list[Tensor]:
-        """This rank's float32 weights, flat, as AdamW sees them."""
+        """Return this rank's float32 weights as the flat tensors that AdamW updates."""
         zero = self._zero
         of_rank = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
         return list(of_rank)
@@ -169,7 +169,7 @@ class DeepSpeedModel:
         return int(self._adamw.state[self._partitions()[0]]["step"])
 
     def _begin_state(self, step: float) -> None:
-        """Give AdamW moments of 0; DeepSpeed and AdamW would make them at the first step, too late to be loaded."""
+        """Create AdamW's moments as zeros; by default they are created in the first step, too late to load a state."""
         for partition in self._partitions():
             moments = {slot: torch.zeros_like(partition) for slot in _MOMENTS}
             self._adamw.state[partition] = {"step": torch.tensor(step, device=partition.device), **moments}
@@ -178,9 +178,10 @@ class DeepSpeedModel:
             self._zero._lazy_init_hp_params_optimizer_state()
 
     def _write(self, name: str, value: Tensor, slot: str | None) -> None:
-        """Put this rank's part of a whole tensor in its place: of the float32 weight (None), or of a moment.
+        """Write this rank's shard of an unsharded tensor: the float32 weight (`slot` None) or a moment.
 
-        Not by DeepSpeed's `safe_set_full_...`: with ZeRO 3 they fail on sizes that the number of ranks does not divide.
+        DeepSpeed's `safe_set_full_...` are not used: under ZeRO 3 they fail on sizes not divisible by the number of
+        ranks.
         """
         parameter: Any = self._parameters[name]
         flat = value.detach().flatten().float()
@@ -195,7 +196,7 @@ class DeepSpeedModel:
             mapping.get_hp_fragment(slot).data.copy_(flat[where.start : where.start + where.numel])
 
     def _forget_gradient(self) -> None:
-        """What DeepSpeed does with the gradient of a step that it skips."""
+        """Discard the gradient, as DeepSpeed does in a step that it skips."""
         zero = self._zero
         zero.zero_grad(set_to_none=True)
         if self._stage < 3:
@@ -214,10 +215,10 @@ def _deepspeed_config(config: OptimiserConfig, update: UpdateConfig) -> dict[str
     if update.deepspeed.offload_optimizer:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
     return {
-        "train_micro_batch_size_per_gpu": 1,  # DeepSpeed's own counting; losses are ours
+        "train_micro_batch_size_per_gpu": 1,  # only for DeepSpeed's bookkeeping; losses are computed here
         "gradient_accumulation_steps": 1,
         "zero_optimization": zero,
-        "zero_allow_untested_optimizer": True,  # torch's AdamW: DeepSpeed's own are compiled when first used
+        "zero_allow_untested_optimizer": True,  # torch's AdamW: DeepSpeed's own are compiled on first use
         "zero_force_ds_cpu_optimizer": False,
         "bf16": {"enabled": update.dtype == "bfloat16"},
         "gradient_clipping": config.max_gradient_norm or 0.0,

@@ -1,10 +1,10 @@
-"""Several objectives on the same trajectories: their gradients before any step, beside each other.
+"""Several objectives on the same trajectories: their gradients before any step, side by side.
 
     trainings -> a forward pass of each group's segments, turn by turn -> a backward pass for each objective
               -> sums over groups, over turns -> spreads, turns' parts, inner products
 
-A forward pass serves all objectives. Gradients are kept for one iteration's measurement alone: as many as there are
-objectives times one more than there are turns, each as large as the policy.
+All objectives share the forward passes. Memory holds J * (K + 1) gradients during a measurement, each as large as the
+policy.
 
 Legend: N response tokens of the update, M those of a micro-batch, J objectives, K turns.
 """
@@ -29,12 +29,12 @@ from starpo.ragen.learning.learners.training import Training, loss_terms, scored
 
 @dataclass(frozen=True)
 class Signs:
-    """Advantages of some tokens that have a loss.
+    """Signs of the advantages of a set of tokens that have a loss.
 
     Attributes:
-        num_tokens: How many there are.
+        num_tokens: Number of tokens.
         positive: Share of them with a positive advantage.
-        negative: With a negative one. The others have none.
+        negative: Share of them with a negative advantage; the remaining ones have an advantage of 0.
     """
 
     num_tokens: int
@@ -44,15 +44,15 @@ class Signs:
 
 @dataclass(frozen=True)
 class MeasuredObjective:
-    """The gradient g of one objective: of the policy's loss over all trajectories as one mini-batch, no step taken.
+    """Gradient g of one objective: of the policy's loss over all trajectories as one mini-batch, before any step.
 
     Attributes:
-        groups: How the gradients of single groups spread; their mean is g.
-        turn_norms: Norm of g_k, the part that the tokens of turn k contribute; the parts add up to g. [K]
-        turn_shares: `<g_k, g> / |g|^2`: they add up to 1, and a turn that pulls against the others has a negative one.
-            [K]; empty where g is 0.
-        turn_signs: Advantages by turn. [K]
-        kind_signs: Advantages of 'think', 'answer' and 'format' tokens; empty where tokens are not told apart.
+        groups: Spread of the gradients of single groups; their mean is g.
+        turn_norms: Norm of g_k, the contribution of the tokens of turn k; the contributions add up to g. [K]
+        turn_shares: `<g_k, g> / |g|^2`; they add up to 1, and a turn that pulls against the others has a negative
+            share. [K]; empty if g is 0.
+        turn_signs: Signs of the advantages by turn. [K]
+        kind_signs: Signs of the advantages of 'think', 'answer' and 'format' tokens; empty if the kinds are unknown.
     """
 
     groups: GradientSpread
@@ -64,10 +64,10 @@ class MeasuredObjective:
 
 @dataclass(frozen=True)
 class MeasuredObjectives:
-    """Several of them.
+    """Gradients of several objectives.
 
     Attributes:
-        objectives: In the order given. [J]
+        objectives: The objectives in the order given. [J]
         gram: Inner products of their gradients. float64 [J, J]
     """
 
@@ -76,7 +76,7 @@ class MeasuredObjectives:
 
     @property
     def cosines(self) -> np.ndarray:
-        """Of every two gradients, 1 on the diagonal; NaN where one of them is 0. float64 [J, J]"""
+        """Pairwise cosines of the gradients, 1 on the diagonal; NaN where a gradient is 0. float64 [J, J]"""
         norms = np.sqrt(np.diag(self.gram))
         with np.errstate(invalid="ignore", divide="ignore"):
             found = np.clip(self.gram / np.outer(norms, norms), -1.0, 1.0)
@@ -85,15 +85,15 @@ class MeasuredObjectives:
 
 
 def able_to_measure(configs: Sequence[UpdateConfig]) -> UpdateConfig:
-    """Settings of a learner that has what all of these objectives need: a reference; a critic or a process reward
-    model, as the checkpoint has one of them at most."""
+    """Return settings of a learner that has the models that these objectives need: a reference, and a critic or a
+    process reward model, of which a checkpoint has at most one."""
     most = next((config for config in configs if config.needs & {"critic", "prm"}), configs[0])
     kl_coefficient = max(config.kl_coefficient for config in configs)
     return most.model_copy(update={"learner": "torch", "kl_coefficient": kl_coefficient})
 
 
 def measure(trainings: Sequence[Training]) -> MeasuredObjectives:
-    """Measure the objectives of some trainings, which differ in their settings and what follows from those alone.
+    """Measure the objectives of trainings that differ only in their settings and in what follows from these.
 
     Raises:
         LearnerError: If a loss is not finite.
@@ -106,7 +106,7 @@ def measure(trainings: Sequence[Training]) -> MeasuredObjectives:
     asked = scored_for({term for training in trainings for term in loss_terms(training.config)})
 
     def gradients(batch: MicroBatch) -> list[tuple[int, list[Tensor]]]:
-        """Turn, and what its tokens add to the gradient of every objective."""
+        """Return (turn, contribution of its tokens to the gradient of every objective) for each turn."""
         scored_M = model(batch, first.context.temperature, asked)
         losses_M = []
         for training, of_tokens in zip(trainings, terms_of, strict=True):
@@ -148,7 +148,7 @@ def measure(trainings: Sequence[Training]) -> MeasuredObjectives:
 
 
 def _cells(training: Training) -> Iterator[tuple[str, np.ndarray]]:
-    """Group, and segments of it that begin with the same turn; those of a group one after the other."""
+    """Yield (group, its segments that begin with the same turn); the cells of a group are consecutive."""
     tokens = training.tokens
     first_turn = tokens.turn_N[tokens.segment_start].numpy()
     cells: dict[str, dict[int, list[int]]] = {}
@@ -161,7 +161,7 @@ def _cells(training: Training) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _plus(total: Tensor | None, gradient: Tensor) -> Tensor:
-    """The sum, in place but for the first one, which others may hold."""
+    """Add a gradient to a total in place; the first one is cloned, because the caller may share it."""
     return gradient.clone() if total is None else total.add_(gradient)
 
 

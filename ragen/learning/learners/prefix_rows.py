@@ -1,9 +1,9 @@
-"""Segments that begin alike, in one row: every different beginning is computed once.
+"""Segments with a common prefix in one row: every distinct prefix is computed once.
 
-A token's hidden state depends on what stands before it in its context and on nothing else. Members of a group see the
-same first prompt, meet the same states and say the same things, so most of an update's tokens follow a beginning that
-another segment has too; many segments are equal. A row holds the tokens of a prefix tree's branches side by side, each
-beginning once; positions and a mask say what a token follows:
+The hidden state of a token depends only on the tokens before it in its context. Members of a group see the same first
+prompt, meet the same states and give the same responses, so most tokens of an update follow a prefix that another
+segment shares; many segments are identical. A row holds the branches of a prefix tree side by side, each prefix once.
+Positions and an attention mask define what precedes each token:
 
     segments      row         a b c d e f      sees   a b c d e f
     a b c                                           a x
@@ -13,7 +13,7 @@ beginning once; positions and a mask say what a token follows:
                                                     e x x . x x
                                                     f x x . x . x
 
-Six tokens stand for fifteen. Equal segments share all of their tokens; their losses differ by their advantages alone,
+Six tokens replace fifteen. Identical segments share all of their tokens; their losses differ only in the advantages,
 and gradients are sums.
 
 Legend: T tokens of a row, L tokens of a segment.
@@ -27,13 +27,13 @@ import numpy as np
 
 @dataclass
 class PrefixRow:
-    """Some segments laid out over one row.
+    """Segments laid out in one row.
 
     Attributes:
-        token_ids: The row's tokens, each beginning once. [T]
-        branches: Of each different segment, in the order of the row: how many of its tokens stood there before it, and
-            the place of each of its tokens in the row. int64 [L]
-        segments: Index of each segment that the row stands for, and of its branch.
+        token_ids: Tokens of the row, each prefix once. [T]
+        branches: For each distinct segment, in the order of the row: the number of its tokens shared with earlier
+            branches, and the position of each of its tokens in the row. int64 [L]
+        segments: (index of the segment, index of its branch) of each segment in the row.
     """
 
     token_ids: list[int] = field(default_factory=list)
@@ -45,18 +45,18 @@ class PrefixRow:
 
     @property
     def is_plain(self) -> bool:
-        """Does every token follow all that stand before it? Then causal attention is enough."""
+        """Whether every token attends to all tokens before it, so that plain causal attention is enough."""
         return len(self.branches) == 1
 
     def positions(self) -> np.ndarray:
-        """Of each token in its own context. int64 [T]"""
+        """Return the position of each token in its own context. int64 [T]"""
         positions = np.empty(len(self), dtype=np.int64)
         for num_shared, places in self.branches:
             positions[places[num_shared:]] = np.arange(num_shared, len(places))
         return positions
 
     def sees(self) -> np.ndarray:
-        """Does the token of the first index follow that of the second, or is it that token? bool [T, T]"""
+        """Return the attention mask: [i, j] is True if j = i or token j precedes token i in its context. bool [T, T]"""
         sees = np.zeros((len(self), len(self)), dtype=bool)
         for num_shared, places in self.branches:
             for depth in range(num_shared, len(places)):
@@ -65,16 +65,16 @@ class PrefixRow:
 
 
 def prefix_rows(token_ids: Sequence[np.ndarray], indices: Iterable[int], max_tokens: int) -> list[PrefixRow]:
-    """Lay segments out over rows.
+    """Lay segments out in rows.
 
-    In the order of their tokens those with the same beginning are neighbours, so a row is a run of that order. Where a
-    row ends between two that begin alike, the beginning is computed in both rows.
+    Segments sorted by their tokens have common prefixes next to each other, so a row is a slice of that order. If a row
+    ends between two segments with a common prefix, both rows compute the prefix.
 
     Args:
         token_ids: Tokens of all segments of an update, [L] each.
         indices: The segments to lay out.
-        max_tokens: Of a row with more than one branch; attention costs each token the length of its row. A longer
-            segment has a row of its own; with 0 nothing is shared but by equal segments.
+        max_tokens: Maximum length of a row with more than one branch, because a token's attention costs the length of
+            its row. A longer segment gets a row of its own; with 0, only identical segments share a row.
 
     Returns:
         Rows that hold every segment of `indices` once.
@@ -102,7 +102,7 @@ def prefix_rows(token_ids: Sequence[np.ndarray], indices: Iterable[int], max_tok
 
 
 def _num_equal(one: np.ndarray, other: np.ndarray) -> int:
-    """Tokens that two segments begin with alike."""
+    """Length of the common prefix of two segments."""
     length = min(len(one), len(other))
     differs = np.flatnonzero(one[:length] != other[:length])
     return int(differs[0]) if len(differs) else length

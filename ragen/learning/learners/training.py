@@ -1,4 +1,4 @@
-"""`Training`: the optimiser steps of one update, from what its losses are made of to weights that have moved.
+"""`Training`: the optimiser steps of one update, from the inputs of its losses to updated weights.
 
     epochs -> mini-batches (a step each) -> micro-batches: forward, weighted terms, backward -> clip, step
 
@@ -37,16 +37,16 @@ from starpo.ragen.learning.objectives.surrogates import SurrogateInputs, covaria
 
 @dataclass(frozen=True)
 class Targets:
-    """What the losses of an update are made of, by token, on the learner's device. float32 [N] each.
+    """Per-token inputs of the losses of an update, on the learner's device. float32 [N] each.
 
     Attributes:
-        behaviour_logprobs_N: The sampler's.
-        old_logprobs_N: The policy's before the first step.
-        advantages_N: As they enter the loss.
-        ref_logprobs_N: The reference's; None: there is none.
-        values_N: The critic's before the first step; None: there is no critic.
-        value_targets_N: What it is fitted to; None with `values_N`.
-        value_mask_N: The tokens at which it is. bool; None with `values_N`.
+        behaviour_logprobs_N: Log-probs under the behaviour policy.
+        old_logprobs_N: Log-probs under the policy before the first step.
+        advantages_N: Advantages as they enter the loss.
+        ref_logprobs_N: Log-probs under the reference policy; None without a reference.
+        values_N: The critic's values before the first step; None without a critic.
+        value_targets_N: Targets that the critic is fitted to; None with `values_N`.
+        value_mask_N: Tokens at which the critic is fitted. bool; None with `values_N`.
     """
 
     behaviour_logprobs_N: Tensor
@@ -59,11 +59,11 @@ class Targets:
 
 
 Term = Literal["task", "kl", "entropy"]
-"""A part of the policy's loss: the clipped surrogate, the KL to the reference, the entropy bonus."""
+"""A term of the policy's loss: the surrogate, the KL to the reference, the entropy bonus."""
 
 
 def loss_terms(config: UpdateConfig) -> list[Term]:
-    """The terms that a policy's loss has with these settings; a KL in the reward is part of the task's."""
+    """Return the terms of the policy's loss under these settings; a KL penalty in the reward belongs to 'task'."""
     has: dict[Term, bool] = {
         "task": True,
         "kl": config.kl_coefficient > 0 and config.kl_placement == "loss",
@@ -73,40 +73,40 @@ def loss_terms(config: UpdateConfig) -> list[Term]:
 
 
 def step_scale(config: UpdateConfig, effective_sample_size: float) -> float:
-    """What a step is scaled by: `sqrt(ESS / reference)`, at most 1 (VCPO); 1 where it is off."""
+    """Scale of an optimiser step: `min(1, sqrt(ESS / reference))` (VCPO); 1 when disabled."""
     reference = config.effective_sample_reference
     return 1.0 if reference is None else min(1.0, effective_sample_size / reference) ** 0.5
 
 
 def scored_for(terms: Collection[Term]) -> tuple[Quantity, ...]:
-    """What has to be known of each token for these terms."""
+    """Return the quantities that these terms need of each token."""
     return ("logprob", "entropy") if "entropy" in terms else ("logprob",)
 
 
 TermsOf = Callable[..., tuple[dict[Term, Tensor], Tensor]]
-"""A micro-batch, and what the policy makes of its tokens (`scored_for`) -> terms of each token's loss, and the weights
-that they have in it. [M] each"""
+"""A micro-batch and the policy's quantities of its tokens (`scored_for`) -> terms of each token's loss, and the tokens'
+weights in the loss. [M] each"""
 BatchesOf = Callable[[np.ndarray], list[MicroBatch]]
 """Indices of segments of the update -> this process's micro-batches of them, on its device."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """One update's steps.
+    """The optimiser steps of one update.
 
     Attributes:
-        config: The update's settings.
-        context: Where in the run it stands.
+        config: Settings of the update.
+        context: Position of the update in the run.
         models: 'policy' and, with a critic, 'critic'; changed in place.
-        trajectories: Those of the update.
+        trajectories: Trajectories of the update.
         tokens: Their response tokens.
-        targets: What the losses are made of.
-        ledger: Where what happens is noted.
-        batches_of: Packs segments.
-        runner: How micro-batches are run, and where.
-        dp_group: Who takes the steps together.
-        score: The policy as it is now, on some micro-batches.
-        effective_sample_size: Of the trajectories, before the first step, as a share.
+        targets: Inputs of the losses.
+        ledger: Collects statistics of tokens and steps.
+        batches_of: Packs segments into micro-batches.
+        runner: Runs the micro-batches.
+        dp_group: Data-parallel group that takes the steps together.
+        score: Scores micro-batches under the current policy.
+        effective_sample_size: Effective sample size of the trajectories before the first step, as a share.
     """
 
     config: UpdateConfig
@@ -126,10 +126,10 @@ class Training:
         """Take all steps.
 
         Returns:
-            How many of them the policy took; 0 while only the critic learns.
+            Number of steps of the policy; 0 during critic warm-up.
 
         Raises:
-            LearnerError: If a loss or a gradient is not finite. Steps before it have been taken.
+            LearnerError: If a loss or a gradient is not finite. Earlier steps have been applied.
         """
         tokens, reverse = self.tokens, self.config.turn_order == "reverse"
         trainable = torch.nonzero(tokens.lengths_B)[:, 0].numpy()
@@ -148,15 +148,15 @@ class Training:
         return num_taken
 
     def gradient(self, members: np.ndarray | None = None, term: Term | None = None) -> Tensor:
-        """The gradient of the policy's loss over all trajectories as one mini-batch; no step is taken.
+        """Compute the gradient of the policy's loss over all trajectories as one mini-batch, without a step.
 
         Args:
-            members: Indices of trajectories: what they contribute to it. None: all.
-            term: What this part of the loss contributes. None: all of them.
+            members: Indices of trajectories; only their contribution is returned. None for all.
+            term: Term of the loss; only its contribution is returned. None for all.
 
         Returns:
-            All trainable parameters of the policy end to end, in their order, on the CPU; 0 where the loss does not
-            depend on one. float32 [parameters]
+            Gradient of all trainable parameters of the policy, concatenated in their order, on the CPU; 0 for
+            parameters that the loss does not depend on. float32 [parameters]
 
         Raises:
             LearnerError: If a loss is not finite.
@@ -169,7 +169,7 @@ class Training:
         return self.models["policy"].pop_gradient()
 
     def _step_policy(self, batches: list[MicroBatch], is_in_N: Tensor, advantages_N: Tensor | None = None) -> int:
-        """One step on the tokens of a mini-batch; returns 1, or 0 where none of them has a loss."""
+        """Take one step on the tokens of a mini-batch; return 1, or 0 (no step) if none of them has a loss."""
         if not bool((is_in_N & self.tokens.mask(self.config.loss_on)).any()):
             return 0
         advantages_N = self.targets.advantages_N if advantages_N is None else advantages_N
@@ -178,11 +178,11 @@ class Training:
         return 1
 
     def _step_turns(self, batches: list[MicroBatch], is_in_N: Tensor) -> int:
-        """A step for each turn of a mini-batch, the last one first (SeeUPO, 2602.06554, Alg. 1); returns how many.
+        """Take one step per turn of a mini-batch, last turn first (SeeUPO, 2602.06554, Alg. 1); return their number.
 
-        Advantages of a turn are multiplied by the ratios, new to old, of the turns after it, which have been updated:
-        their geometric means, clipped as the surrogate's are. The gradient of a turn is then that of a policy whose
-        later turns are what they have become.
+        Advantages of a turn are multiplied by the ratios, new to old, of the later turns, which are already updated:
+        the geometric mean over each turn's tokens, clipped as in the surrogate. The gradient of a turn thus accounts
+        for the updated policy of the later turns.
         """
         tokens, config, num_taken = self.tokens, self.config, 0
         factor_B = torch.ones(len(tokens.lengths_B))
@@ -200,7 +200,7 @@ class Training:
     def _add_policy_gradients(
         self, batches: list[MicroBatch], is_in_N: Tensor, advantages_N: Tensor, only: Term | None = None
     ) -> float:
-        """Add the gradient of the loss of a mini-batch, whose tokens are given; returns the surrogate's part of it."""
+        """Add the gradient of the loss over the given tokens of a mini-batch; return the surrogate part of the loss."""
         terms_of, asked = self.policy_terms(is_in_N, advantages_N), scored_for(loss_terms(self.config))
 
         def terms(batch: MicroBatch) -> tuple[Tensor, Tensor]:
@@ -211,11 +211,11 @@ class Training:
         return self._accumulate("policy", terms, batches)
 
     def policy_terms(self, is_in_N: Tensor, advantages_N: Tensor) -> TermsOf:
-        """What the tokens of micro-batches add to the policy's loss over a mini-batch.
+        """Return a function that computes the loss terms and weights of a micro-batch's tokens in a mini-batch.
 
         Args:
-            is_in_N: The tokens of the mini-batch.
-            advantages_N: As they enter the loss; on the learner's device.
+            is_in_N: Tokens of the mini-batch. bool
+            advantages_N: Advantages as they enter the loss, on the learner's device.
         """
         tokens, config = self.tokens, self.config
         has_loss_N = is_in_N & tokens.mask(config.loss_on)
@@ -233,7 +233,7 @@ class Training:
         return terms_of
 
     def _covariances(self, has_loss_N: Tensor, advantages_N: Tensor) -> Tensor | None:
-        """Covariance and its rank of each token of a mini-batch, [2, N]; None: the surrogate does not ask."""
+        """Covariance and its rank for each token of a mini-batch, [2, N]; None if the surrogate does not need them."""
         if "covariances" not in self.config.needs:
             return None
         has_loss_N = has_loss_N.to(advantages_N.device)
@@ -250,7 +250,7 @@ class Training:
         advantages_M: Tensor,
         covariances_2M: Tensor | None,
     ) -> dict[Term, Tensor]:
-        """The terms of each token's loss, to be weighted yet. [M] each"""
+        """Compute the unweighted terms of each token's loss. [M] each"""
         config, targets, token_M = self.config, self.targets, batch.token_M
         logprobs_M, *entropies = scored_M
         old_M, behaviour_M = targets.old_logprobs_N[token_M], targets.behaviour_logprobs_N[token_M]
@@ -285,12 +285,12 @@ class Training:
 
     @cached_property
     def _contexts(self) -> Tensor:
-        """A number for the context that each token is in. int64, on the learner's device"""
+        """Index of each token's context. int64, on the learner's device"""
         return self.tokens.segment_N.to(self.targets.old_logprobs_N.device)
 
     @cached_property
     def _units(self) -> Tensor:
-        """A number for what shares a ratio with each token: its context, or its turn. int64, on the learner's device"""
+        """Index of the unit that shares a ratio: each token's context or turn. int64, on the learner's device"""
         if self.config.ratio in ("token", "sequence"):
             return self._contexts
         turn_N = self.tokens.turn_N.to(self._contexts.device)
@@ -319,12 +319,12 @@ class Training:
     def _accumulate(
         self, model: str, terms: Callable[[MicroBatch], tuple[Tensor, Tensor]], batches: list[MicroBatch]
     ) -> float:
-        """Add the gradients of all micro-batches to the model's, in their order.
+        """Accumulate the gradients of all micro-batches in the model, in order.
 
         Args:
             model: 'policy' or 'critic'.
-            terms: Of a micro-batch: weighted terms to take the gradient of, and those to report. [M], [M]
-            batches: This process's, of the mini-batch.
+            terms: Micro-batch -> weighted terms to differentiate, and terms to report. [M], [M]
+            batches: This process's micro-batches of the mini-batch.
 
         Returns:
             Sum of the reported terms over the data-parallel group.
@@ -339,10 +339,10 @@ class Training:
         return float(self.dp_group.sum(torch.tensor(total, dtype=torch.float64)))
 
     def check_finite(self, terms_M: Tensor, batch: MicroBatch, model: str) -> None:
-        """Go on if the terms of a micro-batch's tokens are finite.
+        """Check that the terms of a micro-batch's tokens are finite.
 
         Raises:
-            LearnerError: If one is not; it names the trajectory.
+            LearnerError: If one is not; the message names the trajectory.
         """
         is_bad_M = ~torch.isfinite(terms_M)
         if is_bad_M.any():
@@ -355,7 +355,7 @@ class Training:
             )
 
     def _step(self, model: str) -> float:
-        """Take the step of a model's optimiser; returns the gradient's norm before clipping."""
+        """Take a step of a model's optimiser; return the gradient norm before clipping."""
         factor = learning_rate_factor(self.models[model].config, self.context.iteration, self.context.num_iterations)
         factor *= step_scale(self.config, self.effective_sample_size)
         norm = self.models[model].step(factor)

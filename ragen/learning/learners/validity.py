@@ -1,8 +1,9 @@
-"""How far a policy is from the one that sampled the tokens: may these trajectories still be learned from?
+"""Distance of a policy from the behaviour policy that sampled the tokens: whether the trajectories are still usable.
 
-The first update on a rollout finds the policy that played it; each further one (Online-k) finds a policy that has moved
-on. The surrogate's gradient is that of the policy's own return only while the two are near, so every update reports how
-near they are, before its first step and after its last: what the next update on the same rollout would find.
+The first update on a rollout starts from the policy that played it; each further one (Online-k) starts from a policy
+that has moved. The surrogate's gradient approximates that of the policy's own return only while the two policies are
+close, so every update reports their distance before its first step and after its last, where the next update on the
+same rollout would start.
 
 Legend: N response tokens of the update, B trajectories with a response token.
 """
@@ -18,34 +19,34 @@ from starpo.ragen.learning.objectives.kl import k3
 from starpo.ragen.learning.objectives.ratios import probability_ratio
 
 QUANTILES = (0.01, 0.05, 0.5, 0.95, 0.99)
-"""Of the ratio, over tokens."""
+"""Reported quantiles of the token ratio."""
 
 
 def validity(
     tokens: ResponseTokens, logprobs_N: Tensor, advantages_N: Tensor, clip_low: float, clip_high: float
 ) -> dict[str, float]:
-    """Compare a policy with the behaviour policy, on the tokens that the latter sampled.
+    """Compare a policy with the behaviour policy on the tokens that the latter sampled.
 
-    With the token ratio `r_n = policy probability / behaviour probability` (log-ratios cut at +-20):
+    With the token ratio `r_n = policy probability / behaviour probability` (log-ratios clamped to +-20):
 
     - `ratio_q01`, `_q05`, `_q50`, `_q95`, `_q99`: quantiles of r_n over all N tokens, interpolated linearly.
     - `effective_sample_size_tokens`: `(sum r_n)^2 / (N * sum r_n^2)`, Kish's effective sample size as a share of N.
-    - `effective_sample_size_trajectories`: the same over B, with the weight of a trajectory the product of the r_n of
-      its response tokens: its importance weight as a whole. Trajectories without response tokens are left out.
-    - `clip_share`: share of the N tokens that PPO's clip would silence if the behaviour policy were the old one:
+    - `effective_sample_size_trajectories`: the same over B, where the weight of a trajectory is the product of the r_n
+      of its response tokens, its full importance weight. Trajectories without response tokens are excluded.
+    - `clip_share`: share of the N tokens whose gradient PPO's clip would zero if the behaviour policy were the old one:
       `r_n < 1 - clip_low` with a negative advantage, or `r_n > 1 + clip_high` with a positive one.
-    - `kl`: KL(behaviour || policy), nats a token: mean over N of `r_n - 1 - log r_n` (k3, Schulman 2020), which is
-      unbiased, because the behaviour policy drew the tokens, and never negative.
+    - `kl`: KL(behaviour || policy), nats per token: mean over N of `r_n - 1 - log r_n` (k3, Schulman 2020), which is
+      unbiased, because the behaviour policy sampled the tokens, and never negative.
 
-    The policy that sampled gives ratios of 1, effective sample sizes of 1, and 0 for the others. Effective sample sizes
-    are in (0, 1] and do not change when all weights are scaled.
+    The behaviour policy itself has ratios and effective sample sizes of 1, and 0 for the others. Effective sample sizes
+    are in (0, 1] and invariant to scaling all weights.
 
     Args:
-        tokens: At least one; they hold `behaviour_logprobs_N`.
-        logprobs_N: The policy's, nats, on the CPU.
-        advantages_N: As they enter the loss, on the CPU.
-        clip_low: The update's.
-        clip_high: The update's.
+        tokens: Response tokens, at least one, with `behaviour_logprobs_N`.
+        logprobs_N: Log-probs under the policy, nats, on the CPU.
+        advantages_N: Advantages as they enter the loss, on the CPU.
+        clip_low: The update's lower clip.
+        clip_high: The update's upper clip.
 
     Returns:
         The names above -> values, all finite.
@@ -66,10 +67,10 @@ def validity(
 def effective_sample_size(log_weights: Tensor) -> float:
     """Kish's effective sample size as a share of the number of samples: `(sum w)^2 / (n * sum w^2)`.
 
-    1: all weights are equal. 1/n: one sample holds all the weight.
+    1 if all weights are equal, 1/n if one sample holds all the weight.
 
     Args:
-        log_weights: float64 [n], n > 0; only differences between them matter, so no weight overflows.
+        log_weights: float64 [n], n > 0. Only their differences matter, so no weight overflows.
     """
     total = 2 * torch.logsumexp(log_weights, 0) - torch.logsumexp(2 * log_weights, 0)
     return min(1.0, float((total - math.log(len(log_weights))).exp()))
