@@ -1,22 +1,22 @@
-"""Checkpoints: a Hugging Face folder that also holds what training needs to go on as if it had never stopped.
+"""Checkpoints: a Hugging Face folder that also holds the training state, so that training resumes exactly.
 
     config.json, generation_config.json, model.safetensors    the policy, as `save_pretrained` writes it
-    tokenizer files                                            passed on byte for byte
-    critic.safetensors                                         where there is a critic
-    prm.safetensors                                            where there is a process reward model
+    tokenizer files                                            copied byte for byte
+    critic.safetensors                                         with a critic
+    prm.safetensors                                            with a process reward model
     optimiser.safetensors    `<policy|critic|prm>/<adamw|muon>/<slot>/<parameter>`
     trainer.json             counts, and the type of the optimiser of each model
 
-With LoRA the weights are those of another checkpoint, which `base.json` names, and are not written again:
+With LoRA, the frozen weights are those of another checkpoint, named by `base.json`, and are not written again:
 
-    adapter_config.json, adapter_model.safetensors    as PEFT writes them, in place of model.safetensors
+    adapter_config.json, adapter_model.safetensors    as PEFT writes them, instead of model.safetensors
     critic.safetensors                                the critic's adapters and head; its other weights are the base's
     prm.safetensors                                   the process reward model's adapters
 
 Such a folder is read with its base's weights beside it (`ragen.agents.policy.complete`).
 
-`transformers` loads the folder as it is. Nothing is pickled. There is no state of a random generator: every draw of an
-update is a function of the update's own seed.
+`transformers` loads the folder as it is. Nothing is pickled. No state of a random generator is stored: all randomness
+of an update follows from the update's own seed.
 """
 
 import errno
@@ -69,28 +69,28 @@ _MODEL_FILES = (
 
 
 class HasOptimiser(Protocol):
-    """A model whose optimiser's state is stored under `<optimiser>/<slot>/<parameter>`."""
+    """Model whose optimiser state is stored under `<optimiser>/<slot>/<parameter>`."""
 
     config: OptimiserConfig
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up a stored state; raises KeyError where it speaks of what the model does not have."""
+        """Load a stored state; raise KeyError if it names an optimiser or a parameter that the model does not have."""
 
 
 class TrainerState(Settings):
-    """`trainer.json`. A policy folder without one is a checkpoint before the first update."""
+    """Contents of `trainer.json`. A policy folder without this file is a checkpoint before the first update."""
 
     format_version: int = 1
-    """Of this file."""
+    """Version of the file format."""
     num_updates: int = 0
-    """Updates made since the policy began to be trained."""
+    """Updates since the start of training."""
     num_steps: int = 0
-    """Optimiser steps of the policy in them."""
+    """Optimiser steps of the policy in these updates."""
     optimisers: dict[str, str] = Field(default_factory=dict)
-    """Model ('policy', 'critic', 'prm') -> type of the optimiser that its state in optimiser.safetensors belongs to."""
+    """Model ('policy', 'critic', 'prm') -> type of the optimiser whose state is in optimiser.safetensors."""
 
     def after(self, metrics: Mapping[str, float]) -> "TrainerState":
-        """The counts after an update with these metrics."""
+        """Return the counts after an update with these metrics."""
         num_steps = self.num_steps + int(metrics["update/num_steps"])
         return self.model_copy(update={"num_updates": self.num_updates + 1, "num_steps": num_steps})
 
@@ -100,16 +100,17 @@ class Checkpoint:
     """Everything a learner holds.
 
     Attributes:
-        policy: On the CPU or an accelerator; float32 but for weights that LoRA freezes.
-        trainer: Counts.
-        companions: Name -> bytes of the files that are passed on as they are.
-        critic: None: there is none yet.
-        prm: The process reward model, a policy; None: there is none yet.
+        policy: The policy, on the CPU or an accelerator; float32 except for weights frozen by LoRA.
+        trainer: Counts and optimiser types.
+        companions: Name -> bytes of the files that are copied unchanged.
+        critic: The critic; None if there is none yet.
+        prm: The process reward model, a policy; None if there is none yet.
         optimiser_states: Model -> name -> tensor.
-        adapter: Of all models; None: all weights are trained.
-        base_key: Key of the checkpoint whose weights the adapters stand on; None without them.
-        base_files: Name -> bytes of the configuration that belongs to the base's weights; empty without adapters.
-        are_states_of_use: False: they are of adapters and the weights are trained, or the other way round.
+        adapter: Shape of the adapters of all models; None if all weights are trained.
+        base_key: Key of the checkpoint that holds the adapters' base weights; None without adapters.
+        base_files: Name -> bytes of the configuration files of the base's weights; empty without adapters.
+        are_states_of_use: Whether the optimiser states fit the trained parameters. False if they are those of adapters
+            and all weights are trained now, or the other way round.
     """
 
     policy: PreTrainedModel
@@ -125,7 +126,7 @@ class Checkpoint:
 
     @property
     def models(self) -> list[nn.Module]:
-        """The policy, and those that there are beside it."""
+        """The policy and, where present, the critic and the process reward model."""
         return [model for model in (self.policy, self.critic, self.prm) if model is not None]
 
 
@@ -137,24 +138,25 @@ def load_checkpoint(
     frozen_dtype: torch.dtype = torch.float32,
     is_base_shared: bool = True,
 ) -> Checkpoint:
-    """Read a checkpoint, or a plain policy folder as the checkpoint at step 0, as it is to be trained.
+    """Read a checkpoint for training; a plain policy folder counts as the checkpoint at step 0.
 
     Args:
-        folder: Of the checkpoint; one with adapters is complete with its base's weights.
-        lora: Train adapters: those in the folder, or new ones. None: train all weights, with the adapters in the
-            folder, if any, merged in.
-        key: The checkpoint's artifact key, which new adapters name as their base.
-        frozen_dtype: Of the weights that LoRA freezes.
-        is_base_shared: Do all models share them?
+        folder: Folder of the checkpoint; one with adapters must also hold its base's weights.
+        lora: Train adapters, either those in the folder or new ones. None to train all weights, after merging the
+            adapters in the folder, if any.
+        key: The checkpoint's artifact key, which new adapters record as their base.
+        frozen_dtype: Dtype of the weights frozen by LoRA.
+        is_base_shared: Whether all models share the frozen weights.
 
     Returns:
-        All on the CPU, the policy in evaluation mode.
+        The checkpoint, all on the CPU, with the policy in evaluation mode.
 
     Raises:
-        PolicyError: If the folder is not a policy, its training state is damaged or of another model, or its adapter is
-            not the one that `lora` asks for.
-        LearnerError: If there are no layers of the names that `lora` asks for, or the critic has no adapters yet.
-        MissingPackageError: If there are adapters and PEFT is not installed.
+        PolicyError: If the folder is not a policy, its training state is damaged or of another model, or its adapter
+            differs from what `lora` requests.
+        LearnerError: If the policy lacks the layers that `lora` names, or new adapters are requested and the folder has
+            a critic or a process reward model without adapters.
+        MissingPackageError: If adapters are involved and PEFT is not installed.
     """
     path, stored = Path(folder), read_adapter(folder)
     policy, _ = load_policy(folder, torch.float32 if lora is None else frozen_dtype, should_merge=False)
@@ -183,7 +185,7 @@ def load_checkpoint(
         if stored is not None:
             load_adapter_tensors(policy, {n.removeprefix(PREFIX): tensor for n, tensor in stored.tensors.items()})
         if (path / _TRAINER).is_file():
-            # adapters that are merged below change the weights under them, in each model for itself
+            # adapters that are merged below change the base weights, differently in each model
             _read_training_state(checkpoint, path, is_base_shared and lora is not None)
     except (OSError, ValidationError, SafetensorError, RuntimeError, KeyError, ValueError) as error:
         raise PolicyError(
@@ -200,18 +202,17 @@ def load_checkpoint(
 def load_trained(
     folder: str, config: UpdateConfig, key: str, frozen_dtype: torch.dtype, *, is_cut_up: bool = False
 ) -> Checkpoint:
-    """Read a checkpoint for an update: with a critic or a process reward model where the estimator needs one, and
-    without where it does not.
+    """Read a checkpoint for an update. It has a critic or a process reward model exactly if the estimator needs one.
 
     Args:
-        folder: Of the checkpoint.
+        folder: Folder of the checkpoint.
         config: The update's settings.
         key: The checkpoint's artifact key.
-        frozen_dtype: Of the weights that LoRA freezes.
-        is_cut_up: Will ZeRO 3 cut up the weights? Then models share none.
+        frozen_dtype: Dtype of the weights frozen by LoRA.
+        is_cut_up: Whether ZeRO 3 will shard the weights; models then share none.
 
     Raises:
-        PolicyError, LearnerError, MissingPackageError: As `load_checkpoint`.
+        PolicyError, LearnerError, MissingPackageError: As in `load_checkpoint`.
     """
     checkpoint = load_checkpoint(folder, config.lora, key=key, frozen_dtype=frozen_dtype, is_base_shared=not is_cut_up)
     if not config.needs_critic:
@@ -229,18 +230,18 @@ def load_trained(
 
 
 def restore(models: Mapping[str, HasOptimiser], checkpoint: Checkpoint, folder: str) -> int:
-    """Give models the states of their optimisers.
+    """Restore the optimiser states of models.
 
     Args:
-        models: 'policy' and, where there are any, 'critic' and 'prm'.
-        checkpoint: Whose states they are.
-        folder: Where it was read, for messages.
+        models: 'policy' and, where present, 'critic' and 'prm'.
+        checkpoint: Holds the states.
+        folder: Folder the checkpoint was read from, for messages.
 
     Returns:
-        How many optimisers begin anew, because their type was changed or other parameters are trained now.
+        Number of optimisers that start afresh, because their type changed or other parameters are trained now.
 
     Raises:
-        PolicyError: If a state speaks of parameters that the model does not have.
+        PolicyError: If a state names parameters that the model does not have.
     """
     num_restarted = 0
     for name, model in models.items():
@@ -285,13 +286,13 @@ def save_checkpoint(
     """Write a checkpoint into an empty folder; the same checkpoint gives the same bytes.
 
     Args:
-        checkpoint: What to write.
-        folder: Local, empty or not there yet.
-        weights: Model -> parameter -> trained weights, float32, where the models do not hold them whole.
+        checkpoint: The checkpoint to write.
+        folder: Local folder, empty or missing.
+        weights: Model -> parameter -> trained weights, float32, if the models are sharded.
 
     Raises:
-        LearnerError: If there is something in the folder already.
-        OSError: If it cannot be written; where the disk has no room for it, before anything is.
+        LearnerError: If the folder is not empty.
+        OSError: If it cannot be written. If the disk is too full, nothing has been written.
     """
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
@@ -326,8 +327,8 @@ def save_checkpoint(
 
 
 def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:
-    """Most of what will be written: a critic's base may be the policy's, and is not counted."""
-    tensors = {tensor.data_ptr(): tensor for group in written for tensor in group.values()}  # tied ones count once
+    """Check for free disk space; a lower bound, because it counts the policy and the optimiser states only."""
+    tensors = {tensor.data_ptr(): tensor for group in written for tensor in group.values()}  # tied tensors count once
     needed, free = sum(tensor.nbytes for tensor in tensors.values()), shutil.disk_usage(path).free
     if needed > free:
         raise OSError(
@@ -338,7 +339,7 @@ def _expect_room(path: Path, written: Iterable[Mapping[str, Tensor]]) -> None:
 
 
 def _with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
-    """A model of the same architecture that has these weights, to be saved."""
+    """Return a model of the same architecture with these weights, for saving."""
     with torch.device("meta"):
         whole: PreTrainedModel = type(model)(model.config)
     buffers = {name: buffer.detach().cpu() for name, buffer in model.named_buffers()}

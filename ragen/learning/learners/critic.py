@@ -1,4 +1,4 @@
-"""The critic: the policy's architecture with a scalar head, a value for the state before every response token.
+"""The critic: the policy's architecture with a scalar head, which values the state before every response token.
 
 Legend: M response tokens of a micro-batch, N response tokens of the update.
 """
@@ -18,30 +18,30 @@ from starpo.ragen.learning.learners.scoring import hidden_states, of_tokens
 
 
 class Critic(nn.Module):
-    """A transformer without its output layer, and a linear map to one number."""
+    """Transformer without its output layer, and a linear map to one number."""
 
     def __init__(self, backbone: nn.Module, hidden_size: int) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = nn.Linear(hidden_size, 1)
-        nn.init.zeros_(self.head.weight)  # before it has learnt anything it expects nothing
+        nn.init.zeros_(self.head.weight)  # an untrained critic predicts 0
         nn.init.zeros_(self.head.bias)
 
     @classmethod
     def from_policy(cls, policy: PreTrainedModel, *, is_base_shared: bool = True) -> "Critic":
-        """A new critic: the policy's weights copied, and a head of zeros.
+        """Create a critic from a copy of the policy's weights, and a zero head.
 
         Args:
-            policy: With its adapters, if it has any: they are copied too.
-            is_base_shared: Share the weights that adapters freeze with the policy, instead of copying them.
+            policy: The policy; its adapters, if any, are copied too.
+            is_base_shared: Share the weights frozen by adapters with the policy instead of copying them.
         """
         frozen = frozen_parameters(policy) if is_base_shared else {}
-        with torch.random.fork_rng(devices=[]):  # nn.Linear draws weights before they are set to zero
+        with torch.random.fork_rng(devices=[]):  # nn.Linear draws random weights before they are set to zero
             critic = cls(copy.deepcopy(policy.base_model, frozen), policy.config.get_text_config().hidden_size)
         return critic.to(policy.device).eval()
 
     def forward(self, batch: MicroBatch) -> Tensor:
-        """Value of the state before each response token, float32 [M]."""
+        """Return the value of the state before each response token, float32 [M]."""
         return of_tokens(self.head(hidden_states(self.backbone, batch))[:, 0].float(), batch)
 
 
@@ -52,14 +52,14 @@ def evaluate(
     runner: MicroBatchRunner,
     dp_group: DataParallelGroup | None = None,
 ) -> Tensor:
-    """Values before all response tokens of an update.
+    """Compute the values of the states before all response tokens of an update.
 
     Args:
-        values: Of a micro-batch, [M]; a `Critic`, or what stands for it.
-        batches: Those of all ranks of the group hold every token once.
+        values: Computes the values of a micro-batch, [M]: a `Critic` or a stand-in.
+        batches: This process's micro-batches; those of all ranks together hold every token once.
         num_tokens: N.
-        runner: How the forward passes are run.
-        dp_group: Who has the other micro-batches. None: nobody, all are here.
+        runner: Runs the forward passes.
+        dp_group: Data-parallel group that holds the other micro-batches; None if this process has all of them.
 
     Returns:
         float32 [N] on the CPU.

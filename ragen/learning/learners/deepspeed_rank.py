@@ -1,9 +1,9 @@
 """A rank of learner 'deepspeed', started by `ranks`: `python -m starpo.ragen.learning.learners.deepspeed_rank FOLDER`.
 
-    request: JSON and trajectories -> the same update as every learner's, on this rank's share -> answer
+    request: JSON and trajectories -> the same update as in every learner, on this rank's share -> answer
 
-Every rank gets every request and answers it; rank 0's answer holds the result. The process ends when the other side of
-the socket does, whatever it is doing then, so that no rank outlives the process that asked.
+Every rank receives and answers every request; rank 0's answer holds the result. The process exits as soon as the other
+end of the socket closes, whatever it is doing, so that no rank outlives its parent process.
 """
 
 import dataclasses
@@ -38,18 +38,18 @@ from starpo.ragen.learning.learners.update import Update, trainable_tokens
 
 HELLO, REQUEST, DATA, ANSWER, FAILURE = b"H", b"Q", b"D", b"A", b"F"
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
-"""A rank that waits longer for the others gives up: one of them hangs."""
+"""A rank that waits longer for the others fails: one of them hangs."""
 
 
 @dataclass
 class _Held:
-    """What a rank is at.
+    """Loaded state of a rank.
 
     Attributes:
-        checkpoint: Its policy and critic are inside the models; states of optimisers are not kept in it.
+        checkpoint: The loaded checkpoint; its policy and critic are inside `models`, its optimiser states are dropped.
         models: 'policy' and, with a critic, 'critic'.
-        row_tokens: Of a row in which segments share their beginning.
-        num_restarted: Optimisers that began anew.
+        row_tokens: Maximum tokens of a row in which segments share a prefix.
+        num_restarted: Number of optimisers that were re-initialised.
     """
 
     checkpoint: Checkpoint
@@ -59,20 +59,20 @@ class _Held:
 
 
 class RankLearner:
-    """One rank's part of the learner; every rank makes every call."""
+    """One rank's part of the learner; every rank must make every call."""
 
     def __init__(self, device: torch.device) -> None:
-        """Join the others; the process group must be there."""
+        """Join the other ranks; the process group must be initialised."""
         self.device = device
         self.dp_group = Ranks(device)
-        # bfloat16 is DeepSpeed's business here: it keeps the weights themselves in it
+        # no autocast: with bfloat16 DeepSpeed keeps the weights themselves in bfloat16
         self._runner = MicroBatchRunner(device, 1, "float32")
         self._config: UpdateConfig | None = None
         self._reference: Reference | None = None
         self._held: _Held | None = None
 
     def load(self, config: str, folder: str, checkpoint_key: str, reference_folder: str | None, is_there: bool) -> None:
-        """See `Learner.load`; `is_there`: this is where the learner is, with these settings."""
+        """See `Learner.load`; `is_there`: the learner already holds this checkpoint, with these settings."""
         if not is_there:
             self._config = UpdateConfig.model_validate_json(config)
             self._reference = Reference(self._config, self._load_reference)
@@ -91,7 +91,7 @@ class RankLearner:
         return {"metrics": result.metrics, "timings": result.timings}, pack_table(result.samples)
 
     def gradient(self, trajectories: bytes, context: UpdateContext) -> bytes:
-        """See `Learner.gradient`; float32, end to end."""
+        """See `Learner.gradient`; the bytes of a float32 array."""
         return self._work(self._loaded(), trajectories, context).gradient().numpy().tobytes()
 
     def gradient_spreads(
@@ -102,7 +102,7 @@ class RankLearner:
         return {"buckets": [{term: dataclasses.asdict(s) for term, s in bucket.items()} for bucket in found]}, b""
 
     def logprobs(self, trajectories: bytes, context: UpdateContext) -> bytes:
-        """See `Learner.logprobs`; float32, end to end."""
+        """See `Learner.logprobs`; the bytes of a float32 array."""
         return self._work(self._loaded(), trajectories, context).logprobs().numpy().tobytes()
 
     def save(self, folder: str) -> None:
@@ -167,7 +167,7 @@ class RankLearner:
 
 
 def serve(learner: RankLearner, requests: "SimpleQueue[tuple[dict[str, Any], bytes]]", answers: IO[bytes]) -> None:
-    """Do what is asked, for ever; the thread that reads requests ends the process."""
+    """Answer requests forever; the thread that reads requests ends the process."""
     while True:
         request, data = requests.get()
         verb = request.pop("verb")
@@ -196,7 +196,7 @@ def _answer(learner: RankLearner, verb: str, request: dict[str, Any], data: byte
 
 
 def _message(error: Exception) -> str:
-    # Errors of the library keep their type; of others the name is told.
+    # Errors of the library keep their type; for other errors the message names the type.
     return str(error) if isinstance(error, StarPOError) else f"{type(error).__name__}: {error}"
 
 
@@ -207,14 +207,14 @@ def _read(requests: IO[bytes], queue: "SimpleQueue[tuple[dict[str, Any], bytes]]
             _, data = read_frame(requests)
             queue.put((json.loads(request), data))
     except (EOFError, OSError):
-        os._exit(0)  # the main thread may be waiting for ranks that are gone too
+        os._exit(0)  # the main thread may be waiting for ranks that have ended too
 
 
 def main(folder: str) -> None:
     """Connect, join the other ranks, serve.
 
     Args:
-        folder: Of all ranks, and of this user alone; holds the socket, and the file in which ranks meet.
+        folder: Folder shared by all ranks and private to this user; holds the socket and the rendezvous file.
     """
     rank, local_rank, num_ranks = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
     connection = socket.socket(socket.AF_UNIX)
@@ -234,7 +234,7 @@ def main(folder: str) -> None:
     dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, store=store, rank=rank, world_size=num_ranks)
     import deepspeed
 
-    # DeepSpeed's own collectives over shared memory would be compiled for two minutes when first used; gloo serves
+    # DeepSpeed's own shared-memory collectives take two minutes to compile on first use; gloo is sufficient
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed(dist_init_required=False)
     learner = RankLearner(device)

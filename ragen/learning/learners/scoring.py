@@ -1,9 +1,9 @@
 """Scoring: log-probabilities and entropies of response tokens under a model, by forward passes over micro-batches.
 
-The output layer and its softmax run at the different positions that predict response tokens and nowhere else.
+The output layer and its softmax run only at the distinct positions that predict response tokens.
 
-Legend: S rows of a micro-batch, T tokens, P different positions that predict response tokens, C of them, M response
-tokens of it, V vocabulary, H hidden size, N response tokens of the update.
+Legend: S rows of a micro-batch, T tokens of a row, P distinct positions that predict response tokens, C of them at a
+time, M response tokens of the micro-batch, V vocabulary, H hidden size, N response tokens of the update.
 """
 
 import math
@@ -23,34 +23,35 @@ from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.objectives.losses import entropy
 
 Quantity = Literal["logprob", "entropy", "collision"]
-"""Of a response token: its log-probability, nats. Of the distribution that it was drawn from: the entropy, nats; the
-sum of squared probabilities."""
+"""Quantity of a response token: its log-probability, nats; or, of the distribution at its position, the entropy, nats,
+or the sum of squared probabilities ('collision')."""
 
 Scorer = Callable[[MicroBatch, float, Sequence[Quantity]], tuple[Tensor, ...]]
-"""A micro-batch, the rollout's temperature and quantities -> each of them for its response tokens, float32 [M];
-`ResponseScores`, or what stands for it."""
+"""A micro-batch, the rollout's temperature and quantities -> each quantity for its response tokens, float32 [M]:
+`ResponseScores` or a stand-in."""
 
 _LOGITS_AT_A_TIME = 2**25
-"""128 MiB in float32; what their softmax and its gradient hold beside them is a few times as much."""
+"""128 MiB in float32; the softmax and its gradient hold a few times as much on top."""
 
 
 class ResponseScores(nn.Module):
-    """A causal language model that is asked what it makes of response tokens.
+    """Causal language model that scores response tokens.
 
         hidden states [P, H] -> output layer, softmax: log-probabilities [C, V], C positions at a time -> quantities [M]
 
-    Where a micro-batch has more logits than `_LOGITS_AT_A_TIME`, those of C positions are made, used and forgotten, and
-    made again for the gradient. That is one more pass of the output layer, for memory that no longer grows with the
-    micro-batch: 16 to 20 bytes a logit, gigabytes with vocabularies of a hundred thousand tokens.
+    If a micro-batch has more logits than `_LOGITS_AT_A_TIME`, they are computed for C positions at a time and discarded
+    after use, then recomputed for the gradient. This costs one more pass of the output layer; in return memory does not
+    grow with the micro-batch. It would take 16 to 20 bytes per logit, gigabytes with vocabularies of a hundred thousand
+    tokens.
     """
 
     def __init__(self, model: PreTrainedModel, *, is_cut_up: bool = False) -> None:
-        """Wrap.
+        """Wrap a model.
 
         Args:
-            model: Whose logits are a linear map of its last hidden state (`check_output_layer`).
-            is_cut_up: Are its weights spread over ranks, which must then ask for them equally often? The output layer
-                is asked once a micro-batch then, for all positions.
+            model: Model whose logits are a linear map of its last hidden state (`check_output_layer`).
+            is_cut_up: Whether its weights are sharded over ranks, which must then gather them equally often. The output
+                layer then runs once per micro-batch, for all positions.
         """
         super().__init__()
         self.model = model
@@ -59,12 +60,15 @@ class ResponseScores(nn.Module):
     def forward(
         self, batch: MicroBatch, temperature: float, quantities: Sequence[Quantity] = ("logprob",)
     ) -> tuple[Tensor, ...]:
-        """Quantities of the response tokens of a micro-batch, [M] each; float32, or float64 of a model in float64.
+        """Compute quantities of the response tokens of a micro-batch.
 
         Args:
-            batch: What to score.
+            batch: The micro-batch.
             temperature: Divides the logits; 0 stands for 1, as for behaviour log-probs.
-            quantities: Which, in this order.
+            quantities: Quantities to compute.
+
+        Returns:
+            The quantities in this order, [M] each; float32, or float64 for a float64 model.
         """
         hidden_PH = hidden_states(self.model.base_model, batch)
         given = temperature or 1.0, quantities
@@ -88,7 +92,7 @@ class ResponseScores(nn.Module):
         temperature: float,
         quantities: Sequence[Quantity],
     ) -> tuple[Tensor, ...]:
-        """The same for tokens that are predicted at some positions; `prediction_M` are indices of these."""
+        """Score tokens predicted at C positions; `prediction_M` are indices into these positions."""
         logits_CV = self.model.get_output_embeddings()(hidden_CH)
         logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
         logprobs_CV = torch.log_softmax(logits_CV / temperature, dim=-1)
@@ -102,18 +106,18 @@ class ResponseScores(nn.Module):
 
 
 def _collision(logprobs_TV: Tensor) -> Tensor:
-    """The sum of squared probabilities of each token's distribution, [...]."""
+    """Sum of squared probabilities of each distribution, [...]."""
     return (2 * logprobs_TV).exp().sum(-1)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a policy makes of the tokens of an update, on the CPU.
+    """Scores of the response tokens of an update under a policy, on the CPU.
 
     Attributes:
-        logprobs_N: Of each response token, nats. float32
-        entropy_N: Of the distribution that it was drawn from, nats. float32
-        collision_N: The sum of that distribution's squared probabilities. float32; None: nobody asked.
+        logprobs_N: Log-probability of each response token, nats. float32
+        entropy_N: Entropy of the distribution at its position, nats. float32
+        collision_N: Sum of squared probabilities of that distribution. float32; None if not requested.
     """
 
     logprobs_N: Tensor
@@ -122,12 +126,12 @@ class Scores:
 
 
 def of_tokens(values_P: Tensor, batch: MicroBatch) -> Tensor:
-    """What is known of positions, for each response token that they predict, [M]."""
+    """Gather values at positions for the response tokens that they predict, [M]."""
     return values_P.index_select(0, batch.prediction_M)
 
 
 def hidden_states(backbone: nn.Module, batch: MicroBatch) -> Tensor:
-    """Last hidden states at the positions that predict response tokens, [P, H]."""
+    """Compute the last hidden states at the positions that predict response tokens, [P, H]."""
     attention = {}
     if batch.sees_STT is not None:
         attention = {"attention_mask": batch.sees_STT[:, None], "position_ids": batch.position_ST}
@@ -148,13 +152,13 @@ def score(
     """Score all response tokens of an update.
 
     Args:
-        scorer: The policy, or a reference.
-        batches: Those of all ranks of the group hold every token once.
+        scorer: The policy or a reference.
+        batches: This process's micro-batches; those of all ranks together hold every token once.
         num_tokens: N.
-        temperature: The rollout's.
-        runner: How the forward passes are run.
-        dp_group: Who has the other micro-batches. None: nobody, all are here.
-        with_collision: Are squared probabilities asked for, too? They cost one more pass over the distributions.
+        temperature: Temperature of the rollout.
+        runner: Runs the forward passes.
+        dp_group: Data-parallel group that holds the other micro-batches; None if this process has all of them.
+        with_collision: Also compute `collision_N`, at the cost of one more pass over the distributions.
     """
     dp_group = dp_group or SingleProcess()
 
@@ -173,7 +177,7 @@ def score(
 
 @torch.no_grad()
 def check_output_layer(model: PreTrainedModel) -> None:
-    """Make sure that logits are the output layer applied to the last hidden state, as scoring takes for granted.
+    """Check that logits are the output layer applied to the last hidden state, as scoring assumes.
 
     Raises:
         PolicyError: If the model scales, caps or otherwise changes its logits.
@@ -191,20 +195,20 @@ def check_output_layer(model: PreTrainedModel) -> None:
 
 
 def row_tokens(model: PreTrainedModel) -> int:
-    """Tokens of a row in which segments share their beginning, for this model; 0: it cannot, and only equal ones do.
+    """Return the maximum tokens of a row in which segments share a prefix; 0 if the model supports identical ones only.
 
-    Attention costs a token 4 H operations for each token of its row, and the matrices about 24 H^2: with as many tokens
-    as the hidden size H, a sixth of them.
+    Per token, attention costs 4 H operations for each token of its row, and the weight matrices about 24 H^2. With rows
+    of H tokens (the hidden size), attention thus costs a sixth of the matrices.
     """
     return int(model.config.get_text_config().hidden_size) if can_share_prefixes(model) else 0
 
 
 @torch.no_grad()
 def can_share_prefixes(model: PreTrainedModel) -> bool:
-    """Does the model attend as a mask says, so that segments can share a beginning (`prefix_rows`)?
+    """Whether the model honours an arbitrary attention mask, so that segments can share a prefix (`prefix_rows`).
 
-    Found out on a row of two branches: `a b c` and `a d`. Recurrences and attention kernels without masks cannot. Nor
-    can windows, which such a row is too short to show: they are read from the configuration.
+    Tested on a row of two branches, `a b c` and `a d`. Recurrent layers and attention kernels without masks do not.
+    Neither does sliding-window attention; the row is too short to show that, so it is read from the configuration.
     """
     if _has_windows(model.config.get_text_config()):
         return False
@@ -218,7 +222,7 @@ def can_share_prefixes(model: PreTrainedModel) -> bool:
     }
     try:
         shared = model.base_model(**row, use_cache=False).last_hidden_state[0]
-    except (ValueError, TypeError, RuntimeError, IndexError):  # what it says of a mask that it does not take
+    except (ValueError, TypeError, RuntimeError, IndexError):  # raised by models that reject a custom mask
         return False
     apart = [
         model.base_model(input_ids=torch.tensor([ids], device=device), use_cache=False).last_hidden_state[0]
@@ -228,7 +232,7 @@ def can_share_prefixes(model: PreTrainedModel) -> bool:
 
 
 def _has_windows(config: PreTrainedConfig) -> bool:
-    """Do layers not see all that stands before? transformers takes a mask of ours as it is, for such layers too."""
+    """Whether layers attend to a window only; transformers uses a custom mask unchanged for such layers too."""
     if set(getattr(config, "layer_types", None) or ()) - {"full_attention"}:
         return True
     window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None

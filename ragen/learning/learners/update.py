@@ -1,9 +1,9 @@
-"""`Update`: one update from scores to metrics, whatever holds the models and however many compute it.
+"""`Update`: one update from scores to metrics, independent of what holds the models and of the number of ranks.
 
     score (old, reference, values) -> credit -> training steps -> score again -> samples, metrics
 
-Every learner is this over its own models and ranks. Policies are always in evaluation mode: with dropout the ratio to
-its own old self would not be 1.
+Every learner runs this on its own models and ranks. Policies are always in evaluation mode: with dropout, the ratio of
+an unchanged policy to itself would not be 1.
 Legend: N response tokens of the update.
 """
 
@@ -39,24 +39,24 @@ from starpo.ragen.learning.learners.validity import validity
 from starpo.ragen.learning.objectives.kl import KL_ESTIMATORS
 
 OpenReference = Callable[[], AbstractContextManager[Scorer]]
-"""Inside the context, the reference policy; a policy with an adapter may lend itself, its adapter off."""
+"""Opens a context that yields the reference policy; this may be the policy itself with its adapter disabled."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """One update of some models on some trajectories.
+    """One update of models on trajectories.
 
     Attributes:
-        config: Its settings.
-        context: Where in the run it stands.
-        models: 'policy' and, where the estimator needs one, 'critic' or 'prm'; changed in place.
-        open_reference: None: no KL divergence is asked for.
-        trajectories: What to train on.
+        config: Settings of the update.
+        context: Position of the update in the run.
+        models: 'policy' and, if the estimator needs one, 'critic' or 'prm'; changed in place.
+        open_reference: Opens the reference policy; None if no KL divergence is needed.
+        trajectories: Trajectories to train on.
         tokens: Their response tokens; at least one.
-        row_tokens: Of a row in which segments share their beginning (see `micro_batches`).
-        runner: How micro-batches are run, and where.
-        dp_group: Who computes it together.
-        num_restarted: Optimisers that began anew when the models were loaded.
+        row_tokens: Maximum tokens of a row in which segments share a prefix (see `micro_batches`).
+        runner: Runs the micro-batches.
+        dp_group: Data-parallel group that computes the update.
+        num_restarted: Number of optimisers that were re-initialised when the models were loaded.
     """
 
     config: UpdateConfig
@@ -71,10 +71,10 @@ class Update:
     num_restarted: int = 0
 
     def run(self) -> UpdateResult:
-        """Carry it out.
+        """Run the update.
 
         Raises:
-            LearnerError: If a loss, a gradient or a log-probability is not finite; the models may be half changed.
+            LearnerError: If a loss, a gradient or a log-probability is not finite; the models may be partly updated.
         """
         config, tokens, clock = self.config, self.tokens, _Clock()
         ledger = Ledger(tokens, self.runner.device)
@@ -121,7 +121,7 @@ class Update:
         return UpdateResult(samples, {name: float(value) for name, value in metrics.items()}, timings)
 
     def gradient(self) -> Tensor:
-        """The policy's gradient before any step (see `Learner.gradient`); nothing of the models changes.
+        """Compute the policy's gradient before any step (see `Learner.gradient`); the models do not change.
 
         Raises:
             LearnerError: If a loss or a log-probability is not finite.
@@ -130,7 +130,7 @@ class Update:
         return self._training(prepared, Ledger(self.tokens, self.runner.device)).gradient()
 
     def gradient_spreads(self, buckets: Sequence[Sequence[str]]) -> list[dict[str, GradientSpread]]:
-        """How the gradients of single groups spread (see `Learner.gradient_spreads`); nothing of the models changes.
+        """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`); the models do not change.
 
         Raises:
             LearnerError: If a loss or a log-probability is not finite.
@@ -149,13 +149,14 @@ class Update:
         return [{term: spread(gradients(bucket, term)) for term in loss_terms(self.config)} for bucket in buckets]
 
     def measured(self, configs: Sequence[UpdateConfig]) -> MeasuredObjectives:
-        """Gradients of other objectives on the same trajectories (see `measured_objectives`).
+        """Measure the gradients of other objectives on the same trajectories (see `measured_objectives`).
 
-        Old, reference and critic score the tokens once for all of them, and so do the forward passes of the gradients;
-        a process reward model takes its step once for every `prm.beta`. Nothing of the models changes.
+        The old policy, the reference and the critic score the tokens once for all objectives, which also share the
+        forward passes of the gradients. A process reward model takes its step once per `prm.beta`. The models do not
+        change.
 
         Args:
-            configs: At least one; what they need of reference and critic is there.
+            configs: The objectives, at least one; the reference and the critic that they need must be loaded.
 
         Raises:
             LearnerError: If a loss or a log-probability is not finite.
@@ -174,7 +175,7 @@ class Update:
         return measure(trainings)
 
     def logprobs(self) -> Tensor:
-        """Log-probabilities of the response tokens under the policy (see `Learner.logprobs`); nothing of it changes.
+        """Compute the log-probs of the response tokens under the policy (see `Learner.logprobs`); it does not change.
 
         Raises:
             LearnerError: If one is not finite.
@@ -198,7 +199,7 @@ class Update:
         )
 
     def _batches(self, segments: np.ndarray) -> list[MicroBatch]:
-        """This process's micro-batches of some segments, on its device."""
+        """Pack this process's share of some segments into micro-batches, on its device."""
         batches = micro_batches(
             self.tokens,
             segments,
@@ -214,12 +215,12 @@ class Update:
         return self._credited(self._scored(batches, with_collision="probabilities" in self.config.needs))
 
     def _aside(self) -> "Update":
-        """The same, for those who only measure: a process reward model takes its step in a copy."""
+        """Return a copy for measurements, in which the step of a process reward model changes a copy of that model."""
         models = self.models
         return replace(self, models={**models, "prm": copy.deepcopy(models["prm"])}) if "prm" in models else self
 
     def _scored(self, batches: Sequence[MicroBatch], *, with_collision: bool) -> "_Scored":
-        """What models make of the tokens; a process reward model takes its step first."""
+        """Score the tokens under all models; a process reward model takes its step first."""
         tokens = self.tokens
         old = self._score(self.models["policy"], batches, with_collision=with_collision)
         ref_N = None
@@ -233,7 +234,7 @@ class Update:
         return _Scored(old, ref_N, values_N, prm_N, metrics)
 
     def _fitted_prm(self, old: Scores, batches: Sequence[MicroBatch]) -> tuple[Tensor, dict[str, float]]:
-        """The process reward model takes its step: its log-probabilities after it, and metrics."""
+        """Take the step of the process reward model; return its log-probabilities after it, and metrics."""
         model, context = self.models["prm"], self.context
         before_N = self._score(model, batches).logprobs_N
         metrics = fit(
@@ -287,7 +288,7 @@ class Update:
         return scores
 
     def _validity(self, when: str, logprobs_N: Tensor, credit: Credit) -> dict[str, float]:
-        """`update/validity_before/...`, `update/validity_after/...`: the policy against the behaviour policy."""
+        """Compare the policy with the behaviour policy: `update/validity_before/...`, `update/validity_after/...`."""
         values = validity(self.tokens, logprobs_N, credit.advantages_N, self.config.clip_low, self.config.clip_high)
         return {f"update/validity_{when}/{name}": value for name, value in values.items()}
 
@@ -303,7 +304,7 @@ class Update:
 
 @dataclass(frozen=True)
 class _Scored:
-    """What models make of the tokens before the first step, whatever the objective; on the CPU."""
+    """Scores of the tokens before the first step, independent of the objective; on the CPU."""
 
     old: Scores
     ref_logprobs_N: Tensor | None
@@ -312,7 +313,7 @@ class _Scored:
     prm_metrics: dict[str, float]
 
     def implicit_rewards(self, beta: float) -> Tensor | None:
-        """What the process reward model pays each token, float64; None: there is none."""
+        """Return each token's reward from the process reward model, float64 [N]; None without such a model."""
         if self.prm_logprobs_N is None:
             return None
         return beta * (self.prm_logprobs_N.double() - self.old.logprobs_N.double())
@@ -320,7 +321,7 @@ class _Scored:
 
 @dataclass(frozen=True)
 class _Prepared(_Scored):
-    """What is known of an update before its first step; tensors on the CPU but for `targets`."""
+    """State of an update before its first step; tensors on the CPU except for `targets`."""
 
     credit: Credit
     targets: Targets
@@ -328,12 +329,12 @@ class _Prepared(_Scored):
 
     @property
     def effective_sample_size(self) -> float:
-        """Of the trajectories, as a share."""
+        """Effective sample size of the trajectories, as a share."""
         return self.validity["update/validity_before/effective_sample_size_trajectories"]
 
 
 class _Clock:
-    """Seconds between laps."""
+    """Measures the seconds between laps."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
@@ -345,7 +346,7 @@ class _Clock:
 
 
 def trainable_tokens(trajectories: Sequence[Trajectory]) -> ResponseTokens:
-    """The response tokens of some trajectories.
+    """Return the response tokens of trajectories.
 
     Raises:
         LearnerError: If there are none.
@@ -364,9 +365,9 @@ def _mean(values_N: Tensor) -> float:
 
 
 def _explained_variance(values_N: Tensor | None, credit: Credit) -> dict[str, float]:
-    """Share of the targets' variance that the critic knew of, over the tokens at which it is fitted.
+    """Share of the targets' variance that the critic explains, over the tokens at which it is fitted.
 
-    Absent where there is no critic or no variance.
+    Empty without a critic, or if the targets do not vary.
     """
     if values_N is None or credit.value_targets_N is None or credit.value_mask_N is None:
         return {}
