@@ -3,9 +3,9 @@
     trajectories -> split_minibatches -> mini-batches (an optimiser step each; a trajectory is never split)
     segments     -> prefix_rows -> pack -> micro-batches (a forward and backward pass each), by a budget of tokens
 
-Packing is a matter of memory and speed alone: gradients are sums over micro-batches.
-Legend: S rows of a micro-batch, T tokens of its longest row, P different positions of it that predict response tokens,
-M response tokens that its rows stand for.
+Packing only affects memory and speed: gradients are sums over micro-batches.
+Legend: S rows of a micro-batch, T tokens of its longest row, P distinct positions of it that predict response tokens,
+M response tokens of the segments in its rows.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ from starpo.ragen.learning.learners.tokens import ResponseTokens
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Rows of about one length, padded on the right.
+    """Rows of similar length, padded on the right.
 
     Attributes:
-        token_ids_ST: int64; 0 after a row's end.
-        position_ST: Of each token in its own context; None: its place in the row. int64
-        sees_STT: What each token attends to; None: all before it, and padding on the right is seen by no real token.
-        predictor_P: Where response tokens are predicted from, as indices into the flattened [S * T]. int64
-        prediction_M: Index of each response token's predictor among those P. int64
-        target_M: The response token's id. int64
-        token_M: Its index among the update's response tokens. int64
+        token_ids_ST: Token ids; 0 after a row's end. int64
+        position_ST: Position of each token in its own context; None if that is its position in the row. int64
+        sees_STT: Attention mask; None for plain causal attention, under which no real token sees the padding. bool
+        predictor_P: Positions that predict response tokens, as indices into the flattened [S * T]. int64
+        prediction_M: Index of each response token's predicting position among those P. int64
+        target_M: Id of each response token. int64
+        token_M: Index of each response token among those of the update. int64
     """
 
     token_ids_ST: Tensor
@@ -44,23 +44,23 @@ class MicroBatch:
     token_M: Tensor
 
     def to(self, device: torch.device) -> "MicroBatch":
-        """The same on another device."""
+        """Return a copy on a device."""
         tensors = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items() if tensor is not None})
 
 
 def split_minibatches(num_trajectories: int, num_minibatches: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Deal trajectories to mini-batches at random.
+    """Split trajectories into mini-batches at random.
 
     Args:
-        num_trajectories: How many there are.
-        num_minibatches: How many optimiser steps are asked for.
-        seed: The update's.
-        epoch: Each pass over the data is split anew.
+        num_trajectories: Number of trajectories.
+        num_minibatches: Requested number of optimiser steps.
+        seed: Seed of the update.
+        epoch: Index of the pass over the data; each pass has its own split.
 
     Returns:
-        Indices of trajectories, rising within a mini-batch, each exactly once. Sizes differ by at most one; where there
-        are fewer trajectories than mini-batches, there are as many mini-batches as trajectories.
+        Indices of trajectories, ascending within a mini-batch, each exactly once. Sizes differ by at most one. With
+        fewer trajectories than requested mini-batches, every trajectory is a mini-batch of its own.
     """
     generator = np.random.Generator(np.random.PCG64(derive_seed(seed, "deal", epoch)))
     parts = np.array_split(generator.permutation(num_trajectories), max(1, min(num_minibatches, num_trajectories)))
@@ -68,14 +68,14 @@ def split_minibatches(num_trajectories: int, num_minibatches: int, seed: int, ep
 
 
 def num_steps(num_trajectories: int, config: UpdateConfig) -> int:
-    """Optimiser steps of a pass: as asked for, or as many as make equal parts nearest to `minibatch_trajectories`.
+    """Return the number of optimiser steps per pass, from `num_minibatches` or `minibatch_trajectories`.
 
-    That is n / E rounded, half up, and at least 1: a remainder of less than half of E makes the parts larger, one of at
-    least half of it makes them smaller, and nothing is left out.
+    With E = `minibatch_trajectories` set, it is n / E rounded half up, and at least 1. A remainder of less than E / 2
+    makes the mini-batches larger, one of at least E / 2 makes them smaller; nothing is left out.
 
     Args:
-        num_trajectories: n; those with a response token.
-        config: The update's.
+        num_trajectories: n, the number of trajectories with a response token.
+        config: Settings of the update.
     """
     size = config.minibatch_trajectories
     return max(1, (2 * num_trajectories + size) // (2 * size)) if size else config.num_minibatches
@@ -85,8 +85,8 @@ def pack(lengths: Sequence[int] | np.ndarray, token_budget: int) -> list[np.ndar
     """Pack sequences into rectangles of at most `token_budget` tokens, padding included.
 
     Args:
-        lengths: Tokens of each sequence.
-        token_budget: Of a rectangle; a sequence longer than it gets a rectangle of its own.
+        lengths: Number of tokens of each sequence.
+        token_budget: Maximum tokens of a rectangle; a longer sequence gets a rectangle of its own.
 
     Returns:
         Indices of sequences, longest first, each exactly once.
@@ -110,19 +110,20 @@ def micro_batches(
     rank: int = 0,
     num_ranks: int = 1,
 ) -> list[MicroBatch]:
-    """Pack one rank's share of some segments; all ranks get equally many micro-batches.
+    """Pack one rank's share of segments into micro-batches; all ranks get the same number.
 
-    Rows are shared out by length, longest first, so shares differ little in tokens. Passes over a model that is sharded
-    over ranks must be made by all of them at once: where a rank has fewer micro-batches than another it gets empty
-    ones, of one token and no response, whose losses and gradients are 0.
+    Rows are dealt to ranks by length, longest first, so that shares have similar numbers of tokens. If the model is
+    sharded over ranks, all ranks must run every pass together. A rank with fewer micro-batches than another therefore
+    gets empty ones, of one token and no response, whose losses and gradients are 0.
 
     Args:
-        tokens: The update's response tokens.
-        segments: Indices of the segments to pack, of all ranks.
-        token_budget: Tokens of a rank's micro-batch, padding included.
-        row_tokens: Of a row in which different segments share their beginning (`prefix_rows`); 0: only equal ones do.
-        rank: Whose share.
-        num_ranks: Ranks in all.
+        tokens: Response tokens of the update.
+        segments: Indices of the segments to pack, over all ranks.
+        token_budget: Maximum tokens of a micro-batch, padding included.
+        row_tokens: Maximum tokens of a row in which distinct segments share a prefix (`prefix_rows`); 0 to share rows
+            between identical segments only.
+        rank: Rank whose share is packed.
+        num_ranks: Number of ranks.
     """
     rows = prefix_rows([segment.token_ids for segment in tokens.segments], segments, min(row_tokens, token_budget))
     lengths = np.array([len(row) for row in rows])
@@ -159,7 +160,7 @@ def _collate(tokens: ResponseTokens, rows: list[PrefixRow]) -> MicroBatch:
 
 
 def _attention(rows: list[PrefixRow], width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions, int64 [S, T], and what is seen, bool [S, T, T]; padding sees itself, since nothing is no attention."""
+    """Build positions, int64 [S, T], and mask, bool [S, T, T]; padding sees itself, as an empty mask row gives NaN."""
     position_ST = np.zeros((len(rows), width), dtype=np.int64)
     sees_STT = np.zeros((len(rows), width, width), dtype=bool)
     sees_STT[:, np.arange(width), np.arange(width)] = True

@@ -2,7 +2,7 @@
 
     rewards (- KL penalty) -> estimator of the registry -> scale -> whitening -> shaping -> advantages, value targets
 
-All in float64 on the CPU: it is little work, and long sums of small numbers.
+All in float64 on the CPU: it is cheap, and involves long sums of small numbers.
 Legend: N response tokens of the update, B trajectories, T response tokens of the longest, K turns.
 """
 
@@ -25,12 +25,12 @@ from starpo.ragen.learning.objectives.masks import whiten
 
 @dataclass(frozen=True)
 class Credit:
-    """What the losses are made from.
+    """Advantages and value targets of an update.
 
     Attributes:
-        advantages_N: As they enter the policy's loss; 0 for tokens that take no part. float32
-        value_targets_N: What the critic is fitted to. float32; None: no critic.
-        value_mask_N: The tokens at which it is. bool; None with `value_targets_N`.
+        advantages_N: Advantages as they enter the policy's loss; 0 for tokens outside the mask. float32
+        value_targets_N: Targets that the critic is fitted to. float32; None without a critic.
+        value_mask_N: Tokens at which the critic is fitted. bool; None with `value_targets_N`.
     """
 
     advantages_N: Tensor
@@ -51,14 +51,14 @@ def assign_credit(
     """Estimate the advantage of every response token of an update.
 
     Args:
-        trajectories: Those of the update. Ones without response tokens take part in the baselines of their group.
+        trajectories: Trajectories of the update. Those without response tokens count in the baselines of their group.
         tokens: Their response tokens.
-        config: Which estimator, and how it is scaled.
-        old: What the policy makes of them before the first step.
-        ref_logprobs_N: The reference's; needed where KL is placed in the reward.
-        values_N: The critic's; needed by estimators with a critic.
-        kept_share: Of the groups that were played, the share that these are of.
-        implicit_rewards_N: The process reward model's; needed by estimators with one.
+        config: Settings of the estimator, its scale and shaping.
+        old: Scores of the tokens under the policy before the first step.
+        ref_logprobs_N: Log-probs under the reference policy; needed if KL is placed in the reward.
+        values_N: Values of the critic; needed by estimators with a critic.
+        kept_share: Share of the played groups that are trained on.
+        implicit_rewards_N: Rewards of the process reward model; needed by estimators with one.
     """
     rewards_N = tokens.rewards(trajectories, config.reward_placement if config.needs_critic else "turn_end")
     returns_B = normalised_returns(trajectories)
@@ -109,19 +109,19 @@ def assign_credit(
 
 
 def _turns(rows: Sequence[Tensor], missing: int | bool) -> Tensor:
-    """What is known of the turns of each trajectory, [B, K]."""
+    """Pad per-turn values of each trajectory to [B, K]."""
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=missing)
 
 
 def _greedy_returns(trajectories: Sequence[Trajectory], returns_B: Tensor) -> Tensor:
-    """Return of the greedy rollout of each trajectory's group, [B]; its own where that one ended in an error."""
+    """Return of the greedy rollout of each trajectory's group, [B]; the trajectory's own if that ended in an error."""
     given = [trajectory.greedy_return for trajectory in trajectories]
     greedy_B = torch.tensor([0.0 if value is None else value for value in given], dtype=torch.float64)
     return torch.where(torch.tensor([value is None for value in given]), returns_B, greedy_B)
 
 
 def normalised_returns(trajectories: Sequence[Trajectory]) -> Tensor:
-    """Of each trajectory, float64 [B]."""
+    """Normalised return of each trajectory, float64 [B]."""
     return torch.tensor([trajectory.normalised_return for trajectory in trajectories], dtype=torch.float64)
 
 

@@ -1,8 +1,8 @@
-"""`DeepSpeedLearner`: an update shared by ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
+"""`DeepSpeedLearner`: an update over ranks, one GPU or one CPU thread each, with ZeRO 1 to 3 (DeepSpeed).
 
     trajectories -> every rank: `update` on its share -> rank 0: samples, metrics, checkpoint
 
-This process holds no weights. Ranks start at the first `load`, stay between updates, and end with this process.
+This process holds no weights. Ranks start at the first `load`, persist between updates, and end with this process.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ from starpo.ragen.learning.learners.update import trainable_tokens
 
 
 class DeepSpeedLearner:
-    """Implements `learner.Learner`; its checkpoints are the torch learner's, and the other way round."""
+    """Implements `learner.Learner`; its checkpoints and those of the torch learner are interchangeable."""
 
     def __init__(
         self, config: UpdateConfig, num_threads: int | None = None, ranks: RankProcesses | None = None
     ) -> None:
-        """Prepare a learner that holds nothing yet.
+        """Create a learner without a checkpoint.
 
         Args:
             config: The update's settings.
             num_threads: No effect: a rank computes on one thread, or on a GPU.
-            ranks: That are there already, and that no other learner uses any more. None: it starts its own.
+            ranks: Running ranks that no other learner uses any more; None to start new ones.
 
         Raises:
             MissingPackageError: If DeepSpeed is not installed.
@@ -60,7 +60,7 @@ class DeepSpeedLearner:
         self._is_loaded = False
 
     def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
-        """Be at this checkpoint: a no-op when already there (see `Learner.load`)."""
+        """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
         if self._ranks is None or not self._ranks.are_alive:
             self._start()
         self._ask(
@@ -81,30 +81,30 @@ class DeepSpeedLearner:
         return UpdateResult(unpack_table(samples), header["metrics"], header["timings"])
 
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """The policy's gradient before any step (see `Learner.gradient`)."""
+        """Compute the policy's gradient before any step (see `Learner.gradient`)."""
         return self._numbers("gradient", trajectories, context)
 
     def gradient_spreads(
         self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
     ) -> list[dict[str, GradientSpread]]:
-        """How the gradients of single groups spread (see `Learner.gradient_spreads`)."""
+        """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`)."""
         packed, groups = self._packed(trajectories), [list(bucket) for bucket in buckets]
         header, _ = self._ask("gradient_spreads", packed, context=dataclasses.asdict(context), buckets=groups)
         return [{term: GradientSpread(**found) for term, found in bucket.items()} for bucket in header["buckets"]]
 
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """What the policy makes of all response tokens (see `Learner.logprobs`)."""
+        """Score all response tokens under the policy (see `Learner.logprobs`)."""
         return self._numbers("logprobs", trajectories, context)
 
     def save(self, folder: str, checkpoint_key: str) -> None:
-        """Write the present checkpoint, and be at `checkpoint_key` from now on (see `Learner.save`)."""
+        """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""
         if not self._is_loaded:
             raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
         self._ask("save", folder=os.fspath(folder))
         self._checkpoint_key = checkpoint_key
 
     def close(self) -> None:
-        """End the ranks; `load` starts others."""
+        """End the ranks; `load` starts new ones."""
         if self._ranks is not None:
             self._ranks.close()
         self._ranks, self._checkpoint_key, self._is_loaded = None, None, False
@@ -116,7 +116,7 @@ class DeepSpeedLearner:
     def _packed(self, trajectories: list[Trajectory]) -> bytes:
         if not self._is_loaded:
             raise LearnerError("the learner holds no policy yet; call load() with a checkpoint's folder first")
-        trainable_tokens(trajectories)  # before any rank is asked: what is wrong with them costs nothing yet
+        trainable_tokens(trajectories)  # checked here, because an error in a rank would end all ranks
         return pack_trajectories(trajectories)
 
     def _start(self) -> None:

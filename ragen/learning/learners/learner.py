@@ -1,4 +1,4 @@
-"""The learner protocol: checkpoint + trajectories -> checkpoint, what the update did to each, and its metrics."""
+"""The learner protocol: checkpoint + trajectories -> checkpoint, per-trajectory statistics and metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UpdateContext:
-    """Where in the run an update stands; everything here is part of its stage key.
+    """Position of an update in the run; everything here is part of its stage key.
 
     Attributes:
-        iteration: Updates done before this one.
-        num_iterations: Updates in the whole run; schedules need it.
+        iteration: Number of updates before this one.
+        num_iterations: Number of updates in the whole run; used by schedules.
         seed: Seed of the shuffling.
-        temperature: The rollout's; log-probs are of the distribution that was sampled from.
-        max_response_tokens: The rollout's, for Dr. GRPO's denominator.
-        kept_share: Of the groups that were played, the share that is trained on.
+        temperature: Temperature of the rollout; log-probs are those of the distribution that was sampled from.
+        max_response_tokens: Maximum response length of the rollout, for Dr. GRPO's denominator.
+        kept_share: Share of the played groups that are trained on.
     """
 
     iteration: int
@@ -37,12 +37,12 @@ class UpdateContext:
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What an update did.
+    """Result of an update.
 
     Attributes:
-        samples: Dataset `samples`, a row a trajectory, in the order given.
+        samples: Dataset `samples`, one row per trajectory, in the order given.
         metrics: Name -> value; names begin with `update/`. A function of the update's inputs, like the samples.
-        timings: Name -> seconds, or tokens a second. Volatile, so kept apart.
+        timings: Name -> seconds, or tokens per second. Not reproducible, so kept separate.
     """
 
     samples: pa.Table
@@ -51,18 +51,18 @@ class UpdateResult:
 
 
 class Learner(Protocol):
-    """A loaded policy, critic and optimiser that can be updated."""
+    """Policy, critic and optimisers that can be loaded, updated and saved."""
 
     is_deterministic: bool
-    """Does the same update give the same bytes on the same machine and number of threads?"""
+    """Whether the same update gives the same bytes on the same machine with the same number of threads."""
 
     def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
-        """Be at this checkpoint: a no-op when already there.
+        """Load a checkpoint; a no-op if it is loaded already.
 
         Args:
             folder: Local folder of the checkpoint.
             checkpoint_key: Its artifact key.
-            reference_folder: Local folder of the run's first checkpoint; needed where KL is used.
+            reference_folder: Local folder of the run's first checkpoint; needed if KL is used.
 
         Raises:
             PolicyError: If the folder is not a checkpoint.
@@ -76,12 +76,12 @@ class Learner(Protocol):
         """
 
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
-        """The gradient that an update would begin with: nothing of the learner changes.
+        """Compute the gradient that an update would start with; the learner does not change.
 
         Returns:
-            Of the policy's loss over all trajectories, taken as one mini-batch at the present checkpoint (the ratio to
-            the policy at the update's start is 1, so nothing is clipped unless `ratio_to` = 'behaviour'): all trainable
-            parameters end to end, on the CPU. float32
+            Gradient of the policy's loss over all trajectories as one mini-batch at the loaded checkpoint: all
+            trainable parameters concatenated, on the CPU. The ratio to the policy at the update's start is 1, so
+            nothing is clipped unless `ratio_to` = 'behaviour'. float32
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.
@@ -90,25 +90,25 @@ class Learner(Protocol):
     def gradient_spreads(
         self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
     ) -> list[dict[str, GradientSpread]]:
-        """How the gradients of single groups spread, term by term of the policy's loss; nothing of the learner changes.
+        """Measure the spread of the groups' gradients, for each term of the policy's loss; the learner does not change.
 
-        A group's gradient is what it contributes to `gradient`, times the number of groups: their mean over all groups
-        is `gradient`. Advantages are those of an update on all trajectories.
+        A group's gradient is its contribution to `gradient` times the number of groups, so the mean over all groups is
+        `gradient`. Advantages are those of an update on all trajectories.
 
         Args:
-            trajectories: Those of the update.
-            context: Where in the run it would stand.
-            buckets: Ids of groups, to be put together; of a group without response tokens there is no gradient.
+            trajectories: Trajectories of the update.
+            context: Position that the update would have in the run.
+            buckets: Ids of the groups in each bucket; a group without response tokens has no gradient.
 
         Returns:
-            Of every bucket: 'task' and, where the settings have them, 'kl' and 'entropy', weighted as in the loss.
+            Spreads of each bucket: 'task' and, if the settings have them, 'kl' and 'entropy', weighted as in the loss.
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.
         """
 
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> "Tensor":
-        """What the policy makes of all response tokens; nothing of the learner changes.
+        """Score all response tokens under the policy; the learner does not change.
 
         Returns:
             Log-probabilities at the context's temperature, nats, in the order of `ResponseTokens`, on the CPU. float32
@@ -118,7 +118,7 @@ class Learner(Protocol):
         """
 
     def save(self, folder: str, checkpoint_key: str) -> None:
-        """Write the present checkpoint into an empty local folder, and be at `checkpoint_key` from now on."""
+        """Write the current checkpoint into an empty local folder; it becomes the loaded one, under this key."""
 
 
 __all__ = ["Learner", "UpdateConfig", "UpdateContext", "UpdateResult"]

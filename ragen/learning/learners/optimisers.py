@@ -1,4 +1,4 @@
-"""Optimisers: AdamW, Muon in fp32, the schedule of their learning rates, and their state as named tensors.
+"""Optimisers: AdamW, Muon in fp32, their learning rate schedule, and their state as named tensors.
 
 OptimiserConfig, iteration -> learning_rate_factor
 model, OptimiserConfig -> ModelOptimiser -> step; state_tensors -> checkpoint
@@ -17,14 +17,14 @@ _NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # K. Jordan's quintic: singular valu
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised by Newton-Schulz iteration in the parameters' own precision (K. Jordan, "Muon", 2024).
+    """Momentum orthogonalised by Newton-Schulz iteration in the parameters' own precision (K. Jordan, "Muon", 2024).
 
         buffer = momentum * buffer + (1 - momentum) * gradient
         update = orthogonalise((1 - momentum) * gradient + momentum * buffer)
         weight = weight - lr * sqrt(max(1, rows / columns)) * update
 
-    Matrices of one shape (either way round) are orthogonalised as one batch. torch's own Muon works in bf16, which CPUs
-    without bf16 units do several times slower than fp32.
+    Matrices of the same shape, up to transposition, are orthogonalised as one batch. torch's own Muon works in bf16,
+    which is several times slower than fp32 on CPUs without bf16 units.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ def orthogonalise(matrices: Tensor, num_iterations: int = 5) -> Tensor:
 
 
 def learning_rate_factor(config: OptimiserConfig, iteration: int, num_iterations: int) -> float:
-    """Share of the peak learning rate at an iteration; the same for both optimisers of a model.
+    """Return the share of the peak learning rate at an iteration; the same for both optimisers of a model.
 
-    It rises linearly over `warmup_iterations` (reaching 1 in the last of them), then stays, or falls linearly to
+    It rises linearly over `warmup_iterations`, reaching 1 in the last of them. Then it stays at 1, or falls linearly to
     `final_fraction` at iteration `num_iterations - 1` and stays there.
 
     Returns:
-        A number in (0, 1], or 0 where `final_fraction` is 0.
+        A number in (0, 1]; 0 is possible if `final_fraction` is 0.
     """
     if iteration < config.warmup_iterations:
         return (iteration + 1) / config.warmup_iterations
@@ -96,7 +96,7 @@ def learning_rate_factor(config: OptimiserConfig, iteration: int, num_iterations
 
 
 class ModelOptimiser:
-    """The optimisers of one model: AdamW for all of it, or Muon for its weight matrices and AdamW for the rest."""
+    """Optimisers of one model: AdamW for all parameters, or Muon for its weight matrices and AdamW for the rest."""
 
     def __init__(self, model: nn.Module, config: OptimiserConfig) -> None:
         self.config = config
@@ -119,12 +119,12 @@ class ModelOptimiser:
             self._optimisers["adamw"] = (adamw, config.learning_rate)
 
     def gradients(self, loss: Tensor) -> Sequence[Tensor | None]:
-        """Gradients of a scalar for all parameters, in order. Changes nothing, so threads may do it side by side."""
-        with torch.autocast(loss.device.type, enabled=False):  # backward runs in the precision that forward chose
+        """Compute the gradients of a scalar for all parameters, in order. Has no side effects, so it is thread-safe."""
+        with torch.autocast(loss.device.type, enabled=False):  # backward runs in the precision chosen by forward
             return torch.autograd.grad(loss, list(self._names), allow_unused=True)
 
     def flat_gradients(self, losses: Sequence[Tensor]) -> list[Tensor]:
-        """Gradients of several scalars of one forward pass, each as `flat_gradient` gives one. Changes nothing."""
+        """Compute the gradients of several scalars of one forward pass, in the layout of `flat_gradient`; stateless."""
         found = []
         with torch.autocast(losses[0].device.type, enabled=False):
             for number, loss in enumerate(losses, start=1):
@@ -135,17 +135,17 @@ class ModelOptimiser:
         return found
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
-        """Add to the gradients that the next step will take."""
+        """Add to the accumulated gradients of the next step."""
         for parameter, gradient in zip(self._names, gradients, strict=True):
             if gradient is not None:
                 parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
 
     def flat_gradient(self) -> Tensor:
-        """The gradients added so far, all parameters end to end on the CPU; 0 where there is none. float32"""
+        """Return the accumulated gradients, all parameters concatenated, on the CPU; 0 where there is none. float32"""
         return _flat(self._names, [parameter.grad for parameter in self._names])
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Clear the gradients."""
         for parameter in self._names:
             parameter.grad = None
 
@@ -156,7 +156,7 @@ class ModelOptimiser:
             factor: Share of the peak learning rates (`learning_rate_factor`).
 
         Returns:
-            The gradient's norm before clipping. Where it is not finite nothing is changed.
+            The gradient norm before clipping. If it is not finite, the step is skipped.
         """
         limit = self.config.max_gradient_norm
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
@@ -172,7 +172,7 @@ class ModelOptimiser:
         return float(norm)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """The state by name: `<optimiser>/<slot>/<parameter>`, such as `adamw/exp_avg/embed_tokens.weight`."""
+        """Return the state by name: `<optimiser>/<slot>/<parameter>`, such as `adamw/exp_avg/embed_tokens.weight`."""
         return {
             f"{kind}/{slot}/{self._names[parameter]}": value
             for kind, (optimiser, _) in self._optimisers.items()
@@ -181,22 +181,22 @@ class ModelOptimiser:
         }
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up a state that `state_tensors` gave.
+        """Load a state from `state_tensors`.
 
         Raises:
-            KeyError: If it speaks of an optimiser or a parameter that this model's settings do not have.
+            KeyError: If it names an optimiser or a parameter that this model's settings do not have.
         """
         parameters = {name: parameter for parameter, name in self._names.items()}
         for full_name, value in tensors.items():
             kind, slot, name = full_name.split("/", 2)
             optimiser, _ = self._optimisers[kind]
             parameter = parameters[name]
-            # AdamW counts its steps in a scalar that stays where it was made, beside the moments
+            # AdamW's step count is a scalar tensor, kept on the same device as the moments
             optimiser.state[parameter][slot] = value.to(parameter.device, copy=True)
 
 
 def _weight_matrices(model: nn.Module) -> set[Tensor]:
-    """Weights of linear maps from hidden to hidden units: no embeddings, no output layers, no scalar heads."""
+    """Return the weights of hidden-to-hidden linear layers: no embeddings, no output layers, no scalar heads."""
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     output = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
     excluded = embeddings | ({output.weight} if output is not None else set())

@@ -1,12 +1,12 @@
-"""`RankProcesses`: the ranks of learner 'deepspeed', seen from the process that starts and asks them.
+"""`RankProcesses`: starts the ranks of learner 'deepspeed' and sends them requests.
 
     N processes `ragen.learning.learners.deepspeed_rank` -> each connects to a socket -> requests, answers
 
-A rank that dies or fails ends them all: the others would wait for it, and weights that are half updated are of no use.
-The socket ends with this process, and with it the ranks.
+If one rank dies or fails, all are ended: the others would wait for it, and partly updated weights are useless. The
+socket closes with this process, and the ranks exit with it.
 
-Not torchrun: ranks would meet in a store that it opens to the network, where whoever comes writes what it unpickles.
-They meet in a file, in a folder that is this user's alone, and speak to each other over the loopback interface.
+torchrun is not used: its rendezvous store listens on the network and unpickles what any client writes. Here, ranks
+rendezvous through a file in a folder private to this user, and communicate over the loopback interface.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from starpo.ragen.core.errors import LearnerError, StarPOError
 from starpo.ragen.core.frames import read_frame, write_frame
 
 SOCKET = "socket"
-"""Of this process, in the folder that ranks are given."""
+"""File name of this process's socket in the folder shared with the ranks."""
 _START_S = 300.0
 _GRACE_S = 3.0
 _REPORT_S = 15.0
@@ -39,13 +39,13 @@ _NUM_LINES = 12
 
 
 class RankProcesses:
-    """Some ranks, ready for requests."""
+    """Running ranks that answer requests."""
 
     def __init__(self, num_ranks: int) -> None:
-        """Start them, and wait until they have met.
+        """Start the ranks, and wait until their process group is initialised.
 
         Args:
-            num_ranks: How many.
+            num_ranks: Number of ranks.
 
         Raises:
             LearnerError: If they do not start.
@@ -69,7 +69,7 @@ class RankProcesses:
 
     @property
     def are_alive(self) -> bool:
-        """Can they still be asked?"""
+        """Whether all ranks are running and connected."""
         return not self._ended() and len(self._connections) == self.num_ranks
 
     def ask(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[dict[str, Any], bytes]:
@@ -79,8 +79,8 @@ class RankProcesses:
             Rank 0's answer.
 
         Raises:
-            StarPOError: What a rank raised, of its own type where that is one of the library's. LearnerError if a rank
-                died. The ranks are gone then.
+            StarPOError: What a rank raised: of the same type if that is one of the library's, else LearnerError.
+                LearnerError also if a rank died. All ranks are ended.
         """
         try:
             for connection in self._connections.values():
@@ -90,7 +90,7 @@ class RankProcesses:
             self._fail({})
 
     def close(self) -> None:
-        """End them. No rank is left when this returns."""
+        """Kill all ranks and wait for them to exit."""
         for connection in self._connections.values():
             connection.close()
         self._connections = {}
@@ -109,7 +109,7 @@ class RankProcesses:
                 stdout=stdout,
                 stderr=stderr,
                 env={**os.environ, **_environment(), **{name: str(value) for name, value in ids.items()}},
-                start_new_session=True,  # an interrupt at the terminal is this process's to handle
+                start_new_session=True,  # only this process handles an interrupt at the terminal
             )
 
     def _meet(self, listener: socket.socket) -> None:
@@ -123,7 +123,7 @@ class RankProcesses:
         self._answers(is_final=False)
 
     def _answers(self, *, is_final: bool) -> dict[int, tuple[dict[str, Any], bytes]]:
-        """Of all ranks; `is_final`: with data."""
+        """Wait for the answers of all ranks; `is_final`: they are followed by data."""
         answers: dict[int, tuple[dict[str, Any], bytes]] = {}
         with selectors.DefaultSelector() as selector:
             for rank, connection in self._connections.items():
@@ -138,9 +138,9 @@ class RankProcesses:
         return answers
 
     def _fail(self, found: dict[int, Exception]) -> NoReturn:
-        """Find out what happened, end the ranks, and raise it.
+        """Determine the cause of a failure, end the ranks and raise it.
 
-        A rank that died is the cause, and others that complain of it are not; so they are given a moment to do so.
+        The cause is a rank that died, not the ranks that report errors because of it. So wait a moment for all reports.
         """
         deadline = time.monotonic() + _GRACE_S
         while time.monotonic() < deadline and not any(isinstance(error, EOFError) for error in found.values()):
@@ -164,7 +164,7 @@ class RankProcesses:
             assert isinstance(failed, _Failed)
             return failed.error(f"rank {rank} of {self.num_ranks} of learner 'deepspeed' failed: ")
         statuses = {rank: self._status(rank) for rank in dead or self._ended()}
-        killed = [rank for rank, status in statuses.items() if status == -signal.SIGKILL]  # others may have died of it
+        killed = [rank for rank, status in statuses.items() if status == -signal.SIGKILL]  # the likely cause of others
         rank = (killed or list(statuses) or [0])[0]
         status = statuses.get(rank)
         how = "" if status is None else f" with exit status {status}"
@@ -200,14 +200,14 @@ def _environment() -> dict[str, str]:
 
 
 class _Failed(Exception):  # noqa: N818
-    """A rank answered that it failed."""
+    """Failure that a rank reported."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
     def error(self, prefix: str = "") -> StarPOError:
-        """Of its own type where that is one of the library's."""
+        """Return the error, of its own type if that is one of the library's, else a LearnerError."""
         kind = getattr(errors, self.kind, None)
         if isinstance(kind, type) and issubclass(kind, StarPOError):
             return kind(str(self))
@@ -219,7 +219,7 @@ def _is_ours(error: Exception) -> bool:
 
 
 class _Connection:
-    """One rank's end of the socket."""
+    """Connection to one rank."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(None)

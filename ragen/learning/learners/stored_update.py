@@ -1,4 +1,4 @@
-"""One update on stored datasets, from what its manifest says: settings, inputs, seed; and by which code."""
+"""One update on stored datasets, as described by its manifest: settings, inputs, seed and code."""
 
 import json
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ from starpo.ragen.store.attempts import read_attempts
 def run_update(
     store: Store, learner: Learner, settings: Mapping[str, Any], inputs: Mapping[str, str], seed: int
 ) -> UpdateResult:
-    """Update a learner that is at its checkpoint.
+    """Run one update of a learner that has loaded its checkpoint.
 
     Args:
-        store: Where the datasets are.
+        store: Store of the datasets.
         learner: Changed in place.
-        settings: Of the stage `update`: the configuration, and where in the run it stands.
-        inputs: Of the stage: the keys of turns, rewards and selection, of all attempts, are read.
-        seed: Of the stage.
+        settings: Settings of the stage `update`: the configuration, and the position in the run.
+        inputs: Inputs of the stage; the turns, rewards and selection of all attempts are read.
+        seed: Seed of the stage.
 
     Raises:
-        LearnerError: If there is nothing to train on, a loss is not finite, or search chose responses and the settings
-            do not say to weigh them.
+        LearnerError: If there is nothing to train on, a loss is not finite, or search chose responses and
+            `update.search_rows` refuses them.
         ArtifactMissingError: If a dataset is not stored.
-        ArtifactDamagedError: If one is not what was written.
+        ArtifactDamagedError: If a dataset differs from what was written.
     """
     config = update_config(settings)
     trajectories, kept_share = stored_trajectories(store, config, inputs)
@@ -56,22 +56,22 @@ def stored_trajectories(
     should_keep_all: bool = False,
     with_kinds: bool = False,
 ) -> tuple[list[Trajectory], float]:
-    """What an update is given.
+    """Load the trajectories of an update.
 
     Args:
-        store: Where the datasets are.
-        objective: Says what has to be known of the tokens.
-        inputs: Of the stage `update`.
+        store: Store of the datasets.
+        objective: Determines whether token kinds are needed.
+        inputs: Inputs of the stage `update`.
         should_keep_all: Take every group with a valid trajectory, whatever the filter kept.
-        with_kinds: Tell tokens apart even where the objective does not ask.
+        with_kinds: Classify tokens even if the objective does not need it.
 
     Returns:
-        The trajectories, and the share of the groups that they are of.
+        The trajectories, and the share of the groups that are kept.
 
     Raises:
-        LearnerError: If tokens have to be told apart and no tokenizer of the policy can be read.
+        LearnerError: If tokens must be classified and no tokenizer of the policy can be read.
         ArtifactMissingError: If a dataset is not stored.
-        ArtifactDamagedError: If one is not what was written.
+        ArtifactDamagedError: If a dataset differs from what was written.
     """
     turns, rewards, selection = (read_attempts(store, kind, inputs) for kind in ("turns", "rewards", "selection"))
     if should_keep_all:
@@ -83,7 +83,7 @@ def stored_trajectories(
 
 
 def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1.0) -> UpdateContext:
-    """Where in the run an update with these settings of a stage stands, with that share of its groups."""
+    """Build the context of an update from the settings of its stage, its seed and the share of kept groups."""
     iteration, num_iterations = settings["iteration"], settings["num_iterations"]
     return UpdateContext(
         iteration=iteration,
@@ -96,13 +96,13 @@ def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1
 
 
 def update_config(settings: Mapping[str, Any]) -> UpdateConfig:
-    """The configuration within the settings of a stage `update`."""
+    """Extract the configuration from the settings of a stage `update`."""
     own = {name: value for name, value in settings.items() if name in UpdateConfig.model_fields}
     return UpdateConfig.model_validate_json(json.dumps(own))
 
 
 def update_code(config: ObjectiveConfig) -> dict[str, str]:
-    """Role -> `module:attribute` of the code that the settings of an update name."""
+    """Return role -> `module:attribute` of the code that the settings of an update name."""
     parts = {"advantage": ADVANTAGES[config.advantage], "surrogate": SURROGATES[config.surrogate]}
     parts |= {f"shaping:{name}": SHAPINGS[name] for name in config.shaping}
     losses = {role: code for role, code in LOSSES.items() if role != "kl" or config.kl_coefficient > 0}

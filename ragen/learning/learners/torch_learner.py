@@ -26,12 +26,12 @@ class TorchLearner:
     """Implements `ragen.learning.learners.learner.Learner`."""
 
     def __init__(self, config: UpdateConfig, num_threads: int | None = None) -> None:
-        """Prepare a learner that holds nothing yet.
+        """Create a learner without a checkpoint.
 
         Args:
             config: The update's settings.
-            num_threads: Micro-batches that are computed side by side on a CPU; the result does not depend on it. None:
-                as many as torch is set to use.
+            num_threads: Micro-batches that run in parallel on a CPU; results do not depend on it. None for torch's
+                number of threads.
         """
         self.config = config
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -44,7 +44,7 @@ class TorchLearner:
         self._reference = Reference(config, self._load_reference)
 
     def load(self, folder: str, checkpoint_key: str, reference_folder: str | None) -> None:
-        """Be at this checkpoint: a no-op when already there (see `Learner.load`)."""
+        """Load a checkpoint; a no-op if it is loaded already (see `Learner.load`)."""
         is_there = checkpoint_key == self._checkpoint_key
         self._reference.be_at(reference_folder, None if is_there else folder)
         if is_there:
@@ -68,7 +68,7 @@ class TorchLearner:
     def update(self, trajectories: list[Trajectory], context: UpdateContext) -> UpdateResult:
         """Train on these trajectories (see `Learner.update`)."""
         checkpoint, work = self._loaded(), self._work(trajectories, context)
-        self._checkpoint = self._checkpoint_key = None  # weights that a failed update has half changed are never saved
+        self._checkpoint = self._checkpoint_key = None  # weights partly changed by a failed update are never saved
         with self._runner.alone():
             result = work.run()
         checkpoint.trainer = checkpoint.trainer.after(result.metrics)
@@ -77,27 +77,27 @@ class TorchLearner:
         return result
 
     def gradient(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """The policy's gradient before any step (see `Learner.gradient`)."""
+        """Compute the policy's gradient before any step (see `Learner.gradient`)."""
         with self._runner.alone():
             return self._work(trajectories, context).gradient()
 
     def gradient_spreads(
         self, trajectories: list[Trajectory], context: UpdateContext, buckets: Sequence[Sequence[str]]
     ) -> list[dict[str, GradientSpread]]:
-        """How the gradients of single groups spread (see `Learner.gradient_spreads`)."""
+        """Measure the spread of the groups' gradients (see `Learner.gradient_spreads`)."""
         with self._runner.alone():
             return self._work(trajectories, context).gradient_spreads(buckets)
 
     def measured(
         self, trajectories: list[Trajectory], context: UpdateContext, configs: Sequence[UpdateConfig]
     ) -> MeasuredObjectives:
-        """Gradients of several objectives at the present checkpoint, beside each other; nothing of it changes.
+        """Measure the gradients of several objectives at the loaded checkpoint, side by side; it does not change.
 
         Args:
-            trajectories: Those of the update.
-            context: Where in the run it would stand.
-            configs: The objectives, at least one. The learner's own settings say whether there are a reference and a
-                critic (`measured_objectives.able_to_measure`).
+            trajectories: Trajectories of the update.
+            context: Position that the update would have in the run.
+            configs: The objectives, at least one. The learner's own settings determine whether there are a reference
+                and a critic (`measured_objectives.able_to_measure`).
 
         Raises:
             LearnerError: If there is nothing to train on, or a loss is not finite.
@@ -106,12 +106,12 @@ class TorchLearner:
             return self._work(trajectories, context).measured(configs)
 
     def logprobs(self, trajectories: list[Trajectory], context: UpdateContext) -> Tensor:
-        """What the policy makes of all response tokens (see `Learner.logprobs`)."""
+        """Score all response tokens under the policy (see `Learner.logprobs`)."""
         with self._runner.alone():
             return self._work(trajectories, context).logprobs()
 
     def save(self, folder: str, checkpoint_key: str) -> None:
-        """Write the present checkpoint, and be at `checkpoint_key` from now on (see `Learner.save`)."""
+        """Write the current checkpoint, which becomes the loaded one (see `Learner.save`)."""
         checkpoint = self._loaded()
         checkpoint.optimiser_states = {name: model.optimiser.state_tensors() for name, model in self._models.items()}
         types = {name: model.config.type for name, model in self._models.items()}

@@ -1,6 +1,6 @@
-"""`TrainedModel`: a policy or critic together with its optimiser, whatever holds the two.
+"""`TrainedModel`: a policy or critic together with its optimiser, independent of where the two are held.
 
-`TorchModel` keeps both whole in this process; `ragen.learning.learners.deepspeed_model` cuts them up over ranks.
+`TorchModel` keeps both in this process; `ragen.learning.learners.deepspeed_model` shards them over ranks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,44 +14,44 @@ from starpo.ragen.learning.learners.micro_batches import MicroBatchRunner
 from starpo.ragen.learning.learners.optimisers import ModelOptimiser
 
 LossOf = Callable[[MicroBatch], tuple[Tensor, float]]
-"""Of a micro-batch: what to take the gradient of, a scalar, and the number to report."""
+"""Micro-batch -> the scalar to differentiate, and the number to report."""
 
 
 class TrainedModel(Protocol):
-    """What the steps of an update need of a model."""
+    """Interface of a model that the steps of an update use."""
 
     config: OptimiserConfig
 
     def __call__(self, batch: MicroBatch, *asked: Any) -> Any:
-        """What the network makes of a micro-batch: a policy's `ResponseScores`, a critic's values."""
+        """Run the network on a micro-batch: a policy returns quantities (`ResponseScores`), a critic values."""
 
     def accumulate(self, loss: LossOf, batches: Sequence[MicroBatch], runner: MicroBatchRunner) -> float:
-        """Add the gradients of the losses of all micro-batches, in their order, to those that the next step takes.
+        """Accumulate the gradients of the losses of all micro-batches, in order, for the next step.
 
         Returns:
-            Sum of the reported numbers of the micro-batches of this process.
+            Sum of the reported numbers over the micro-batches of this process.
         """
 
     def step(self, factor: float) -> float:
-        """Clip the gradient, take one step at `factor` times the peak learning rates, and forget the gradient.
+        """Clip the gradient, take one step at `factor` times the peak learning rates, and clear the gradient.
 
         Returns:
-            The gradient's norm before clipping. Where it is not finite nothing is changed.
+            The gradient norm before clipping. If it is not finite, the step is skipped.
         """
 
     def pop_gradient(self) -> Tensor:
-        """The gradients added so far, which are then forgotten: trainable parameters end to end, on the CPU. float32"""
+        """Return the accumulated gradient, then clear it: trainable parameters concatenated, on the CPU. float32"""
 
 
 class TorchModel:
-    """Implements `TrainedModel`: an ordinary module and its optimiser in this process."""
+    """Implements `TrainedModel` for a module and its optimiser in this process."""
 
     def __init__(self, network: nn.Module, optimiser: ModelOptimiser) -> None:
-        """Put together.
+        """Combine a network and its optimiser.
 
         Args:
             network: Called with micro-batches.
-            optimiser: Of the parameters to train.
+            optimiser: Optimiser of the parameters to train.
         """
         self.config = optimiser.config
         self.optimiser = optimiser

@@ -2,7 +2,7 @@
 
     turns, rewards, selection -> assemble -> [Trajectory] -> learner
 
-Token ids are taken as they were sampled; masks come from which column they stand in. Nothing is tokenised here.
+Token ids are those that were sampled; masks follow from the column an id is stored in. Nothing is tokenised here.
 Legend: T tokens of a segment, K turns of a trajectory.
 """
 
@@ -21,14 +21,15 @@ from starpo.schemas.datasets import ERROR_STATUSES, UNKNOWN_FINISH
 
 @dataclass(frozen=True)
 class Segment:
-    """A run of turns that the model saw as one context, up to its last response token.
+    """Consecutive turns that the model saw as one context, up to the last response token.
 
     Attributes:
         token_ids: Prompts and responses in order. int64 [T]
-        response_mask: The model sampled this token. bool [T]
-        behaviour_logprobs: The sampler's log-probabilities, nats; 0 outside the mask. float32 [T]
-        turn: Index of the turn a response token belongs to; -1 outside the mask. int64 [T]
-        kind: What a response token is part of, as in `spans`; UNKNOWN outside the mask, or where nobody asked. int8 [T]
+        response_mask: Whether the model sampled the token. bool [T]
+        behaviour_logprobs: Log-probs under the behaviour policy, nats; 0 outside the mask. float32 [T]
+        turn: Index of the turn that a response token belongs to; -1 outside the mask. int64 [T]
+        kind: Part of the response that a token belongs to, as in `spans`; UNKNOWN outside the mask and if not needed.
+            int8 [T]
     """
 
     token_ids: np.ndarray
@@ -44,23 +45,23 @@ class Segment:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """An episode as a learner sees it.
+    """Episode as a learner sees it.
 
     Attributes:
         trajectory_id: As in `turns`.
         group_id: As in `turns`.
-        segments: In time order. With context = 'full' there is one, with 'window' one a turn; segments without a
-            response token are left out, so a trajectory whose every response is missing has none.
+        segments: Segments in time order: one with context = 'full', one per turn with 'window'. Segments without a
+            response token are left out, so a trajectory without any response has none.
         turn_rewards: Total reward of each turn. float64 [K]
         trajectory_return: Their sum, before any normalisation.
-        normalised_return: The return that is trained on: the sum after the configured normalisation.
-        states: The environment's state before each turn: equal numbers, equal states, within what was assembled
-            together. int64 [K]
-        starts_subgoal: Does the reasoning of each turn name a subgoal, `<subgoal>`? bool [K]
-        turn_weights: What the loss of each turn's tokens is multiplied by: less than 1 where search chose the response
-            more often than the policy draws it (`objectives.chosen`). float64 [K]
-        greedy_return: Return of the group's greedy member before any normalisation; None: none was played, or it ended
-            in an error.
+        normalised_return: The return used in training: the sum after the configured normalisation.
+        states: Code of the environment's state before each turn. Equal codes mean equal states, within one call of
+            `assemble`. int64 [K]
+        starts_subgoal: Whether the reasoning of each turn names a subgoal, `<subgoal>`. bool [K]
+        turn_weights: Loss weight of each turn's tokens; less than 1 where search chose the response more often than
+            the policy samples it (`objectives.chosen`). float64 [K]
+        greedy_return: Return of the group's greedy member before any normalisation; None if none was played, or if it
+            ended in an error.
     """
 
     trajectory_id: str
@@ -76,25 +77,25 @@ class Trajectory:
 
     @property
     def num_response_tokens(self) -> int:
-        """Tokens the model sampled, over all segments."""
+        """Number of tokens that the model sampled, over all segments."""
         return sum(int(segment.response_mask.sum()) for segment in self.segments)
 
 
 def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spans | None = None) -> list[Trajectory]:
-    """Put together the valid trajectories of the kept groups.
+    """Assemble the valid trajectories of the kept groups.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         rewards: Dataset `rewards` of exactly these turns, rows in any order.
-        selection: Dataset `selection` of exactly their groups.
-        spans: Tells what tokens are part of. None: nobody needs to know.
+        selection: Dataset `selection` that covers all of their groups.
+        spans: Classifies tokens; None if token kinds are not needed.
 
     Returns:
-        In the order in which trajectories first appear in `turns`; empty if nothing is kept.
+        The trajectories in order of first appearance in `turns`; empty if nothing is kept.
 
     Raises:
-        LearnerError: If the three do not speak of the same turns and groups, tokens do not spell their response, or
-            a kept trajectory was imported without its tokens or log-probs.
+        LearnerError: If the three datasets do not cover the same turns and groups, tokens do not decode to their
+            response, or a kept trajectory was imported without its tokens or log-probs.
     """
     trajectory_ids = pc.unique(turns["trajectory_id"])
     turns, row_trajectory = _in_order(turns, trajectory_ids)
@@ -132,7 +133,7 @@ def assemble(turns: pa.Table, rewards: pa.Table, selection: pa.Table, spans: Spa
 
 
 def _greedy_returns(turns: pa.Table, rewards: pa.Table) -> dict[str, float]:
-    """Group -> return of its greedy member, where that ended without an error; rows of both stand in the same order."""
+    """Map each group to the return of its greedy member, if that ended without an error; rows of both are aligned."""
     is_greedy = pc.equal(turns["origin"], "greedy")
     if not pc.any(is_greedy).as_py():
         return {}
@@ -144,7 +145,7 @@ def _greedy_returns(turns: pa.Table, rewards: pa.Table) -> dict[str, float]:
 
 
 def _segments(turns: pa.Table, row_trajectory: np.ndarray, spans: Spans | None) -> tuple[list[Segment], np.ndarray]:
-    """Cut the tokens of all rows into segments; also gives the row each begins with, rising."""
+    """Cut the tokens of all rows into segments; also return the first row of each segment, ascending."""
     prompts, num_prompt = _flatten(turns["prompt_ids"])
     responses, num_response = _flatten(turns["response_ids"])
     logprobs, _ = _flatten(turns["behaviour_logprobs"])
@@ -164,7 +165,7 @@ def _segments(turns: pa.Table, row_trajectory: np.ndarray, spans: Spans | None) 
     first_rows = np.flatnonzero(starts_anew)
     row_ends = np.cumsum(lengths)[1::2]
     starts = np.append(0, row_ends)[first_rows]
-    # what follows the last response of a segment is never attended to by a trained token
+    # no trained token attends to what follows the last response of a segment
     response_ends = np.where(num_response > 0, row_ends, 0)
     stops = np.maximum.reduceat(response_ends, first_rows)
     has_response = stops > starts
@@ -176,7 +177,7 @@ def _segments(turns: pa.Table, row_trajectory: np.ndarray, spans: Spans | None) 
 
 
 def _kinds(turns: pa.Table, spans: Spans) -> np.ndarray:
-    """What the response tokens of all rows are part of, end to end, int8."""
+    """Classify the response tokens of all rows, concatenated, int8."""
     names = ["trajectory_id", "turn", "response_ids", "response", "think", "answer"]
     kinds = [np.empty(0, dtype=np.int8)]
     for row in turns.select(names).to_pylist():
@@ -192,7 +193,7 @@ def _kinds(turns: pa.Table, spans: Spans) -> np.ndarray:
 
 
 def _states(turns: pa.Table, first_rows: np.ndarray) -> np.ndarray:
-    """A number for the environment's state before each row's turn: the one that the turn before ended in. int64"""
+    """Code of the environment's state before each row's turn, i.e. after the previous turn. int64 [rows]"""
     after = turns["state_digest"].combine_chunks()
     before = after.take(pa.array(np.maximum(np.arange(turns.num_rows) - 1, 0))).to_pylist()
     for row, digest in zip(
@@ -203,12 +204,12 @@ def _states(turns: pa.Table, first_rows: np.ndarray) -> np.ndarray:
 
 
 def _starts_subgoal(turns: pa.Table) -> np.ndarray:
-    """Does the reasoning of each row name a subgoal? bool"""
+    """Whether the reasoning of each row names a subgoal. bool [rows]"""
     return _numpy(pc.fill_null(pc.match_substring(turns["think"], "<subgoal>"), False))
 
 
 def _in_order(table: pa.Table, trajectory_ids: pa.Array) -> tuple[pa.Table, np.ndarray]:
-    """Sort by trajectory and turn; also gives each row's index into `trajectory_ids` (-1: not among them)."""
+    """Sort by trajectory and turn; also return each row's index into `trajectory_ids` (-1 if it is not among them)."""
     codes = _numpy(pc.fill_null(pc.index_in(table["trajectory_id"], value_set=trajectory_ids), -1))
     turn = _numpy(table["turn"])
     order = np.lexsort((turn, codes))
@@ -230,7 +231,7 @@ def _check_same_turns(turns: pa.Table, rewards: pa.Table, *row_trajectory: np.nd
 
 
 def _check_recorded(turns: pa.Table) -> None:
-    """Nobody learns from what was not recorded: zeros in its place would be trained on as if they had been sampled."""
+    """Reject trajectories without recorded tokens or log-probs: zeros in their place would be trained on as data."""
     is_unknown = pc.equal(turns["finish_reason"], UNKNOWN_FINISH)
     num_ids, num_logprobs = (pc.list_value_length(turns[name]) for name in ("response_ids", "behaviour_logprobs"))
     for what, is_absent in (("tokens", pc.equal(num_ids, 0)), ("log-probs", pc.less(num_logprobs, num_ids))):
@@ -245,7 +246,7 @@ def _check_recorded(turns: pa.Table) -> None:
 
 
 def _is_kept(turns: pa.Table, selection: pa.Table) -> np.ndarray:
-    """Is the row's group trained on? bool [rows]"""
+    """Whether each row's group is trained on. bool [rows]"""
     unknown = pc.invert(pc.is_in(turns["group_id"], value_set=selection["group_id"].combine_chunks()))
     if pc.any(unknown).as_py():
         group_id = turns.filter(unknown)["group_id"][0].as_py()
@@ -257,7 +258,7 @@ def _is_kept(turns: pa.Table, selection: pa.Table) -> np.ndarray:
 
 
 def _flatten(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Values of a list column end to end, and the length of each row's list."""
+    """Return the concatenated values of a list column, and the length of each row's list."""
     return _numpy(pc.list_flatten(column)), _numpy(pc.list_value_length(column)).astype(np.int64)
 
 
