@@ -1,7 +1,7 @@
-"""Demonstrations: a player's decisions as the tokens that a policy is to say in the contexts that it will see.
+"""Demonstrations: a player's decisions as response tokens, in the contexts that the policy will see.
 
-Prompts are made by the rollouts' own context builder, so what is imitated is what will be sampled; the states that
-evaluation panels hold are never demonstrated.
+Prompts come from the rollouts' own context builder, so the training contexts match those of sampling. The initial
+states of the evaluation panels are never demonstrated.
 """
 
 from dataclasses import dataclass, field
@@ -28,13 +28,13 @@ from starpo.ragen.envs.make import environment_type
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Demonstrated turns as tokens, and how well their player played.
+    """Demonstrated turns as tokens, and the successes of their episodes.
 
     Attributes:
         prompts: The whole context before each response. [turns][num_prompt_tokens]
         responses: The response with its end token. [turns][num_response_tokens]
-        successes: Did each episode succeed? [episodes]
-        initial_states: Digests of the states in which they began. [episodes]
+        successes: Whether each episode succeeded. [episodes]
+        initial_states: Digest of the initial state of each episode. [episodes]
     """
 
     prompts: list[list[int]] = field(default_factory=list)
@@ -52,9 +52,9 @@ def demonstrate_turns(
     tokenizer: PreTrainedTokenizerBase,
     num_turns: int,
 ) -> Demonstrations:
-    """Play whole episodes by demonstration until there are at least `num_turns` turns.
+    """Play whole episodes with the demonstrator until there are at least `num_turns` turns.
 
-    Where the environment has lessons (`Environment.lessons`), their settings are played in turn.
+    If the environment has lessons (`Environment.lessons`), episodes cycle through their settings.
 
     Raises:
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
@@ -77,8 +77,8 @@ def demonstrate_turns(
         for _ in range(agent.max_turns):
             context.observe(observation, actions_left=actions_left, reward=reward, had_invalid_action=False)
             decision = player(world, config.demonstration_skill, rng)
-            # What is said is cut at a turn's limit, which never changes, but not at the actions left, which the
-            # 'state' prompt does not show; those are only not carried out, as in a rollout.
+            # The response is cut at the turn's limit, which is constant, but not at the number of actions left, which
+            # the 'state' prompt does not show: excess actions are just not executed, as in a rollout.
             actions, before = decision.actions[: agent.max_actions_per_turn], observation
             reward = 0.0
             for action in actions[:actions_left]:
@@ -95,7 +95,7 @@ def demonstrate_turns(
             played.prompts.append(list(context.token_ids))
             played.responses.append(response_ids)
             context.respond(response_ids)
-            # resigned turns would be two of five in Sokoban, with nothing to learn in them
+            # turns after a resignation would be two out of five in Sokoban, with nothing to learn from
             if is_over or actions_left == 0 or decision.is_resigned:
                 break
         played.successes.append(world.is_success)
@@ -103,7 +103,7 @@ def demonstrate_turns(
 
 
 def _in_form(think: str, agent: AgentConfig, world: Environment[Any], before: str, after: str) -> str:
-    """What the player thinks, in the agent's form, of what it sees before its actions and after them."""
+    """Write the player's reasoning in the agent's form, from the observations before and after its actions."""
     if agent.form == "free":
         return think
     scene = resolve(SCENES[world.settings.type])

@@ -1,7 +1,7 @@
-"""Supervised learning on demonstrations: the embedded policy's warm start, and fine-tuning of a pretrained one.
+"""Supervised learning on demonstrations: warm start of the embedded policy, and fine-tuning of a pretrained one.
 
-The embedded policy imitates a mediocre player, who knows the format and the rules and decides badly, so reinforcement
-learning begins with well-formed responses, low success and varied returns. A pretrained one imitates the solver.
+The embedded policy imitates a mediocre player that knows the format and the rules but decides badly, so reinforcement
+learning starts with well-formed responses, low success and varied returns. A pretrained policy imitates the solver.
 
     demonstrations -> (context, response) tokens -> next-token loss on the response -> Hugging Face folder
 
@@ -33,10 +33,10 @@ from starpo.ragen.learning.learners.optimisers import ModelOptimiser, learning_r
 from starpo.ragen.learning.learners.scoring import check_output_layer
 
 NUM_PARTS = 2
-"""Parts of a batch that are learned side by side, one thread each, and threads of the optimiser. A constant, not the
-number of cores: the policy that comes out must not depend on the machine's size."""
+"""Parts of a batch that are computed in parallel, one thread each, and number of threads of the optimiser. A constant,
+not the number of cores: the resulting policy must not depend on the machine's size."""
 ROWS_OF_A_PART = 4
-"""Of a pretrained policy's batches: its activations may fill a device."""
+"""Rows per part for a pretrained policy, whose activations may fill a device."""
 
 
 def imitate(
@@ -48,21 +48,21 @@ def imitate(
     folder: str | Path,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
-    """Make the embedded policy, teach it to imitate demonstrations, and save it.
+    """Create the embedded policy, train it on demonstrations, and save it.
 
     Args:
-        config: The policy's size, the demonstrations and the schedule.
-        environment: What is demonstrated.
+        config: Size of the policy, the demonstrations and the schedule.
+        environment: Environment of the demonstrations.
         agent: How observations become prompts, as in the rollouts.
-        max_response_tokens: As in the rollouts; no demonstrated response is longer.
+        max_response_tokens: Maximum response length, as in the rollouts; no demonstrated response is longer.
         excluded: Digests of initial states that are never demonstrated (those of the evaluation panels).
-        folder: Where config, weights (safetensors), tokenizer and the demonstrated initial states go.
-        on_progress: Called with (steps done, steps in all).
+        folder: Output folder for config, weights (safetensors), tokenizer and the demonstrated initial states.
+        on_progress: Called with (steps done, total steps).
 
     Returns:
-        Headline numbers: `num_turns` and `num_episodes` demonstrated, `demonstration_success` (share of those
-        episodes), `loss` (nats a response token) and `token_accuracy` over the last tenth of the steps (absent with
-        no steps), `num_parameters`, `vocabulary_size`.
+        Headline numbers: `num_turns` and `num_episodes` demonstrated, `demonstration_success` (success rate of these
+        episodes), `loss` (nats per response token) and `token_accuracy` over the last tenth of the steps (both absent
+        with 0 steps), `num_parameters`, `vocabulary_size`.
 
     Raises:
         ConfigError: If the environment has no demonstrator, or a demonstrated response is longer than allowed.
@@ -82,7 +82,6 @@ def imitate(
         decay="linear",
         final_fraction=0.05,
     )
-    # the policy that comes out must not depend on the machine's size
     learned = _learn(model, demonstrations, schedule, steps, batch_size, config.seed, NUM_PARTS, on_progress)
     save_policy(model, tokenizer, folder)
     write_states(folder, demonstrations.initial_states)
@@ -99,26 +98,26 @@ def fine_tune(
     met: Sequence[str] = (),
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, float]:
-    """Fine-tune a pretrained policy on demonstrations, and save it whole: adapters are merged into its weights.
+    """Fine-tune a pretrained policy on demonstrations, and save it with any adapters merged into its weights.
 
     Args:
-        policy: With settings of `fine_tuning`.
-        environment: What is demonstrated.
+        policy: The policy; its `fine_tuning` must be set.
+        environment: Environment of the demonstrations.
         agent: How observations become prompts, as in the rollouts.
-        max_response_tokens: As in the rollouts; no demonstrated response is longer.
+        max_response_tokens: Maximum response length, as in the rollouts; no demonstrated response is longer.
         excluded: Digests of initial states that are never demonstrated.
-        folder: Where config, weights (safetensors), tokenizer and the demonstrated initial states go.
-        met: Digests of initial states in which it was trained before.
-        on_progress: Called with (steps done, steps in all).
+        folder: Output folder for config, weights (safetensors), tokenizer and the demonstrated initial states.
+        met: Digests of initial states that the policy was trained on before.
+        on_progress: Called with (steps done, total steps).
 
     Returns:
-        Headline numbers, as of `imitate`.
+        Headline numbers, as in `imitate`.
 
     Raises:
-        ConfigError: As `imitate`.
-        PolicyError: If the policy cannot be loaded.
-        LearnerError: If it has no layers of the names that adapters are asked for.
-        MissingPackageError: If adapters are asked for, and PEFT is not installed.
+        ConfigError: As in `imitate`.
+        PolicyError: If the policy cannot be loaded, or its logits are not a linear map of its last hidden state.
+        LearnerError: If the policy lacks a layer that the adapters name.
+        MissingPackageError: If adapters are requested and PEFT is not installed.
     """
     config = policy.fine_tuning
     assert config is not None
@@ -171,13 +170,13 @@ def _learn(
     num_parts: int,
     on_progress: Callable[[int, int], None] | None,
 ) -> dict[str, float]:
-    """Train in place on so many batches, each computed in so many parts; nothing at all with 0 steps."""
+    """Train in place for `steps` batches, each computed in `num_parts` parts; a no-op with 0 steps."""
     if steps == 0:
         return {}
     optimiser = ModelOptimiser(model, schedule)
     batches = _batches(len(demonstrations.prompts), batch_size, derive_seed(seed, "batches"))
     losses, accuracies = [], []
-    model.eval()  # dropout would draw from torch's global generator, and the policy that comes out be another each time
+    model.eval()  # dropout would draw from torch's global generator and make the result irreproducible
     with _torch_threads(1), ThreadPoolExecutor(NUM_PARTS, initializer=torch.set_num_threads, initargs=(1,)) as workers:
         for step in range(steps):
             loss, accuracy = _accumulate_gradient(model, demonstrations, next(batches), workers, num_parts)
@@ -193,7 +192,10 @@ def _learn(
 
 @contextmanager
 def _torch_threads(number: int) -> Iterator[None]:
-    """The last bits of a sum depend on how many threads share it, so their number must not be the machine's."""
+    """Set torch's number of threads inside the context.
+
+    The last bits of a sum depend on the number of threads, so it must not depend on the machine.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -211,10 +213,10 @@ def _accumulate_gradient(
 ) -> tuple[float, float]:
     """Set the gradient of the batch's loss: the mean over its response tokens of -log p(token | all before it).
 
-    The batch is cut into parts of rows of like length, which are padded apart; on a CPU they are computed side by side.
+    The batch is split into parts of rows of similar length, each padded separately and, on a CPU, computed in parallel.
 
     Returns:
-        The loss, and the share of response tokens that were the most probable ones.
+        The loss, and the share of response tokens that are the model's most probable token (token accuracy).
     """
     rows = sorted(rows, key=lambda row: len(demonstrations.prompts[row]) + len(demonstrations.responses[row]))
     num_tokens = sum(len(demonstrations.responses[row]) for row in rows)
@@ -237,10 +239,10 @@ def _accumulate_gradient(
 
 
 def _response_loss(model: PreTrainedModel, demonstrations: Demonstrations, rows: list[int]) -> tuple[torch.Tensor, int]:
-    """Sum of -log p over the rows' response tokens, and how many of them were the most probable ones.
+    """Compute the sum of -log p over the rows' response tokens, and how many are the model's most probable token.
 
-    Logits are computed at the R positions that predict a response token only. Padding stands on the right, where no
-    causal attention looks, so no attention mask is needed, and any token does.
+    Logits are computed only at the R positions that predict a response token. Padding is on the right, out of reach of
+    causal attention, so no attention mask is needed and any padding token works.
     """
     tokens = [demonstrations.prompts[row] + demonstrations.responses[row] for row in rows]
     ids_BT = torch.zeros((len(rows), max(map(len, tokens))), dtype=torch.int64)
@@ -257,10 +259,10 @@ def _response_loss(model: PreTrainedModel, demonstrations: Demonstrations, rows:
 
 
 def _batches(num_rows: int, batch_size: int, seed: int) -> Iterator[list[int]]:
-    """Row numbers of one batch after the other, without end: no row again before all whole batches of a pass.
+    """Yield the row indices of batches forever; no row repeats within a pass over all full batches.
 
-    Rows of unlike length stay mixed. Sorting them by length saves a seventh of the padding, but then a batch holds
-    short answers or long ones only, and the long ones, which are the hard ones, were learned much worse.
+    Rows of different lengths stay mixed. Sorting them by length saves a seventh of the padding, but then a batch holds
+    only short or only long answers, and the long ones, which are the hard ones, were learned much worse.
     """
     random = np.random.Generator(np.random.Philox(seed))
     size = min(batch_size, num_rows)

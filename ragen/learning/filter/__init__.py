@@ -1,5 +1,5 @@
 """The uncertainty filter: which groups of a rollout are trained on.
 
-strategies  how many of the best groups, from their scores alone; one pure function each
-select      scores, ranks and explains every group: dataset `selection`
+strategies  choose the best groups from their scores alone; one pure function each
+select      scores and ranks every group, and records the reason of the decision: dataset `selection`
 """

@@ -1,10 +1,10 @@
-"""From turns and rewards to the dataset `selection`: every group's score, rank, fate and the reason for it.
+"""From turns and rewards to the dataset `selection`: score, rank, decision and its reason for every group.
 
     turns, rewards --group statistics--> score --strategy--> kept
 
-Scores are read from the returns as they were paid, never from normalised ones (with 'mean_std' every group's standard
-deviation would be 1 and the ranking noise). The filter changes no reward, and it neither copies nor pads: a kept group
-is trained on once.
+Scores are computed from the raw returns, never from normalised ones (with 'mean_std' every group's standard deviation
+would be 1 and the ranking noise). The filter changes no reward and neither duplicates nor pads groups: a kept group is
+trained on once.
 """
 
 import numpy as np
@@ -20,33 +20,33 @@ from starpo.ragen.learning.reward.compute import ZERO_VARIANCE_STD
 from starpo.schemas.datasets import SELECTION, UNKNOWN_FINISH
 
 SURPLUS = "dropped: surplus"
-"""How the reason begins of a group that the strategy would keep, and that is not wanted any more."""
+"""Prefix of the reason for a group that the strategy would keep, but that exceeds the number of groups wanted."""
 
 OUTRANKED = "dropped: number"
-"""How the reason begins of a group that could be kept, and that the strategy did not keep."""
+"""Prefix of the reason for an eligible group that the strategy did not keep."""
 
 
 def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_before: int = 0) -> pa.Table:
     """Choose the groups to train on.
 
-    Only valid trajectories enter a group's statistics, and a greedy one is not even counted. A group may not be kept if
-    it has no valid one, nor, when `should_drop_zero_variance`, if its returns are equal; such groups rank behind all
-    others. Of the groups that the strategy keeps, those that make up `num_wanted` are kept in the order in which they
-    were played, as in DAPO: a choice by score is the strategy's alone. With `scope = "environment"` the strategy sees
-    the groups of one environment (the column `env`) at a time; ranks are of all groups.
+    Only valid trajectories enter a group's statistics; greedy ones are not counted at all. A group is not eligible if
+    it has no valid trajectory, or, with `should_drop_zero_variance`, if its returns are equal; such groups rank behind
+    all others. Of the groups that the strategy keeps, the first ones in playing order are kept up to `num_wanted`, as
+    in DAPO: only the strategy chooses by score. With `scope = "environment"` the strategy sees the groups of one
+    environment (the column `env`) at a time; ranks are over all groups.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         rewards: Dataset `rewards` of those turns, rows in any order.
         config: The metric, its direction, the strategy, and the number of groups wanted.
-        num_before: Groups that were kept of earlier attempts of the same iteration; they count as wanted ones.
+        num_before: Number of groups kept in earlier attempts of the same iteration; they count towards `num_wanted`.
 
     Returns:
-        Dataset `selection`, a row a group, in order of first appearance in `turns`. It may keep nothing; it is empty
-        for empty turns.
+        Dataset `selection`, one row per group, in order of first appearance in `turns`. Possibly no group is kept; the
+        table is empty for empty turns.
 
     Raises:
-        DataError: If `rewards` lacks a trajectory of `turns`, or groups are scored by log-probs that were not recorded.
+        DataError: If `rewards` lacks a trajectory of `turns`, or the metric needs log-probs that were not recorded.
     """
     if config.metric in ("entropy", "entropy_std", "length"):
         _check_recorded(turns, config.metric)
@@ -63,7 +63,7 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
         is_kept[members] = decided
     assert not (is_kept & ~may_keep).any(), f"strategy '{config.strategy}' kept a group that may not be kept"
     is_surplus = _is_surplus(is_kept, config, num_before)
-    # Best first; then groups that may not be kept. lexsort is stable, so ties go to the earlier group.
+    # Best first; groups that are not eligible last. lexsort is stable, so ties go to the earlier group.
     direction = -1.0 if config.should_keep_largest else 1.0
     order = np.lexsort((direction * scores, ~may_keep))
     ranks = np.empty(len(order), dtype=np.int32)
@@ -81,7 +81,7 @@ def select_groups(turns: pa.Table, rewards: pa.Table, config: FilterConfig, num_
 
 
 def _scopes(groups: pl.DataFrame, config: FilterConfig) -> list[np.ndarray]:
-    """Indices of the groups that are compared with each other: all, or those of each environment."""
+    """Return the indices of the groups that are compared with each other: all, or those of each environment."""
     if config.scope == "batch":
         return [np.arange(len(groups))]
     environments = groups["env"].to_numpy()
@@ -89,15 +89,15 @@ def _scopes(groups: pl.DataFrame, config: FilterConfig) -> list[np.ndarray]:
 
 
 def _is_surplus(is_kept: np.ndarray, config: FilterConfig, num_before: int) -> np.ndarray:
-    """Groups of those that the strategy keeps which come after the last one that is wanted, bool [groups]."""
+    """Mark the groups that the strategy keeps beyond the number wanted, bool [groups]."""
     if config.num_wanted is None:
         return np.zeros(len(is_kept), dtype=bool)
     return is_kept & (num_before + np.cumsum(is_kept) > config.num_wanted)
 
 
 def _trajectories(turns: pa.Table, rewards: pa.Table) -> pl.DataFrame:
-    """One row a trajectory, greedy ones left out: its group, return, validity, success, and the length and log-prob sum
-    of its responses."""
+    """Return one row per trajectory, without greedy ones: group, return, validity, success, and the length and log-prob
+    sum of its responses."""
     columns = ["trajectory_id", "group_id", "env", "env_seed", "success", "behaviour_logprobs", "origin"]
     played = (
         pl.DataFrame(turns.select(columns))
@@ -132,9 +132,9 @@ def _check_recorded(turns: pa.Table, metric: str) -> None:
 
 
 def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.DataFrame:
-    """One row a group; every statistic is over its valid trajectories, and 0 where there is none."""
+    """Return one row per group; every statistic is over its valid trajectories, and 0 if there are none."""
     valid = pl.col("is_valid")
-    # Sorted, so that groups with the same returns have the same statistics to the last bit, and tie.
+    # Sorted, so that groups with the same returns have bitwise identical statistics, and tie.
     returns = pl.col("trajectory_return").filter(valid).sort()
     num_tokens = pl.col("num_tokens").filter(valid)
     has_tokens = valid & (pl.col("num_tokens") > 0)  # a trajectory without a token has no mean over its tokens
@@ -155,7 +155,7 @@ def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.Da
             num_trajectories=pl.len().cast(pl.Int32),
             num_valid=valid.sum().cast(pl.Int32),
             return_std=returns.std(ddof=0).fill_null(0.0),
-            sample_std=returns.std(ddof=1).fill_null(0.0),  # of one return it is null
+            sample_std=returns.std(ddof=1).fill_null(0.0),  # null for a single return
             return_mean=returns.mean().fill_null(0.0),
             return_sum=returns.sum(),
             return_max=returns.max().fill_null(0.0),
@@ -170,10 +170,10 @@ def _group_statistics(trajectories: pl.DataFrame, config: FilterConfig) -> pl.Da
 
 
 def _larger_is_better(scores: np.ndarray, may_keep: np.ndarray, should_keep_largest: bool) -> np.ndarray:
-    """What strategies see: scores in which larger is better, `-inf` for groups that may not be kept.
+    """Return the scores as strategies see them: larger is better, `-inf` for groups that are not eligible.
 
-    To keep the smallest, scores are reflected about the middle of their range (largest + smallest - score): order is
-    reversed, and scores that were not negative still are not.
+    To keep the smallest, scores are reflected about the middle of their range (largest + smallest - score): the order
+    is reversed, and non-negative scores stay non-negative.
     """
     goodness = np.where(may_keep, scores, -np.inf)
     if should_keep_largest or not may_keep.any():
@@ -185,7 +185,7 @@ def _larger_is_better(scores: np.ndarray, may_keep: np.ndarray, should_keep_larg
 def _reasons(
     groups: pl.DataFrame, may_keep: np.ndarray, is_kept: np.ndarray, is_surplus: np.ndarray, config: FilterConfig
 ) -> list[str]:
-    """Why each group was kept or dropped, in words; `is_kept` is what the strategy says."""
+    """Explain in words why each group was kept or dropped; `is_kept` is the strategy's decision."""
     direction = "" if config.should_keep_largest else " (smallest first)"
     reasons = [""] * len(groups)
     for members in _scopes(groups, config):

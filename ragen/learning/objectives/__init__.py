@@ -1,17 +1,17 @@
-"""What is maximised: pure torch functions that read like the papers. No models, no tables, no settings.
+"""Objectives: pure torch functions that follow the papers' formulas. No models, no tables, no settings.
 
     rewards -> estimator -> scale, shaping -> advantages;   log-probs -> ratio -> surrogate -> weights -> loss
 
-masks          means, deviations and whitening over the tokens of a mask; where turns begin and end
-estimates      what estimators are given and give; the standard deviation that advantages are divided by
+masks          means, deviations and whitening over the tokens of a mask; first and last tokens of turns
+estimates      inputs and outputs of estimators; the standard deviation that advantages are divided by
 advantages     estimators that compare trajectories: group, batch, leave-one-out, greedy, by length, raw
 gae            estimators with a critic: over tokens, turns, both, subgoals
 anchor_states  estimators that compare turns in the same state
-implicit_steps estimator that pays turns by a process reward model, and what that model learns from
-shaping        what is done to advantages last
-ratios         of a token, a turn, a sequence
+implicit_steps estimator with turn rewards from a process reward model, and that model's loss
+shaping        final transformations of the advantages
+ratios         probability ratios of a token, a turn, a sequence
 surrogates     clipped and otherwise bounded losses of a token
 losses         value loss, entropy, truncated importance, and the weight of a token in a batch's loss
-chosen         weight of a response that search chose
+chosen         importance weight of a response that search chose
 kl             per-token estimators of the divergence from a reference policy
 """

@@ -1,4 +1,4 @@
-"""Estimators that compare whole trajectories: return minus a baseline, on every token alike.
+"""Estimators that compare whole trajectories: return minus a baseline, mostly the same on every token.
 
 The division by a standard deviation is `ragen.learning.objectives.estimates.scale_advantages`.
 
@@ -13,7 +13,7 @@ from starpo.ragen.learning.objectives.estimates import AdvantageEstimate, Advant
 def group_relative(inputs: AdvantageInputs) -> AdvantageEstimate:
     """Return minus the mean return of the group, on every token (GRPO, 2402.03300; StarPO, 2504.20073, Eq. 5-6).
 
-    A shift of a group's rewards changes nothing. Dr. GRPO and REINFORCE++-baseline begin with it too.
+    It is invariant to a shift of a group's rewards. Dr. GRPO and REINFORCE++-baseline start from it too.
     """
     return from_baselines(inputs, group_mean(inputs.returns_B, inputs.group_B))
 
@@ -26,7 +26,7 @@ def batch_relative(inputs: AdvantageInputs) -> AdvantageEstimate:
 def leave_one_out(inputs: AdvantageInputs) -> AdvantageEstimate:
     """Return minus the mean return of the *other* members of the group, on every token (RLOO, 2402.14740, Eq. 9).
 
-    A member without others has nothing to be compared with: its advantage is 0.
+    The only member of a group has nothing to be compared with: its advantage is 0.
     """
     count_B = torch.bincount(inputs.group_B)[inputs.group_B]
     others_B = group_mean(inputs.returns_B, inputs.group_B) * count_B - inputs.returns_B
@@ -43,8 +43,8 @@ def length_weighted(inputs: AdvantageInputs) -> AdvantageEstimate:
 
         b = sum_i len_i * R_i / sum_i len_i          len_i: tokens of the trajectory in the mask
 
-    The baseline of least variance, if the squared gradient of a trajectory grows with its length. A group without any
-    token has baseline 0.
+    This baseline has minimum variance if the squared gradient of a trajectory is proportional to its length. A group
+    without any token has baseline 0.
     """
     length_B = inputs.mask_BT.sum(1).to(inputs.returns_B)
     mean_length_B = group_mean(length_B, inputs.group_B)
@@ -62,7 +62,7 @@ def greedy_baseline(inputs: AdvantageInputs) -> AdvantageEstimate:
 
 
 def reward_to_go(inputs: AdvantageInputs) -> AdvantageEstimate:
-    """The discounted rewards from a token on (REINFORCE++, 2501.03262, before its whitening over the batch).
+    """Discounted reward to go of each token (REINFORCE++, 2501.03262, before its whitening over the batch).
 
     G_t = r_t + gamma * G_{t+1}
     """
@@ -76,12 +76,12 @@ def reward_to_go(inputs: AdvantageInputs) -> AdvantageEstimate:
 
 
 def optimal_token_baseline(inputs: AdvantageInputs) -> AdvantageEstimate:
-    """Reward to go minus a baseline of its own for each place, over the members of the group (OTB of verl).
+    """Reward to go minus a baseline per token position, over the members of the group (OTB of verl).
 
-        W_t = sum_{s <= t} (1 - 2 pi_s + sum_v pi_s(v)^2)      the squared gradient of the logits, token after token
+        W_t = sum_{s <= t} (1 - 2 pi_s + sum_v pi_s(v)^2)      squared gradient norm of the logits, cumulative
         B_t = sum_i G_it W_it / sum_i W_it                     A_it = G_it - B_t
 
-    Places are counted over a trajectory's tokens in the mask; the members that are that long have a say. `G` is
+    Positions count a trajectory's tokens in the mask; the sums are over the members that are long enough. `G` is
     `reward_to_go`.
     """
     assert inputs.logprobs_BT is not None, "this estimator needs probabilities"

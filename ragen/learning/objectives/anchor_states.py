@@ -1,7 +1,7 @@
-"""Estimators that compare turns which met the same state of the environment.
+"""Estimators that compare turns which started from the same state of the environment.
 
-Members of a group start alike and often come back to a state that another member was in: its turns there are answers to
-the same question, and what followed tells which was better, without a critic.
+Members of a group share their initial state and often reach a state that another member visited. The turns from such an
+anchor state can be compared by what followed them, without a critic.
 
 Legend: B trajectories, T tokens, K turns.
 """
@@ -21,8 +21,8 @@ def gigpo(inputs: AdvantageInputs) -> AdvantageEstimate:
         A^S = (R_k - mean over turns of the group in the same state) / F,    R_k = sum_j gamma_turn^(j-k) r_j
 
     F is 1, or with `options["normaliser"] = "std"` the standard deviation (ddof 1) over the same set plus 1e-6. A turn
-    whose state nobody else met has A^S = 0. The public code takes the first mean over turns, so that long episodes
-    weigh more; `options["over"]` says 'episodes' (default) or 'turns' (the public code).
+    whose state no other turn of the group met has A^S = 0. The public code takes the mean in A^E over turns, so that
+    long episodes weigh more; `options["over"]` is 'episodes' (default) or 'turns' (the public code).
     """
     episode_B = _episode_advantage(inputs)
     step_BK = _step_advantage(inputs, _codes(inputs, 1))
@@ -31,12 +31,12 @@ def gigpo(inputs: AdvantageInputs) -> AdvantageEstimate:
 
 
 def hgpo(inputs: AdvantageInputs) -> AdvantageEstimate:
-    """Anchor states told apart by their history: step advantages of several depths, averaged (HGPO, verl-agent).
+    """Anchor states distinguished by their history: step advantages averaged over depths (HGPO, verl-agent).
 
-        A^S = sum_d w_d * A^S_d,   w_d proportional to d^alpha over the depths in which the turn has company
+        A^S = sum_d w_d * A^S_d,   w_d proportional to d^alpha over the depths at which the turn's cluster has others
 
-    At depth d turns are alike that met the same d states last (`options["depth"]` depths, 1 is GiGPO's). A turn before
-    d states were met has no company at that depth. The rest is `gigpo`.
+    At depth d, turns with the same last d states form a cluster (`options["depth"]` depths; depth 1 is GiGPO). A turn
+    with fewer than d states so far is in no cluster at depth d. The rest is as in `gigpo`.
     """
     depth, alpha = inputs.options.get("depth", 3), inputs.options.get("alpha", 1.0)
     episode_B = _episode_advantage(inputs)
@@ -63,7 +63,7 @@ def _episode_advantage(inputs: AdvantageInputs) -> Tensor:
 
 
 def _step_advantage(inputs: AdvantageInputs, codes_BK: Tensor) -> Tensor:
-    """A^S within clusters of turns, [B, K]; 0 where a turn is alone, or is none (-1)."""
+    """A^S within clusters of turns, [B, K]; 0 for a turn alone in its cluster or in none (code -1)."""
     to_go_BK = inputs.turn_rewards()
     for k in reversed(range(inputs.num_turns - 1)):
         to_go_BK[:, k] += inputs.gamma_turn * to_go_BK[:, k + 1]
@@ -81,7 +81,7 @@ def _step_advantage(inputs: AdvantageInputs, codes_BK: Tensor) -> Tensor:
 
 
 def _statistics(values_N: Tensor, set_N: Tensor, num_sets: int) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (ddof 1; 0 of one alone) of each set of values."""
+    """Mean and standard deviation (ddof 1; 0 for a single value) of each set of values."""
     mean, std = values_N.new_zeros(num_sets), values_N.new_zeros(num_sets)
     mean[set_N] = group_mean(values_N, set_N)
     std[set_N] = group_std(values_N, set_N, 1)
@@ -89,7 +89,10 @@ def _statistics(values_N: Tensor, set_N: Tensor, num_sets: int) -> tuple[Tensor,
 
 
 def _codes(inputs: AdvantageInputs, depth: int) -> Tensor:
-    """A number for each turn with tokens: equal for turns of a group that met the same `depth` states last, else -1."""
+    """Cluster code of each turn, [B, K]: equal for turns of a group with the same last `depth` states.
+
+    -1 for turns without tokens, and for those with fewer states so far.
+    """
     assert inputs.state_BK is not None, "this estimator needs the states of the environment"
     num_turns = inputs.num_turns
     history_BKD = torch.stack([_shifted(inputs.state_BK[:, :num_turns], by) for by in range(depth)], dim=-1)
@@ -100,12 +103,12 @@ def _codes(inputs: AdvantageInputs, depth: int) -> Tensor:
 
 
 def _shifted(state_BK: Tensor, by: int) -> Tensor:
-    """The state that many turns before; -1 where there was none."""
+    """State `by` turns earlier, [B, K]; -1 if there is none."""
     before_BK = state_BK.new_full((len(state_BK), min(by, state_BK.shape[1])), -1)
     return torch.cat([before_BK, state_BK[:, : state_BK.shape[1] - before_BK.shape[1]]], dim=1)
 
 
 def _company(codes_BK: Tensor) -> Tensor:
-    """How many turns share each turn's number, [B, K]; 0 for -1."""
+    """Number of turns with each turn's code, [B, K]; 0 for code -1."""
     count = torch.bincount((codes_BK + 1).flatten())
     return torch.where(codes_BK >= 0, count[codes_BK + 1], 0)

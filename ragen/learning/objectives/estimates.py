@@ -1,9 +1,9 @@
-"""What advantage estimators are given, and what they give.
+"""Inputs and outputs of advantage estimators.
 
     rewards + values + structure -> estimator -> scale -> advantages of the response tokens
 
-All estimators have one signature, `AdvantageInputs -> AdvantageEstimate`, so that a learner needs no estimator's name.
-Each reads what it needs; what it cannot do without is said where it is registered (`ragen.core.registry.ADVANTAGES`).
+All estimators have one signature, `AdvantageInputs -> AdvantageEstimate`, so that a learner does not depend on any one.
+Each reads what it needs; its required inputs are declared where it is registered (`ragen.core.registry.ADVANTAGES`).
 
 Legend: B trajectories, T tokens (all response tokens of a trajectory in time order, over all its segments), K turns.
 """
@@ -22,31 +22,30 @@ AdvantageScale = Literal["none", "group", "batch"]
 
 @dataclass(frozen=True)
 class AdvantageInputs:
-    """What estimators may read. Nothing outside `mask_BT` matters.
+    """Inputs of estimators. Values outside `mask_BT` are ignored.
 
     Attributes:
-        returns_B: float; the return of each trajectory, penalties included.
+        returns_B: float; return of each trajectory, penalties included.
         group_B: int; index of its group, 0 .. G-1.
         rewards_BT: float; a turn's reward on its last token in the mask, a token's own penalties (KL) on the token.
         mask_BT: bool; the response tokens that take part. Holes between them are allowed.
-        turn_BT: int; the turn each response token belongs to, never falling along a row.
-        values_BT: float; the critic's value of the state before each token. None: there is no critic.
-        state_BK: int; the environment's state before each turn: equal numbers, equal states. -1: no such turn. None:
-            states are not known.
-        is_answer_BT: bool; the tokens of the answer, tags apart. None: they are not known.
-        starts_subgoal_BK: bool; does the reasoning of the turn name a subgoal? None: it is not known.
-        greedy_returns_B: float; the return of the greedy rollout of the trajectory's group. None: there is none.
-        logprobs_BT: float; of each token under the policy that is updated. None: not given.
-        collision_BT: float; the sum of squared probabilities of the distribution that it was drawn from. None: as
-            `logprobs_BT`.
-        implicit_rewards_BT: float; of each token, beta times its log-probability under the process reward model less
-            that under the policy. None: there is no such model.
-        kept_share: Of the groups that were played, the share that is trained on.
+        turn_BT: int; turn that each response token belongs to, non-decreasing along a row.
+        values_BT: float; the critic's value of the state before each token. None without a critic.
+        state_BK: int; code of the environment's state before each turn; equal codes mean equal states, -1 means no such
+            turn. None if states are unknown.
+        is_answer_BT: bool; tokens of the answer, without its tags. None if unknown.
+        starts_subgoal_BK: bool; whether the reasoning of the turn names a subgoal. None if unknown.
+        greedy_returns_B: float; return of the greedy rollout of the trajectory's group. None without greedy rollouts.
+        logprobs_BT: float; log-probability of each token under the policy that is updated. None if not given.
+        collision_BT: float; sum of squared probabilities of the distribution at its position. None if not given.
+        implicit_rewards_BT: float; beta * (log-probability of each token under the process reward model - that under
+            the policy). None without such a model.
+        kept_share: Share of the played groups that are trained on.
         gamma: Discount from token to token.
         gae_lambda: GAE's lambda from token to token.
         gamma_turn: Discount from turn to turn.
         lambda_turn: GAE's lambda from turn to turn.
-        options: Settings of an estimator's own (`update.advantage_options`), checked by its model.
+        options: Settings specific to an estimator (`update.advantage_options`), validated by its model.
     """
 
     returns_B: Tensor
@@ -80,11 +79,11 @@ class AdvantageInputs:
 
     @property
     def num_turns(self) -> int:
-        """K: turns of the longest trajectory, those without tokens at its end left out; at least 1."""
+        """K: turns of the longest trajectory, up to its last turn with tokens; at least 1."""
         return int(torch.where(self.mask_BT, self.turn_BT, 0).max()) + 1 if self.mask_BT.numel() else 1
 
     def turn_rewards(self) -> Tensor:
-        """What each turn's tokens earn, [B, K]."""
+        """Sum of the rewards on each turn's tokens, [B, K]."""
         return self.turn_sums(self.rewards_BT)
 
     def turn_sums(self, values_BT: Tensor) -> Tensor:
@@ -93,12 +92,12 @@ class AdvantageInputs:
         return sums_BK.scatter_add_(1, self._turn_index(), torch.where(self.mask_BT, values_BT, 0))
 
     def has_tokens(self) -> Tensor:
-        """Which turns have tokens in the mask? bool [B, K]"""
+        """Whether each turn has tokens in the mask. bool [B, K]"""
         count_BK = torch.zeros(len(self.returns_B), self.num_turns, dtype=torch.int64)
         return count_BK.scatter_add_(1, self._turn_index(), self.mask_BT.long()) > 0
 
     def on_tokens(self, values_BK: Tensor) -> Tensor:
-        """A turn's value on all of its tokens, [B, T]; 0 outside the mask."""
+        """Broadcast each turn's value to all of its tokens, [B, T]; 0 outside the mask."""
         return torch.where(self.mask_BT, values_BK.gather(1, self._turn_index()), 0)
 
     def _turn_index(self) -> Tensor:
@@ -107,14 +106,13 @@ class AdvantageInputs:
 
 @dataclass(frozen=True)
 class AdvantageEstimate:
-    """What an estimator returns.
+    """Output of an estimator.
 
     Attributes:
         advantages_BT: float; 0 outside the mask.
-        value_targets_BT: float; what the critic should have said, 0 where it is not asked. None: the estimator has no
-            use for a critic.
-        baselines_B: float; what was subtracted from each trajectory's return; 0 where values were subtracted instead.
-        value_mask_BT: bool; the tokens at which the critic is fitted. None: all of the mask.
+        value_targets_BT: float; targets of the critic, 0 where it is not fitted. None for estimators without a critic.
+        baselines_B: float; baseline subtracted from each trajectory's return; 0 if values were subtracted instead.
+        value_mask_BT: bool; tokens at which the critic is fitted. None for all of the mask.
     """
 
     advantages_BT: Tensor
@@ -129,14 +127,14 @@ def scale_advantages(
     """Divide advantages by a standard deviation of returns.
 
     Args:
-        estimate: Of any estimator.
-        inputs: What it was made from.
-        scale: 'none' divides by nothing; 'group' by the deviation of the group's returns (GRPO); 'batch' by that of
-            `returns - baselines` over all trajectories of the update.
-        ddof: Of that deviation; 1 in the public code, which also adds 1e-6 to it.
+        estimate: Output of any estimator.
+        inputs: Its inputs.
+        scale: 'none' for no division; 'group' for the standard deviation of the group's returns (GRPO); 'batch' for
+            that of `returns - baselines` over all trajectories of the update.
+        ddof: Delta degrees of freedom of that deviation; 1 in the public code, which also adds 1e-6 to it.
 
     Returns:
-        [B, T]; a deviation of at most 1e-6 divides by 1: such returns are equal, so there is nothing to scale.
+        [B, T]. A deviation of at most 1e-6 is replaced by 1: such returns count as equal.
     """
     if scale == "none":
         return estimate.advantages_BT
@@ -150,7 +148,7 @@ def scale_advantages(
 
 
 def from_baselines(inputs: AdvantageInputs, baselines_B: Tensor) -> AdvantageEstimate:
-    """Return minus baseline, on every token of a trajectory."""
+    """Build the estimate `return - baseline`, on every token of a trajectory."""
     advantages_B = inputs.returns_B - baselines_B
     return AdvantageEstimate(torch.where(inputs.mask_BT, advantages_B[:, None], 0), None, baselines_B)
 
@@ -163,7 +161,7 @@ def group_mean(values_B: Tensor, group_B: Tensor) -> Tensor:
 
 
 def group_std(values_B: Tensor, group_B: Tensor, ddof: int = 0) -> Tensor:
-    """Standard deviation over each row's group, [B]; 0 for a row without others."""
+    """Standard deviation over each row's group, [B]; 0 for a group of one."""
     centred_B = values_B - group_mean(values_B, group_B)
     count_B = torch.bincount(group_B)[group_B]
     return (group_mean(centred_B.square(), group_B) * bessel(count_B, ddof)).sqrt()

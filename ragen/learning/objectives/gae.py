@@ -1,8 +1,8 @@
 """Estimators with a critic: generalised advantage estimation over tokens, over turns, and over both.
 
-`t + 1` is the next token of the mask, whatever lies between: the environment's tokens, and those that take no part, are
-no decisions. After the last one the value is 0, also where a limit cut the episode: within limits on turns and actions,
-that is its end.
+`t + 1` is the next token in the mask; tokens in between (the environment's, and response tokens outside the mask) are
+no decisions and are skipped. The value after the last token is 0, also for an episode cut by a limit: the limits on
+turns and actions are part of the task, so that is its end.
 
 Legend: B trajectories, T tokens, K turns.
 """
@@ -20,7 +20,7 @@ def gae(inputs: AdvantageInputs) -> AdvantageEstimate:
         delta_t = r_t + gamma * V_{t+1} - V_t
         A_t     = delta_t + gamma * lambda * A_{t+1}
 
-    With gamma = lambda = 1, A_t is the sum of rewards from t on, minus V_t.
+    With gamma = lambda = 1, A_t is the sum of rewards from t onwards minus V_t.
     """
     values_BT = _values(inputs)
     advantages_BT = torch.zeros_like(values_BT)
@@ -43,8 +43,8 @@ def bi_level_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
         A_{e(k)} = r_{e(k)} + gamma_turn * V_{e(k+1)} - V_{e(k)} + gamma_turn * lambda_turn * A_{e(k+1)}
         A_t      = r_t      + gamma      * V_{t+1}    - V_t      + gamma      * lambda      * A_{t+1}     (other tokens)
 
-    With one turn this is GAE. Turn ends come from the turn indices, so turns that earn nothing are turns like any
-    other. A penalty on a token that does not end its turn (KL) acts within that turn.
+    With one turn this is GAE. Turn ends follow from the turn indices, so turns without a reward count like any other. A
+    penalty (KL) on a token that does not end its turn acts within that turn.
     """
     values_BT = _values(inputs)
     is_end_BT = turn_ends(inputs.turn_BT, inputs.mask_BT)
@@ -66,14 +66,15 @@ def bi_level_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
 
 
 def turn_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
-    """GAE from turn to turn, with one value a turn; all its tokens share its advantage (VAGEN Lite; Turn-PPO,
+    """GAE from turn to turn, with one value per turn; all its tokens share its advantage (VAGEN Lite; Turn-PPO,
     2512.17008).
 
         delta_k = r_k + gamma_turn * V_{k+1} - V_k
         A_k     = delta_k + gamma_turn * lambda_turn * A_{k+1}
 
-    `r_k` is what the turn's tokens earn, `V_k` the critic's value at its first token in the mask (before anything is
-    said), or at its last one, as `options["value_at"]` says. The critic is fitted to `A_k + V_k` at that token alone.
+    `r_k` is the sum of the rewards on the turn's tokens. `V_k` is the critic's value at its first token in the mask
+    (before the response), or at its last one, by `options["value_at"]`. The critic is fitted to `A_k + V_k` at that
+    token only.
     """
     values_BT = _values(inputs)
     edges = turn_starts if inputs.options.get("value_at", "first") == "first" else turn_ends
@@ -88,18 +89,18 @@ def turn_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
 def hierarchical_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
     """GAE within and between subgoals (HiPER's hierarchical advantage estimation, 2602.16165).
 
-    Segments begin at the first turn and wherever the reasoning names a subgoal. With V_k the value at a turn's first
-    token, inside a segment, up to its last turn, whose next value is that of the next segment's first turn:
+    Segments begin at the first turn and wherever the reasoning names a subgoal. V_k is the value at a turn's first
+    token. Within a segment, where the next value of its last turn is that of the next segment's first turn:
 
         low:   delta_k = r_k + gamma_turn * V_{k+1} - V_k           A_k = delta_k + gamma_turn * lambda_turn * A_{k+1}
 
-    and from segment to segment, j and the next one j', d turns apart, R_j the discounted rewards between:
+    and from segment j to the next one j', d turns later, with R_j the discounted rewards in between:
 
         high:  delta_j = R_j + gamma_turn^d * V_j' - V_j            A_j = delta_j + gamma_turn^d * lambda_turn * A_j'
 
-    Answers get the low advantage; the reasoning of a segment's first turn, which chooses the subgoal, gets the high
-    one, other reasoning the low one. The public code has a second value head for the high level and tokens of its own
-    for switching and for the subgoal; here one critic is read at both levels, and it is fitted to the low one's targets
+    Answers get the low advantage. Outside the answer, a segment's first turn, whose reasoning chooses the subgoal, gets
+    the high one, and other turns the low one. The public code has a second value head for the high level, and special
+    tokens for switching and for the subgoal. Here, both levels read one critic, fitted to the targets of the low level
     at each turn's first token.
     """
     values_BT = _values(inputs)
@@ -113,7 +114,7 @@ def hierarchical_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
     )
     starts_BK = inputs.starts_subgoal_BK[:, : inputs.num_turns].clone()
     has_tokens_BK = inputs.has_tokens()
-    starts_BK |= has_tokens_BK & (has_tokens_BK.cumsum(1) == 1)  # the first turn there is begins a subgoal
+    starts_BK |= has_tokens_BK & (has_tokens_BK.cumsum(1) == 1)  # the first turn with tokens begins a subgoal
 
     gamma, gamma_lambda = inputs.gamma_turn, inputs.gamma_turn * inputs.lambda_turn
     low_BK, high_BK = torch.zeros_like(values_BK), torch.zeros_like(values_BK)
@@ -143,7 +144,7 @@ def hierarchical_gae(inputs: AdvantageInputs) -> AdvantageEstimate:
 
 
 def _over_turns(values_BK: Tensor, inputs: AdvantageInputs) -> Tensor:
-    """GAE over turns, [B, K]; turns without tokens are no decisions, and what they earn is on the tokens before."""
+    """GAE over turns, [B, K]; turns without tokens are skipped, and their rewards are on the tokens before them."""
     rewards_BK, has_tokens_BK = inputs.turn_rewards(), inputs.has_tokens()
     advantages_BK = torch.zeros_like(values_BK)
     next_value_B = next_advantage_B = torch.zeros_like(inputs.returns_B)
@@ -158,7 +159,7 @@ def _over_turns(values_BK: Tensor, inputs: AdvantageInputs) -> Tensor:
 
 
 def _at(values_BT: Tensor, is_read_BT: Tensor, inputs: AdvantageInputs) -> Tensor:
-    """Of each turn, the value at its one marked token, [B, K]; 0 for a turn without tokens."""
+    """Value at the one marked token of each turn, [B, K]; 0 for a turn without tokens."""
     values_BK = values_BT.new_zeros(len(values_BT), inputs.num_turns)
     index_BT = torch.where(is_read_BT, inputs.turn_BT, 0)
     return values_BK.scatter_add_(1, index_BT, torch.where(is_read_BT, values_BT, 0))

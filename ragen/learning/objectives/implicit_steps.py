@@ -1,4 +1,4 @@
-"""Turns paid by a model of what members of a group prefer: an implicit process reward model, or PRM (iStar).
+"""Turn rewards from an implicit process reward model (PRM), trained on preferences within groups (iStar).
 
     returns of a group -> pairs -> `preference_loss` -> the PRM's gradient
     log-probs of PRM and policy -> implicit rewards of turns -> `istar` -> advantages
@@ -22,7 +22,7 @@ def istar(inputs: AdvantageInputs) -> AdvantageEstimate:
         A^S = (r_k - mean) / std                 over all turns of the group
         r_k = beta * sum_{t in turn k} (log PRM_t - log policy_t)
 
-    Standard deviations have ddof 0; one of at most 1e-6 divides by 1. Only turns with tokens in the mask count.
+    Standard deviations have ddof 0; one of at most 1e-6 is replaced by 1. Only turns with tokens in the mask count.
     """
     assert inputs.implicit_rewards_BT is not None, "this estimator needs a process reward model"
     episode_B = _standardised(inputs.returns_B, inputs.group_B)
@@ -39,22 +39,22 @@ def preference_loss(rewards_B: Tensor, pairs_P2: Tensor) -> Tensor:
     """Mean of `-log sigmoid(r_better - r_worse)` over pairs (iStar's trajectory DPO; Bradley and Terry).
 
     Args:
-        rewards_B: Of whole trajectories, `beta * (log PRM - log policy)`, which DPO compares.
-        pairs_P2: int; a better and a worse trajectory, from `preferences`. At least one.
+        rewards_B: Implicit rewards of whole trajectories, `beta * (log PRM - log policy)`, as compared in DPO.
+        pairs_P2: int; (better, worse) trajectories, from `preferences`. At least one pair.
 
     Returns:
-        Scalar, nats a pair; log 2 where the PRM is the policy.
+        Scalar, nats per pair; log 2 if the PRM equals the policy.
     """
     return F.softplus(rewards_B[pairs_P2[:, 1]] - rewards_B[pairs_P2[:, 0]]).mean()
 
 
 def preferences(returns_B: Tensor, group_B: Tensor, has_tokens_B: Tensor) -> Tensor:
-    """All pairs of members of a group whose returns differ, the better one first. int [P, 2]
+    """Return all pairs of members of a group whose returns differ, the better one first. int [P, 2]
 
     Args:
-        returns_B: Of each trajectory.
+        returns_B: Return of each trajectory.
         group_B: int; index of its group.
-        has_tokens_B: bool; the others have nothing that could be preferred.
+        has_tokens_B: bool; trajectories without tokens are in no pair.
     """
     is_better_BB = returns_B[:, None] > returns_B[None, :] + ZERO_STD
     is_pair_BB = (group_B[:, None] == group_B[None, :]) & has_tokens_B[:, None] & has_tokens_B[None, :]
@@ -62,6 +62,6 @@ def preferences(returns_B: Tensor, group_B: Tensor, has_tokens_B: Tensor) -> Ten
 
 
 def _standardised(values_N: Tensor, group_N: Tensor) -> Tensor:
-    """Less the mean of the group and over its standard deviation, [N]."""
+    """Standardise values within their groups, [N]."""
     std_N = group_std(values_N, group_N)
     return (values_N - group_mean(values_N, group_N)) / torch.where(std_N > ZERO_STD, std_N, 1)

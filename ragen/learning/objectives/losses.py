@@ -1,9 +1,9 @@
-"""The parts of a loss beside the surrogate, and the weight of a token in a batch's loss.
+"""The loss terms other than the surrogate, and the weight of a token in a batch's loss.
 
-A loss is a sum over tokens of `weight * term`. The weights of a mini-batch are fixed by its trajectories' lengths
-before any of it is computed, so however the tokens are cut into micro-batches, their sums add up to the same loss.
+A loss is a sum over tokens of `weight * term`. The weights of a mini-batch depend only on the lengths of its
+trajectories, so the sums over micro-batches add up to the same loss, however the tokens are split.
 
-Legend: B trajectories, T tokens, V vocabulary. Functions without suffixes take any shape, all arguments alike.
+Legend: B trajectories, T tokens, V vocabulary. Functions without suffixes take any shape, the same for all arguments.
 """
 
 from typing import Literal
@@ -17,20 +17,20 @@ Aggregation = Literal["token_mean", "sequence_mean", "dr_grpo"]
 
 
 def truncated_importance(old_logprobs: Tensor, behaviour_logprobs: Tensor, cap: float) -> Tensor:
-    """`min(pi_old / pi_behaviour, cap)`: corrects for a sampler whose probabilities are not the learner's."""
+    """`min(pi_old / pi_behaviour, cap)`: corrects for a sampler whose probabilities differ from the learner's."""
     return probability_ratio(old_logprobs, behaviour_logprobs).clamp(max=cap).detach()
 
 
 def value_loss(values: Tensor, old_values: Tensor, targets: Tensor, clip_value: float | None) -> Tensor:
-    """Half the squared error of the value function, of each token.
+    """Half the squared error of the value function at each token.
 
         max((V - target)^2, (clip(V, V_old - c, V_old + c) - target)^2) / 2
 
     Args:
-        values: The critic's present values.
+        values: The critic's current values.
         old_values: Its values before the update.
         targets: Returns to fit; no gradient flows into them.
-        clip_value: c, how far a value may move from its old one and still gain. None: no clipping.
+        clip_value: c, how far a value can move from its old one and still reduce the loss. None for no clipping.
     """
     assert values.shape == old_values.shape == targets.shape
     targets, old_values = targets.detach(), old_values.detach()
@@ -45,7 +45,7 @@ def entropy(logprobs_TV: Tensor) -> Tensor:
     """Entropy of each token's distribution, nats.
 
     Args:
-        logprobs_TV: Normalised log-probabilities [..., V]; -inf (impossible) counts as 0.
+        logprobs_TV: Normalised log-probabilities [..., V]; a token with -inf contributes 0.
 
     Returns:
         [...], between 0 and log V.
@@ -62,10 +62,10 @@ def token_weights(lengths_B: Tensor, aggregation: Aggregation, max_response_toke
         dr_grpo         1 / (trajectories * max_response_tokens)          Dr. GRPO, 2503.20783
 
     Args:
-        lengths_B: int; response tokens of each trajectory of the mini-batch. Those without any are not counted as
-            trajectories: they have no term.
-        aggregation: Which of the three.
-        max_response_tokens: Tokens a response may have; read by 'dr_grpo' alone.
+        lengths_B: int; number of response tokens of each trajectory of the mini-batch. Trajectories without any do not
+            count in `trajectories`: they have no term.
+        aggregation: One of the three above.
+        max_response_tokens: Maximum tokens of a response; read by 'dr_grpo' only.
 
     Returns:
         float64 [B]; 0 for trajectories without tokens.

@@ -1,4 +1,4 @@
-"""Statistics over the tokens of a mask. What lies outside a mask never matters, not even NaN.
+"""Statistics over the tokens of a mask. Values outside the mask have no effect, not even NaN.
 
 Legend: B trajectories, T tokens.
 """
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 ZERO_STD = 1e-6
-"""A standard deviation up to this is none: the same bound below which filters call a group's returns equal."""
+"""A standard deviation up to this counts as 0; filters use the same bound for equal returns of a group."""
 
 
 _NO_TURN = torch.iinfo(torch.int64).min
@@ -21,7 +21,7 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
         mask: bool, same shape.
 
     Returns:
-        Scalar; the denominator is the number of elements in the mask; 0 for an empty mask.
+        Scalar, the sum divided by the number of elements in the mask; 0 for an empty mask.
     """
     _check_same_shape(values, mask)
     return torch.where(mask, values, 0).sum() / mask.sum().clamp(min=1)
@@ -33,7 +33,7 @@ def masked_std(values: Tensor, mask: Tensor, ddof: int = 0) -> Tensor:
     Args:
         values: Any shape, floating.
         mask: bool, same shape.
-        ddof: The sum of squares is divided by the number of elements less this, by 1 where nothing is left.
+        ddof: Delta degrees of freedom: the sum of squares is divided by `max(1, number of elements - ddof)`.
 
     Returns:
         Scalar; 0 for an empty mask.
@@ -44,9 +44,9 @@ def masked_std(values: Tensor, mask: Tensor, ddof: int = 0) -> Tensor:
 
 
 def bessel(count: Tensor, ddof: int) -> Tensor:
-    """What a variance over `count` numbers (ddof 0) is multiplied by to have this ddof: `count / (count - ddof)`.
+    """Factor from a variance with ddof 0 over `count` numbers to one with this ddof: `count / max(1, count - ddof)`.
 
-    Any shape, float64; where nothing would be left to divide by, the variance is 0 anyway, and stays.
+    Any shape, float64. Where `count <= ddof`, the variance is 0 anyway and stays 0.
     """
     return count.double() / (count - ddof).clamp(min=1)
 
@@ -57,10 +57,10 @@ def whiten(values: Tensor, mask: Tensor, ddof: int = 0) -> Tensor:
     Args:
         values: Any shape, floating.
         mask: bool, same shape.
-        ddof: Of that deviation; 1 in the public code.
+        ddof: Delta degrees of freedom of that deviation; 1 in the public code.
 
     Returns:
-        Same shape; 0 outside the mask. Values that are all equal become 0: there is no deviation to scale by.
+        Same shape; 0 outside the mask. If all values are equal, they become 0.
     """
     std = masked_std(values, mask, ddof)
     centred = torch.where(mask, values - masked_mean(values, mask), 0)
@@ -73,14 +73,14 @@ def turn_starts(turn_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def turn_ends(turn_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """Mark the last response token of every turn, from the structure alone (never from where rewards are not zero).
+    """Mark the last response token of every turn, from the turn indices only (never from non-zero rewards).
 
     Args:
-        turn_BT: int; the turn each response token belongs to, never falling along a row. Ignored outside the mask.
+        turn_BT: int; turn that each response token belongs to, non-decreasing along a row. Ignored outside the mask.
         mask_BT: bool; the response tokens. Holes between them are allowed.
 
     Returns:
-        bool [B, T]; as many marks a row as it has turns with response tokens.
+        bool [B, T]; a row has as many marks as turns with response tokens.
     """
     _check_same_shape(turn_BT, mask_BT)
     is_end_BT = torch.zeros_like(mask_BT)

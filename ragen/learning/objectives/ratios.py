@@ -2,9 +2,9 @@
 
     log-probs -> log-ratio of each token -> ratio of the unit that is clipped
 
-A ratio of a unit stands on every one of its tokens: its value is the unit's, and its gradient is written token by token
-(GSPO-token, 2507.18071, Eq. 13), so that tokens of a unit may have advantages of their own. Where they share one, it is
-the gradient of the unit's own term.
+The ratio of a unit is repeated on each of its tokens: the value is the unit's, while the gradient flows through the
+token (GSPO-token, 2507.18071, Eq. 13), so that the tokens of a unit may have different advantages. If they share one,
+the result is the gradient of the unit's own term.
 
 Legend: M tokens.
 """
@@ -18,17 +18,17 @@ from starpo.ragen.learning.objectives.kl import LARGEST_LOG_RATIO
 
 
 def log_ratio(policy_logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
-    """`log pi_theta - log pi_old` of each token, cut at +-20, beyond which the gradient is 0. Any shape."""
+    """`log pi_theta - log pi_old` of each token, clamped to +-20, beyond which the gradient is 0. Any shape."""
     return (policy_logprobs - old_logprobs).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
 def probability_ratio(policy_logprobs: Tensor, old_logprobs: Tensor) -> Tensor:
-    """`rho = pi_theta / pi_old` of each token; log-ratios are cut at +-20, beyond which the gradient is 0."""
+    """`rho = pi_theta / pi_old` of each token; log-ratios are clamped to +-20, beyond which the gradient is 0."""
     return log_ratio(policy_logprobs, old_logprobs).exp()
 
 
 def token_ratio(log_ratio_M: Tensor, unit_M: Tensor) -> Tensor:
-    """Of each token by itself (PPO, 1707.06347). Units are not read."""
+    """Ratio of each token by itself (PPO, 1707.06347). Units are not read."""
     return log_ratio_M.exp()
 
 
@@ -36,8 +36,8 @@ def geometric_ratio(log_ratio_M: Tensor, unit_M: Tensor) -> Tensor:
     """Geometric mean of the token ratios of a unit: `exp(mean log rho)` (GSPO, 2507.18071, Eq. 7; ST-PPO, 2511.20718).
 
     Args:
-        log_ratio_M: Of each token.
-        unit_M: int; which unit each token belongs to. Any numbers.
+        log_ratio_M: Log-ratio of each token.
+        unit_M: int; unit that each token belongs to. Any numbers.
 
     Returns:
         [M]; the gradient with respect to a token's log-prob is the ratio.
@@ -46,11 +46,11 @@ def geometric_ratio(log_ratio_M: Tensor, unit_M: Tensor) -> Tensor:
 
 
 def arithmetic_ratio(log_ratio_M: Tensor, unit_M: Tensor) -> Tensor:
-    """Arithmetic mean of the token ratios of a unit (one of the two readings of turn-level PPO).
+    """Arithmetic mean of the token ratios of a unit (one of two interpretations of turn-level PPO).
 
     Args:
-        log_ratio_M: Of each token.
-        unit_M: int; which unit each token belongs to. Any numbers.
+        log_ratio_M: Log-ratio of each token.
+        unit_M: int; unit that each token belongs to. Any numbers.
 
     Returns:
         [M]; the gradient with respect to a token's log-prob is that token's own ratio.
@@ -60,7 +60,7 @@ def arithmetic_ratio(log_ratio_M: Tensor, unit_M: Tensor) -> Tensor:
 
 
 def unit_mean(values_M: Tensor, unit_M: Tensor) -> Tensor:
-    """Mean over the tokens of each token's unit, [M]."""
+    """Mean over the unit of each token, [M]."""
     _, index_M, count_U = torch.unique(unit_M, return_inverse=True, return_counts=True)
     sum_U = values_M.new_zeros(len(count_U)).index_add_(0, index_M, values_M)
     return (sum_U / count_U)[index_M]
@@ -72,4 +72,4 @@ RATIOS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "turn_arithmetic": arithmetic_ratio,
     "sequence": geometric_ratio,
 }
-"""By the name used in settings; what a unit is follows from it, too."""
+"""Name used in settings, which also determines the unit -> ratio."""

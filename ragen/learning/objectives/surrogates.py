@@ -1,4 +1,4 @@
-"""Surrogates: what a token adds to the policy's loss, from its ratio and its advantage.
+"""Surrogates: the contribution of a token to the policy's loss, from its ratio and its advantage.
 
     ratio, advantage, bounds -> surrogate -> loss of each token, and which tokens were clipped
 
@@ -19,20 +19,20 @@ from starpo.ragen.learning.objectives.ratios import unit_mean
 
 @dataclass(frozen=True)
 class SurrogateInputs:
-    """What surrogates may read, of each token.
+    """Per-token inputs of surrogates.
 
     Attributes:
-        logprobs_M: float; the policy's.
-        log_ratio_M: float; of the token by itself.
-        ratio_M: float; of the unit that `update.ratio` names.
-        advantages_M: float.
-        sequence_M: int; which context the token is in: the trajectory, or a turn of it (`agent.context`).
+        logprobs_M: float; log-probs under the policy.
+        log_ratio_M: float; log-ratio of the token by itself.
+        ratio_M: float; ratio of the unit that `update.ratio` names.
+        advantages_M: float; advantages.
+        sequence_M: int; context that the token is in: the trajectory, or a turn of it (`agent.context`).
         clip_low: The lower bound is 1 - clip_low.
         clip_high: The upper bound is 1 + clip_high.
-        covariance_M: float; (old log-prob - mean) * (advantage - mean) over the tokens of the mini-batch. None: the
+        covariance_M: float; (old log-prob - mean) * (advantage - mean) over the tokens of the mini-batch. None if the
             surrogate does not need it.
-        covariance_rank_M: float; the share of those tokens whose covariance is larger. None: as `covariance_M`.
-        options: Settings of a surrogate's own (`update.surrogate_options`), checked by its model.
+        covariance_rank_M: float; share of these tokens with a larger covariance. None with `covariance_M`.
+        options: Settings specific to a surrogate (`update.surrogate_options`), validated by its model.
     """
 
     logprobs_M: Tensor
@@ -53,12 +53,12 @@ class SurrogateInputs:
 
 @dataclass(frozen=True)
 class SurrogateTerms:
-    """What a surrogate gives.
+    """Output of a surrogate.
 
     Attributes:
-        loss_M: float; to be weighted and added up.
-        is_low_M: bool; the lower bound took effect.
-        is_high_M: bool; the upper one did.
+        loss_M: float; unweighted loss of each token.
+        is_low_M: bool; whether the lower bound took effect.
+        is_high_M: bool; whether the upper bound took effect.
     """
 
     loss_M: Tensor
@@ -78,12 +78,12 @@ def ppo(inputs: SurrogateInputs) -> SurrogateTerms:
 
 
 def loop(inputs: SurrogateInputs) -> SurrogateTerms:
-    """PPO's, with bounds symmetric in the log-ratio: [1 / (1 + clip_high), 1 + clip_high] (LOOP, 2502.01600)."""
+    """PPO with bounds symmetric in the log-ratio: [1 / (1 + clip_high), 1 + clip_high] (LOOP, 2502.01600)."""
     return _clipped(inputs, 1 / (1 + inputs.clip_high), 1 + inputs.clip_high)
 
 
 def dual_clip(inputs: SurrogateInputs) -> SurrogateTerms:
-    """PPO's, and where the advantage is negative never below `bound * A` (dual-clip PPO, 1912.09729, Eq. 5).
+    """PPO whose objective is bounded below by `bound * A` for negative advantages (dual-clip PPO, 1912.09729, Eq. 5).
 
     A < 0: -max(min(rho * A, clip(rho) * A), bound * A)          options["bound"] = 3
     """
@@ -95,7 +95,7 @@ def dual_clip(inputs: SurrogateInputs) -> SurrogateTerms:
 
 
 def unclipped(inputs: SurrogateInputs) -> SurrogateTerms:
-    """`-rho * A`: the policy gradient with importance weights and nothing to hold it."""
+    """`-rho * A`: the importance-weighted policy gradient without any bound."""
     nowhere_M = torch.zeros_like(inputs.advantages_M, dtype=torch.bool)
     return SurrogateTerms(-inputs.ratio_M * inputs.advantages_M.detach(), nowhere_M, nowhere_M)
 
@@ -112,12 +112,12 @@ def cispo(inputs: SurrogateInputs) -> SurrogateTerms:
 
 
 def sapo(inputs: SurrogateInputs) -> SurrogateTerms:
-    """A soft gate in place of a clip (SAPO, 2511.20347).
+    """A soft gate instead of a clip (SAPO, 2511.20347).
 
         -f * A,   f = 4 / tau * sigmoid(tau * (rho - 1))
 
     tau is `options["tau_positive"]` where A > 0 and `options["tau_negative"]` elsewhere. At rho = 1 the gradient is
-    that of `-rho * A`, and it fades on both sides; nothing is ever clipped.
+    that of `-rho * A`, and it decays on both sides; no token is ever clipped.
     """
     advantages_M = inputs.advantages_M.detach()
     positive, negative = inputs.options.get("tau_positive", 1.0), inputs.options.get("tau_negative", 1.05)
@@ -128,11 +128,11 @@ def sapo(inputs: SurrogateInputs) -> SurrogateTerms:
 
 
 def gmpo(inputs: SurrogateInputs) -> SurrogateTerms:
-    """The geometric mean of clipped token ratios, as the ratio of a sequence (GMPO, 2507.20673, Eq. 4).
+    """Geometric mean of clipped token ratios as the ratio of a sequence (GMPO, 2507.20673, Eq. 4).
 
         -exp(mean over the sequence of l) * A,   l = min(log rho, c) where A > 0, max(log rho, -c) elsewhere
 
-    c is `options["log_clip"]` = 0.4. It takes ratios of tokens, and bounds of its own.
+    c is `options["log_clip"]` = 0.4. It reads token ratios, and ignores `clip_low` and `clip_high`.
     """
     advantages_M, clip = inputs.advantages_M.detach(), inputs.options.get("log_clip", 0.4)
     is_high_M = (advantages_M > 0) & (inputs.log_ratio_M > clip)
@@ -143,11 +143,11 @@ def gmpo(inputs: SurrogateInputs) -> SurrogateTerms:
 
 
 def clip_cov(inputs: SurrogateInputs) -> SurrogateTerms:
-    """PPO's, without the tokens that take most of the entropy (Clip-Cov, 2505.22617, Eq. 9-10).
+    """PPO without gradients of the tokens that reduce entropy most (Clip-Cov, 2505.22617, Eq. 9-10).
 
-    Of the mini-batch's tokens, those among the share `options["share"]` of largest covariance whose covariance is
-    between `options["low"]` and `options["high"]` have no gradient. The public code draws as many at random from all in
-    between.
+    These are, among the share `options["share"]` of the mini-batch's tokens with the largest covariance, those whose
+    covariance is between `options["low"]` and `options["high"]`. The public code instead draws as many tokens at random
+    from all in that range.
     """
     covariance_M, rank_M = _covariances(inputs)
     plain = ppo(inputs)
@@ -158,9 +158,9 @@ def clip_cov(inputs: SurrogateInputs) -> SurrogateTerms:
 
 
 def kl_cov(inputs: SurrogateInputs) -> SurrogateTerms:
-    """`-rho * A`, and for the tokens that take most of the entropy a penalty on moving (KL-Cov, 2505.22617, Eq. 11-12).
+    """`-rho * A` with a KL penalty on the tokens that reduce entropy most (KL-Cov, 2505.22617, Eq. 11-12).
 
-    -rho * A + coefficient * |log rho|      for the share `options["share"]` of largest covariance
+    -rho * A + coefficient * |log rho|      for the share `options["share"]` with the largest covariance
     """
     _, rank_M = _covariances(inputs)
     plain = unclipped(inputs)
@@ -173,11 +173,13 @@ def kl_cov(inputs: SurrogateInputs) -> SurrogateTerms:
 
 
 def covariances(old_logprobs: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
-    """What Clip-Cov and KL-Cov choose tokens by (2505.22617, Eq. 8): how likely and how good, both above average.
+    """Covariance by which Clip-Cov and KL-Cov choose tokens (2505.22617, Eq. 8).
+
+    It is large for tokens whose probability and advantage are both above (or both below) average.
 
     Args:
-        old_logprobs: Of the tokens of a mini-batch, before its update. [n]
-        advantages: Theirs. [n]
+        old_logprobs: Log-probs of the tokens of a mini-batch before the update. [n]
+        advantages: Their advantages. [n]
 
     Returns:
         (old log-prob - mean) * (advantage - mean), [n]; and the share of tokens with a larger one, ties in order. [n]

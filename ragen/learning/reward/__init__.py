@@ -1,8 +1,9 @@
-"""Rewards: stored turns -> what each turn, and each trajectory, is paid.
+"""Rewards: stored turns -> the reward of each turn and the return of each trajectory.
 
-components  what the environment paid, malformed responses, forfeited actions: pure functions of stored turns
-statements  what the reasoning says of where things are
-reasoning   its form, and acting on it
-judge       what a language model says of a turn; judging: how it is asked, once
-compute     adds them up to totals, returns and normalised returns: dataset `rewards`
+components  environment reward, penalties for malformed responses and forfeited actions: pure functions of stored turns
+statements  rewards for statements in the reasoning about where things are
+reasoning   rewards for the form of the reasoning, and for acting on it
+judge       rewards by a language model as a judge
+judging     queries the judge, each question once
+compute     totals, returns and normalised returns: dataset `rewards`
 """

@@ -2,8 +2,8 @@
 
     turns --components--> total --sum over a trajectory--> trajectory_return --normalisation--> normalised_return
 
-Trajectories with an error status ('env_error', 'timeout') and greedy ones keep their rows, marked by `is_valid`, and
-are in no statistic: an environment's failure is not an agent's score, and a baseline no member of its group.
+Trajectories with an error status ('env_error', 'timeout') and greedy ones keep their rows, marked by `is_valid`, but
+count in no statistic: the former do not measure the agent, the latter serve as baselines and are not group members.
 """
 
 from collections.abc import Mapping
@@ -21,27 +21,27 @@ from starpo.schemas.datasets import REWARDS as REWARDS_DATASET
 from starpo.schemas.rules import CLIP_BOUNDS
 
 ZERO_VARIANCE_STD = 1e-6
-"""A standard deviation of returns up to this is rounding: the returns are taken as equal."""
+"""A standard deviation of returns up to this is rounding error: the returns count as equal."""
 
 
 CLIP_STD_OFFSET = 1e-6
-"""Of 'asymmetric_clip': what is added to the standard deviation (RAGEN-2); `CLIP_BOUNDS` is where the quotient is
-cut."""
+"""Added to the standard deviation in 'asymmetric_clip' (RAGEN-2); the quotient is clipped to `CLIP_BOUNDS`."""
 
 
 def compute_rewards(
     turns: pa.Table, config: RewardConfig, store: Store | None = None, types: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """Pay stored turns.
+    """Compute the rewards of stored turns.
 
     Args:
         turns: Dataset `turns`, rows in any order.
-        config: The components' settings and the normalisation.
-        store: Handed to components that need it.
-        types: Tag in the column `env` -> type of that environment, which components see there. None: they are types.
+        config: Settings of the components and the normalisation.
+        store: Passed to components that need it.
+        types: Tag in the column `env` -> type of that environment, which replaces the tag for components. None if the
+            column holds types.
 
     Returns:
-        Dataset `rewards`, a row for every row of `turns` in the same order; empty for empty turns.
+        Dataset `rewards`, one row per row of `turns` in the same order; empty for empty turns.
     """
     typed = turns if types is None else _typed(turns, types)
     components = {name: _component(name, typed, config, store) for name in config.components}
@@ -81,11 +81,11 @@ def _component(name: str, turns: pa.Table, config: RewardConfig, store: Store | 
 
 
 def _normalised_return(config: RewardConfig) -> pl.Expr:
-    """The trajectory's return, shifted, scaled and cut as configured.
+    """Return the expression of the trajectory's return, shifted, scaled and clipped as configured.
 
-    Mean and standard deviation are over valid trajectories, each counted once however many turns it has, of the group,
-    of all of the table that play the same environment, or of the whole table. An invalid trajectory gets 0, except
-    without normalisation. What divides by the standard deviation gives 0 where that is at most `ZERO_VARIANCE_STD`.
+    Mean and standard deviation are over the valid trajectories of the group, of the same environment, or of the whole
+    table. Each trajectory counts once, whatever its number of turns. An invalid trajectory gets 0, except without
+    normalisation. Normalisations by the standard deviation give 0 if that is at most `ZERO_VARIANCE_STD`.
     """
     if config.normalisation == "none":
         return pl.col("trajectory_return")

@@ -1,9 +1,9 @@
-"""Rewards by a judge outside: 'judge' (VAGEN) and 'checklist' (CM2).
+"""Rewards by an external judge: 'judge' (VAGEN) and 'checklist' (CM2).
 
-    turns, template -> a prompt a turn -> Judge -> YES, NO -> rewards
+    turns, template -> a prompt per turn -> Judge -> YES, NO -> rewards
 
-Asked is only about well-formed responses. What the agent said goes in as JSON strings, its actions too, since these may
-be any text: it cannot end them, and nothing in them stands where the judge's own instructions do.
+Only well-formed responses are judged. The agent's text, including its actions, which may be any text, enters the prompt
+as JSON strings: it cannot close the string, and so cannot pose as the judge's own instructions.
 """
 
 import json
@@ -22,22 +22,22 @@ _COLUMNS = ["trajectory_id", "turn", "observation", "think", "answer", "format_o
 _NOT_SEEN = "(nothing was observed after it: the episode ended)"
 
 Facts = Mapping[str, str]
-"""Placeholder -> what stands in its place."""
+"""Placeholder -> its replacement."""
 
 
 def judge(turns: pa.Table, config: RewardConfig, store: Store) -> np.ndarray:
-    """The component's `reward` for every turn of which the judge says YES.
+    """Give the component's `reward` to every turn that the judge answers with YES.
 
     Args:
         turns: Dataset `turns`.
         config: `options["judge"]`.
-        store: Keeps what the judge said.
+        store: Keeps the judge's answers.
 
     Returns:
-        float64 [rows]; 0 where it says NO, and where the response was malformed.
+        float64 [rows]; 0 where the answer is NO or the response was malformed.
 
     Raises:
-        EngineError: If it does not answer; see `Judge.ask`.
+        EngineError: If the judge gives no valid answer; see `Judge.ask`.
     """
     options = JudgeOptions.model_validate(config.options["judge"])
     prompts = [None if facts is None else _filled_in(options.template, facts) for facts in _facts(turns)]
@@ -46,21 +46,21 @@ def judge(turns: pa.Table, config: RewardConfig, store: Store) -> np.ndarray:
 
 
 def checklist(turns: pa.Table, config: RewardConfig, store: Store) -> np.ndarray:
-    """`reward * sum of the weights of the items that a turn passes / sum of all weights` (after CM2).
+    """Give `reward * sum of the weights of the items that a turn passes / sum of all weights` (after CM2).
 
-    Items are asked one after the other, each of the turns that passed all items it depends on; of the others it is not
-    asked, and they do not pass it.
+    Items are judged one after the other, each for the turns that passed all items it depends on. The other turns fail
+    the item without a query.
 
     Args:
         turns: Dataset `turns`.
         config: `options["checklist"]`.
-        store: Keeps what the judge said.
+        store: Keeps the judge's answers.
 
     Returns:
         float64 [rows]; 0 where the response was malformed.
 
     Raises:
-        EngineError: If it does not answer; see `Judge.ask`.
+        EngineError: If the judge gives no valid answer; see `Judge.ask`.
     """
     options = ChecklistOptions.model_validate(config.options["checklist"])
     asker, rows = Judge(options, store, "checklist"), _facts(turns)
@@ -79,7 +79,7 @@ def checklist(turns: pa.Table, config: RewardConfig, store: Store) -> np.ndarray
 
 
 def _facts(turns: pa.Table) -> list[Facts | None]:
-    """What there is to say of each turn; None: the response was malformed."""
+    """Return the template's values for each turn; None for a malformed response."""
     rows = turns.select(_COLUMNS).to_pylist()
     observed = {(row["trajectory_id"], row["turn"]): row["observation"] for row in rows}
     return [_facts_of(row, observed.get((row["trajectory_id"], row["turn"] + 1), _NOT_SEEN)) for row in rows]
@@ -98,5 +98,5 @@ def _facts_of(row: Mapping[str, Any], after: str) -> Facts | None:
 
 
 def _filled_in(template: str, facts: Facts) -> str:
-    """In one pass, so that braces in what is filled in stay what they are."""
+    """Fill in a template in one pass, so that braces in the values are not interpreted."""
     return PLACEHOLDER.sub(lambda found: facts[found[1]], template)

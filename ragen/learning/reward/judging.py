@@ -1,8 +1,8 @@
-"""A judge outside: a language model that says YES or NO, asked each question once in the life of a store.
+"""An external judge: a language model that answers YES or NO, queried once per question in the life of a store.
 
-    prompts -> answers of the store -> (those that are missing) server -> kept one by one -> True, False
+    prompts -> answers in the store -> (missing ones) server -> stored one by one -> True, False
 
-What it answered is kept as soon as it has: whoever is stopped goes on from there.
+Each answer is stored as soon as it arrives, so that an interrupted stage resumes from there.
 """
 
 import logging
@@ -26,32 +26,32 @@ _LONGEST_WAIT_S = 10.0
 
 
 class _UnclearError(Exception):
-    """The answer is neither YES nor NO."""
+    """Answer that is neither YES nor NO."""
 
 
 class Judge:
-    """Asks one model with one template."""
+    """Queries one model with one template."""
 
     def __init__(self, options: JudgeOptions | ChecklistOptions, store: Store, component: str) -> None:
-        """Nobody is asked yet.
+        """Create a judge; it sends no request yet.
 
         Args:
-            options: Whom to ask.
+            options: Model, server and limits.
             store: Keeps the answers.
-            component: Whose options these are, for messages.
+            component: Reward component of these options, for messages.
         """
         self._options = options
         self._store = store
         self._settings = f"reward.options.{component}"
 
     def ask(self, prompts: Sequence[str]) -> dict[str, bool]:
-        """Whether the answer to each prompt is YES. Equal prompts are asked once.
+        """Return for each prompt whether the answer is YES. Equal prompts are sent once.
 
         Raises:
-            EngineError: If the judge does not answer, or says neither YES nor NO, in as many attempts as its settings
-                allow. The message says how many answers are kept.
-            MissingPackageError: If somebody must be asked and the package `openai` is not installed.
-            StoreError: If answers cannot be read or kept.
+            EngineError: If the judge does not answer, or answers neither YES nor NO, within the attempts that its
+                settings allow. The message gives the number of stored answers.
+            MissingPackageError: If an answer is missing and the package `openai` is not installed.
+            StoreError: If answers cannot be read or stored.
         """
         different = list(dict.fromkeys(prompts))
         known = self._stored(different)
@@ -69,7 +69,7 @@ class Judge:
         return {prompt: answer == "YES" for prompt, answer in zip(prompts, answers, strict=True) if answer is not None}
 
     def _asked(self, prompts: Sequence[str]) -> dict[str, bool]:
-        """Ask, as many at once as is allowed; the first failure ends it, with what was answered kept."""
+        """Send the prompts concurrently, up to the limit; the first failure stops it, and answers so far are stored."""
         with open_client(self._options, self._settings) as client:
             threads = ThreadPoolExecutor(self._options.max_concurrent, thread_name_prefix="judge")
             asked = {prompt: threads.submit(self._answer, client, prompt) for prompt in prompts}
@@ -89,7 +89,7 @@ class Judge:
     def _answer(self, client: Any, prompt: str) -> bool:
         import openai
 
-        retries = self._options.max_retries  # of an unclear answer; the client has its own for one that does not come
+        retries = self._options.max_retries  # for unclear answers; the client retries failed requests itself
         attempts = Retrying(
             retry=retry_if_exception_type(_UnclearError),
             stop=stop_after_attempt(retries + 1),
@@ -124,7 +124,7 @@ class Judge:
         return word
 
     def _question(self, prompt: str) -> dict[str, Any]:
-        """All that an answer depends on; no address and no key."""
+        """Return everything that an answer depends on, as its cache key; without the server's address and API key."""
         options = self._options
         return {
             "model": options.model,

@@ -1,4 +1,4 @@
-"""Rewards of the reasoning's form, and of acting on it."""
+"""Rewards for the form of the reasoning, and for acting on it."""
 
 import numpy as np
 import polars as pl
@@ -10,9 +10,9 @@ from starpo.ragen.envs.plan import read_plan
 
 
 def reasoning_format(turns: pa.Table, config: RewardConfig) -> np.ndarray:
-    """The component's `reward` for every well-formed response whose reasoning has the agent's form, no part blank.
+    """Give the component's `reward` to well-formed responses whose reasoning has the agent's form, no part blank.
 
-    VAGEN's format reward. That the form is the agent's was seen to when the response was read: any other is malformed.
+    VAGEN's format reward. The parser has already checked the agent's form: a response in another form is malformed.
 
     Args:
         turns: Dataset `turns`.
@@ -30,17 +30,17 @@ def reasoning_format(turns: pa.Table, config: RewardConfig) -> np.ndarray:
 
 
 def agreement(turns: pa.Table, config: RewardConfig) -> np.ndarray:
-    """`reward * a / max(p, e)`: of p planned and e executed actions the first a are the same.
+    """Give `reward * a / max(p, e)`, where the first a of p planned and e executed actions agree.
 
-    The plan is the last one in <reasoning>, or in all of the reasoning where it has no parts (`ragen.envs.plan`). What
-    an episode's end kept from being carried out does not count.
+    The plan is the last one in <reasoning>, or in the whole reasoning if it has no parts (`ragen.envs.plan`). Planned
+    actions that the end of the episode prevented do not count.
 
     Args:
         turns: Dataset `turns`.
         config: `options["agreement"]`.
 
     Returns:
-        float64 [rows]; 0 where the response was malformed, nothing was planned, or nothing carried out.
+        float64 [rows]; 0 where the response was malformed, nothing was planned, or nothing was executed.
     """
     frame = pl.DataFrame(turns.select(["format_ok", "think", "executed_actions", "terminated", "truncated"]))
     shares = [

@@ -1,10 +1,10 @@
-"""Rewards of what the reasoning says of where things are: 'grounding' and 'world_model' (VAGEN), without a judge.
+"""Rewards for statements in the reasoning about where things are: 'grounding' and 'world_model' (VAGEN), judge-free.
 
     <observation> in the reasoning, the turn's observation   -> grounding
     <prediction> in the reasoning, the next turn's           -> world_model
 
-Paid is only where the response was well formed, as in VAGEN. What one could say without looking earns nothing: nothing
-at all, the prompt's own words, all directions at once; and what is said of most states alike is penalised.
+Only well-formed responses are rewarded, as in VAGEN. Texts that need no look at the state earn nothing: an empty text,
+the prompt's own words, all directions at once. Texts repeated for many different states are penalised.
 """
 
 import json
@@ -25,14 +25,14 @@ from starpo.ragen.envs.statements import Scene, read_statements, score
 
 _COLUMNS = ["trajectory_id", "turn", "env", "observation", "think", "format_ok", "executed_actions", "info"]
 _LEAST_FREQUENT = 2
-"""Of how many different observations a frequent text was said, at the least."""
+"""Minimum number of different observations that a frequent text was said of."""
 
 
 def grounding(turns: pa.Table, config: RewardConfig) -> np.ndarray:
-    """`reward * score` of what <observation> says, held against the observation that the turn answers.
+    """Give `reward * score` of <observation>, compared with the observation that the turn answers.
 
     The score is `sum_i w_i F1_i / sum_i w_i` over the environment's things (VAGEN: .5 F1(target) + .5 F1(box)); see
-    `ragen.envs.statements.score`. A frequent text that scores too little is paid `frequent_penalty` in its place; see
+    `ragen.envs.statements.score`. A frequent text with a low score gets `frequent_penalty` instead; see
     `StatementOptions`.
 
     Args:
@@ -40,24 +40,24 @@ def grounding(turns: pa.Table, config: RewardConfig) -> np.ndarray:
         config: `options["grounding"]`.
 
     Returns:
-        float64 [rows]; 0 where the response was malformed, and where the observation cannot be read.
+        float64 [rows]; 0 where the response was malformed or the observation cannot be parsed.
     """
     rows = turns.select(_COLUMNS).to_pylist()
     return _paid(rows, "observation", [_scene(row["env"], row["observation"]) for row in rows], config, "grounding")
 
 
 def world_model(turns: pa.Table, config: RewardConfig) -> np.ndarray:
-    """`reward * score` of what <prediction> says, held against the state after the turn; otherwise as `grounding`.
+    """Give `reward * score` of <prediction>, compared with the state after the turn; otherwise as in `grounding`.
 
-    That state is the observation of the trajectory's next turn. After the last turn nothing was observed: there it is
-    derived from the last observation, by the actions that were carried out and the environment's info after them.
+    That state is the observation of the trajectory's next turn. After the last turn nothing was observed: the state is
+    derived from the last observation, the executed actions and the environment's info after them.
 
     Args:
         turns: Dataset `turns`.
         config: `options["world_model"]`.
 
     Returns:
-        float64 [rows]; 0 where the response was malformed, and where that state cannot be told.
+        float64 [rows]; 0 where the response was malformed or that state cannot be determined.
     """
     rows = turns.select(_COLUMNS).to_pylist()
     observed = {(row["trajectory_id"], row["turn"]): row["observation"] for row in rows}
@@ -88,7 +88,7 @@ def _paid(
 
 
 def _frequent(texts: Sequence[str | None], observations: Sequence[str], number: int) -> np.ndarray:
-    """Which texts, but for case and space, are among so many that were said of the most different observations."""
+    """Mark the texts among the `number` that were said of the most different observations, ignoring case and space."""
     said = pl.DataFrame(
         {"text": [None if text is None else " ".join(text.casefold().split()) for text in texts], "of": observations},
         schema={"text": pl.String, "of": pl.String},
