@@ -1,6 +1,7 @@
-"""Stages done again from what is stored. All of it works on `ragen.work.Work`. Begin with `verify.verifier`.
+"""Stages recomputed from stored artifacts, all on `ragen.work.Work`. Start reading at `verify.verifier`.
 
-verify  does a stage give again what is stored?
+verify  whether a stage reproduces what is stored
 replay  reward, filter and update of stored rollouts with other settings
-derive  a dropped checkpoint, by the updates that made it, each proved by its digest
+derive  rebuilds a dropped checkpoint by the updates that made it, each verified by its digest
+forks   which runs of a store branch off from which others
 """

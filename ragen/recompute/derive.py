@@ -1,9 +1,9 @@
-"""Deriving: updates done again on stored rollouts, every one of them proved by its digest.
+"""Derivation: updates repeated on stored rollouts to rebuild a checkpoint, each verified by its digest.
 
     Recipe -> load the kept checkpoint -> update, save, compare; update, save, compare; ... -> folder
 
-The learner goes from update to update without reading back what it wrote, as in the run itself; where settings change
-on the way, another one goes on from that. Of the checkpoints in between one is on this machine's disk at a time.
+The learner runs update after update without reading back what it wrote, as in the run itself. Where settings change in
+between, another learner continues from the last checkpoint. Only one intermediate checkpoint is on disk at a time.
 """
 
 import shutil
@@ -29,28 +29,28 @@ from starpo.schemas.digest import content_digest
 from starpo.schemas.manifest import Manifest
 
 LearnerFor = Callable[[UpdateConfig], Learner]
-"""The learner to carry out updates of a configuration with."""
+"""Returns the learner for the updates of a configuration."""
 
 Proof = Literal["checkpoint", "samples", "none"]
-"""What shows that a checkpoint is the original one: its digest; the digest of the samples of the update that made it,
-where the checkpoint's manifest is lost; nothing, where the learner does not repeat itself."""
+"""Proof that a checkpoint is the original one: its digest; or, if its manifest is lost, the digest of the samples of
+the update that made it; 'none' if the digests differ because the learner is not deterministic."""
 
 
 class DerivationError(StarPOError):
-    """An update done again gave something else than it gave at first."""
+    """A repeated update gave another result than the original one."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One update, done again.
+    """One repeated update.
 
     Attributes:
-        made: The manifest that says how.
-        digest: Content digest of the checkpoint that came out.
-        original_digest: Of the original checkpoint; None: its manifest is lost.
-        proof: What shows that the two are the same.
-        result: What the update did.
-        is_deterministic: Does the learner repeat itself?
+        made: The manifest that describes the update.
+        digest: Content digest of the resulting checkpoint.
+        original_digest: Content digest of the original checkpoint; None if its manifest is lost.
+        proof: Proof that the two are the same.
+        result: Result of the update.
+        is_deterministic: Whether the learner is deterministic.
     """
 
     made: Manifest
@@ -63,11 +63,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Derivation:
-    """A checkpoint that was made again.
+    """Derived checkpoint.
 
     Attributes:
-        folder: Where it is, until the context ends.
-        recipe: From what.
+        folder: Its folder, which exists until the context ends.
+        recipe: The recipe it was derived by.
         steps: The updates, in order; at least one.
     """
 
@@ -77,7 +77,7 @@ class Derivation:
 
     @property
     def proof(self) -> Proof:
-        """Of the last step: it depends on all before it."""
+        """Proof of the last step, which depends on all earlier ones."""
         return self.steps[-1].proof
 
 
@@ -88,14 +88,17 @@ def derive(
     """Carry out a recipe in a temporary folder; the store is only read.
 
     Args:
-        store: Where its inputs are.
-        recipe: With at least one update.
+        store: Store of its inputs.
+        recipe: Recipe with at least one update.
         learner_for: See `LearnerFor`.
         on_step: Called after every update.
 
+    Yields:
+        The derived checkpoint.
+
     Raises:
-        DerivationError: If a learner that repeats itself gave another checkpoint than the original.
-        ArtifactDamagedError: If the kept checkpoint or a rollout is not what was written.
+        DerivationError: If a deterministic learner gave another result than the original.
+        ArtifactDamagedError: If the kept checkpoint or a rollout differs from what was written.
     """
     assert recipe.updates
     try:
@@ -111,7 +114,7 @@ def derive(
         for made in recipe.updates:
             learner = learner_for(update_config(made.settings))
             reference = made.inputs.get("reference")
-            if before not in (None, learner):  # it reads what the one before it wrote, of adapters without the base
+            if before not in (None, learner):  # it reads the previous learner's folder, where adapters lack their base
                 folder = complete(folder, lambda base: complete_folder(store, base))
             learner.load(folder, key, complete_folder(store, reference) if reference else None)
             assert made.seed is not None
@@ -127,10 +130,10 @@ def derive(
 
 
 def restore(store: Store, derivation: Derivation) -> Manifest:
-    """Store a derived checkpoint as the artifact it was.
+    """Store a derived checkpoint in place of the original artifact.
 
     Raises:
-        DerivationError: If it is not proved to be the original: every artifact that was made from that one says so.
+        DerivationError: If it is not proved to be the original, from which later artifacts claim to be made.
     """
     made, step = derivation.steps[-1].made, derivation.steps[-1]
     if step.proof == "none":
@@ -194,7 +197,7 @@ def _differs(original: Manifest, what: str, expected: str, found: str) -> Deriva
 
 
 def _changed_code(made: Manifest) -> list[str]:
-    """Roles of an update's code that is another here than it was then, with both identities."""
+    """Return the roles of an update's code that has changed since, with both identities."""
     here = {role: code_identity(target) for role, target in update_code(update_config(made.settings)).items()}
     return [
         f"{role} was {quoted(identity)}, is {quoted(here.get(role))}"

@@ -1,6 +1,6 @@
-"""Which runs of a store begin in which others: told by the checkpoints that they share, not by what they say.
+"""Which runs of a store branch off from which others, determined by shared checkpoints, not by the records' claims.
 
-records of runs -> checkpoints of each -> of the runs before it, the one with most in common -> Branch
+records of runs -> checkpoints of each -> the older run with the longest shared history -> Branch
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from starpo.ragen.store.records.run import Run
 
 @dataclass
 class Branch:
-    """A run, and those that begin in it.
+    """A run, and the runs that branch off from it.
 
     Attributes:
-        run: Its record.
+        run: Record of the run.
         checkpoints: n -> key of the checkpoint after n updates.
-        start: Of a run that begins in another: updates that both share.
-        changed: Dotted path -> (there, here), of settings that differ in the first iteration that is not shared. None:
-            one of the two has settings of another release.
-        forks: Runs that begin in this one, the oldest first.
+        start: Number of updates shared with the parent run; 0 without a parent.
+        changed: Dotted path -> (parent's value, own value), for settings that differ in the first iteration that is not
+            shared. None if the settings of either run are of another release.
+        forks: Runs that branch off from this one, oldest first.
     """
 
     run: Run
@@ -36,14 +36,14 @@ class Branch:
 
 
 def family(store: Store) -> list[Branch]:
-    """The runs of a store that train, each under the run in which it begins.
+    """Arrange the training runs of a store as trees, each run under the one that it branches off from.
 
-    A run begins in an older one when both have made at least one update alike; runs that share a warm start alone stand
-    side by side. Of several older runs it is the one with most updates in common, the oldest of equals. Runs whose
-    records cannot be read are left out (`ragen runs` names them).
+    A run branches off from an older one if they share at least one update; runs that share only a warm start are
+    siblings. Among several older runs, the parent is the one with most shared updates, the oldest in a tie. Runs with
+    unreadable records are left out (`ragen runs` names them).
 
     Returns:
-        Runs that begin in no other, the oldest first.
+        Runs without a parent, oldest first.
     """
     branches: list[Branch] = []
     roots: list[Branch] = []
@@ -52,7 +52,7 @@ def family(store: Store) -> list[Branch]:
             branch = Branch(run, policies(store, run.name))
         except ArtifactDamagedError:
             continue
-        parent = max(branches, key=lambda older: _num_shared(older, branch), default=None)  # the first of equals
+        parent = max(branches, key=lambda older: _num_shared(older, branch), default=None)  # the first in a tie
         branch.start = _num_shared(parent, branch) if parent else 0
         if parent and branch.start:
             branch.changed = _changed(parent.run, run, branch.start)
@@ -74,7 +74,7 @@ def _readable(store: Store) -> list[Run]:
 
 
 def _num_shared(older: Branch, newer: Branch) -> int:
-    """Updates after which both have the same checkpoint, and had it all along."""
+    """Number of updates up to which all checkpoints of both runs are the same."""
     shared = 0
     while shared in older.checkpoints and older.checkpoints[shared] == newer.checkpoints.get(shared):
         shared += 1

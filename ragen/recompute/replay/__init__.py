@@ -1,6 +1,6 @@
-"""Replay: another reward, filter or update over rollouts that are stored, and how far that leads from the recorded run.
+"""Replay: another reward, filter or update on stored rollouts, and how far it diverges from the recorded run.
 
-plan        which iterations are replayed, from which checkpoint, with which settings; refuses what cannot be answered
+plan        which iterations are replayed, from which checkpoint, with which settings; rejects invalid replays
 comparison  two updates on the same rollout as numbers: groups, advantages, directions
-weights     what an update did to a policy's weights, from two stored checkpoints
+weights     the change of a policy's weights in an update, from two stored checkpoints
 """

@@ -1,9 +1,9 @@
-"""Two updates on the same rollout as numbers: what each was trained on, and where it went.
+"""Two updates on the same rollout compared in numbers: what each was trained on, and in which direction it moved.
 
     selection, samples, gradients, weights of base and branch -> name -> value
 
-"Base" is what the run did, "branch" what the replay did. A number that does not exist (a cosine with a vector of zeros,
-a share of nothing) is absent.
+"Base" is the recorded run, "branch" the replay. Undefined numbers (a cosine with a zero vector, a share of nothing) are
+absent.
 """
 
 import math
@@ -24,16 +24,16 @@ SHOWN_METRICS = (
     "validity_before/effective_sample_size_trajectories",
     "validity_before/kl",
 )
-"""Of the metrics `update/...`: shown of both sides. Those of `validity_before` say how far the policy that an update
-found is from the one that sampled; the base's is the same policy, the branch's moves away from it."""
+"""Metrics `update/...` shown for both sides. `validity_before` is the distance of the policy at the start of an update
+from the behaviour policy: for the base they are the same policy, while the branch's policy moves away."""
 
 
 def compare_groups(base: pa.Table, branch: pa.Table) -> dict[str, float]:
-    """Which groups the two filters kept.
+    """Count the groups that the two filters kept.
 
     Args:
         base: Dataset `selection` of a rollout.
-        branch: Another of the same rollout.
+        branch: Another `selection` of the same rollout.
 
     Returns:
         Counts of groups: `groups_kept_by_both`, `groups_kept_by_base_only`, `groups_kept_by_branch_only`.
@@ -49,15 +49,15 @@ def compare_groups(base: pa.Table, branch: pa.Table) -> dict[str, float]:
 
 
 def compare_advantages(base: pa.Table, branch: pa.Table) -> dict[str, float]:
-    """Whether the two updates agree on which trajectories to make more likely.
+    """Measure whether the two updates agree on which trajectories to make more likely.
 
     Args:
         base: Dataset `samples` of an update.
-        branch: Of another update on the same rollout.
+        branch: Dataset `samples` of another update on the same rollout.
 
     Returns:
-        `num_shared_trajectories`: those that both were trained on. `advantage_sign_flips`: the share of these whose
-        advantage (mean over their tokens) is above 0 in one and below 0 in the other; an advantage of 0 flips nothing.
+        `num_shared_trajectories`: number of trajectories in both updates. `advantage_sign_flips`: share of these whose
+        advantage (mean over tokens) is positive in one and negative in the other; an advantage of 0 is no flip.
     """
     columns = ["trajectory_id", "advantage"]
     shared = pl.DataFrame(base.select(columns)).join(pl.DataFrame(branch.select(columns)), on="trajectory_id")
@@ -69,16 +69,16 @@ def compare_advantages(base: pa.Table, branch: pa.Table) -> dict[str, float]:
 
 
 def compare_directions(name: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-    """Two vectors that are given in pieces, as `<name>_cosine` and `<name>_norm_ratio`.
+    """Compare two vectors given in pieces: `<name>_cosine` and `<name>_norm_ratio`.
 
         cosine = <base, branch> / (|base| |branch|)        norm_ratio = |branch| / |base|
 
     Args:
-        name: What the vectors are.
+        name: Name of the vectors.
         pairs: Pieces (base, branch) of equal shape, in any order. Sums are in float64.
 
     Returns:
-        The cosine in [-1, 1]; absent where either vector is 0. The ratio is absent where the base's is.
+        The cosine in [-1, 1], absent if either vector is 0; the norm ratio, absent if the base's vector is 0.
     """
     product = base_square = branch_square = 0.0
     for base, branch in pairs:
@@ -97,11 +97,11 @@ def compare_directions(name: str, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
 
 
 def beside(base: Mapping[str, float], branch: Mapping[str, float]) -> dict[str, float]:
-    """Metrics of the two updates under `base/<name>` and `branch/<name>`: those of `SHOWN_METRICS` that exist.
+    """Return the metrics of both updates as `base/<name>` and `branch/<name>`, for those in `SHOWN_METRICS` that exist.
 
     Args:
         base: Metrics of an update by full name.
-        branch: Those of the other.
+        branch: Metrics of the other update.
     """
     return {
         f"{side}/{name}": metrics[f"update/{name}"]

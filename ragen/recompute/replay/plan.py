@@ -1,8 +1,8 @@
-"""What a replay will do, decided before any of it is done: base run, range, settings, and what it starts from.
+"""Plan of a replay, made and validated before any work: base run, range, settings and starting checkpoint.
 
     base run, start, stop, overrides -> plan_replay -> ReplayPlan -> flow `replay`
 
-Checkpoint n is the one after n iterations: those from `start` to `stop` - 1 lead from checkpoint `start` to `stop`.
+Checkpoint n is the one after n iterations; iterations `start` .. `stop` - 1 lead from checkpoint `start` to `stop`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from starpo.ragen.store.keeping.checkpoints import checkpoint_keys
 from starpo.ragen.store.records.runs import Run, StageKeys
 
 REPLAYED = ("reward", "filter", "update")
-"""The stages, and so the tables of settings, that a replay may change."""
+"""Stages, and thus tables of settings, that a replay may change."""
 
 _REASONS = {
     "seed": "it decides which initial states were played and how updates are shuffled, and both are recorded",
@@ -38,19 +38,19 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """A replay that can be carried out.
+    """Validated plan of a replay.
 
     Attributes:
         base: The run whose rollouts are replayed.
-        start: The checkpoint to start from: updates done before it.
+        start: The checkpoint to start from, as the number of updates before it.
         stop: The checkpoint to end at.
-        base_config: The base run's settings.
-        config: The branch's.
-        changed: Dotted path -> (was, is), of every setting in which they differ.
+        base_config: Settings of the base run.
+        config: Settings of the replay (the branch).
+        changed: Dotted path -> (was, is), for every setting that differs between the two.
         reference: Key of the run's first checkpoint, for the KL divergence.
-        iterations: Iteration -> what the base run recorded, start .. stop-1.
+        iterations: Iteration -> stages recorded by the base run, start .. stop-1.
         checkpoints: n -> key of the base run's checkpoint n, 0 .. stop, kept or not.
-        should_update: False: reward and filter only.
+        should_update: Whether updates are replayed too; if False, only reward and filter are.
     """
 
     base: Run
@@ -66,13 +66,16 @@ class ReplayPlan:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What makes it this replay, for the run's record."""
+        """Parameters that identify the replay, for the run's record."""
         changed = {path: {"was": was, "is": now} for path, (was, now) in self.changed.items()}
         own = {} if self.should_update else {"should_update": False}
         return {"base": self.base.name, "start": self.start, "stop": self.stop, "changed": changed, **own}
 
     def name(self, code: Mapping[str, str]) -> str:
-        """Base run, range, and eight digits of what was changed and of the code: the same replay is the same run."""
+        """Name the run: base run, range, and eight digits of a hash of the changes and the code.
+
+        The same replay always has the same name.
+        """
         digits = name_digits({"parameters": self.parameters, "code": dict(code)})
         return f"{self.base.name[:80]}-replay-{self.start}-{self.stop}-{digits}"
 
@@ -85,21 +88,21 @@ def plan_replay(
     overrides: Mapping[str, Any] | None = None,
     should_update: bool = True,
 ) -> ReplayPlan:
-    """Decide what a replay does.
+    """Plan a replay.
 
     Args:
-        store: Where the base run is.
-        run: Its name.
+        store: Store of the base run.
+        run: Name of the base run.
         start: The checkpoint to start from.
-        stop: The checkpoint to end at. None: the last one.
-        overrides: Dotted path -> value, of settings of reward, filter and update.
-        should_update: False: reward and filter only, which need no checkpoint.
+        stop: The checkpoint to end at; None for the last one.
+        overrides: Dotted path -> value, for settings of reward, filter and update.
+        should_update: Whether to replay updates too. If False, only reward and filter are, which need no checkpoint.
 
     Raises:
         StoreError: If there is no such run.
-        ConfigError: If a setting is unknown, wrong or of a stage that is not replayed, or if the range is not in the
-            run or begins where no checkpoint is stored.
-        ArtifactMissingError: If something that the base run recorded in the range is not in the store.
+        ConfigError: If the run is a replay or an import, a setting is unknown, invalid, without effect or of a stage
+            that is not replayed, or the range is not in the run or starts where no checkpoint is stored.
+        ArtifactMissingError: If an artifact that the base run recorded in the range is not in the store.
         ArtifactDamagedError: If the manifest of such an artifact was changed.
     """
     base = store.runs.get(run)
@@ -153,12 +156,12 @@ def _changed_config(config: StarPOConfig, overrides: Mapping[str, Any]) -> StarP
                 f"{path} cannot be changed in a replay: {reason}. What can be: settings of {', '.join(REPLAYED)}. "
                 f"For this one start a run: `ragen train` with --set {path}=..."
             )
-    # what is asked for holds in every iteration that is replayed, whatever the run changed on its way
+    # overrides apply to every replayed iteration, whatever the run's own schedule changed
     return apply_overrides(config, {**overrides, "schedule": without(config.schedule, overrides)})
 
 
 def _check_stored(store: Store, plan: ReplayPlan) -> None:
-    """Make sure that everything is there, or was and can be derived, before anything is done."""
+    """Check that all artifacts are stored, or were and can be derived, before any work."""
     name, start = plan.base.name, plan.checkpoints[plan.start]
     if plan.should_update and not store.was_made("checkpoint", start):
         others = [n for n in range(plan.stop) if store.was_made("checkpoint", plan.checkpoints[n])]

@@ -1,4 +1,4 @@
-"""What updates did to a policy's weights, from stored checkpoints: read tensor by tensor, so that memory holds one.
+"""Weight changes of updates, from stored checkpoints, read one tensor at a time to bound memory.
 
 before/model*.safetensors, after/model*.safetensors -> changes of base and branch, tensor by tensor
 """
@@ -16,15 +16,15 @@ from starpo.ragen.agents.policy.adapter import Adapter, read_adapter
 
 
 def weight_changes(base: tuple[str, str], branch: tuple[str, str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The changes (after - before) of base and branch, a tensor at a time.
+    """Compute the weight changes (after - before) of base and branch, one tensor at a time.
 
     Args:
         base: Folders of the checkpoints before and after the base's update.
-        branch: And of the branch's.
+        branch: Folders of the checkpoints before and after the branch's update.
 
     Yields:
-        float32 arrays of one parameter, over all parameters of the policy that the four checkpoints hold under one
-        name; a checkpoint may also name a tied weight twice, and that is counted once.
+        float32 arrays (base, branch) of one parameter, for all parameters whose name is in all four checkpoints. A
+        second name of a tied weight, which only some checkpoints have, is thus not counted.
     """
     with ExitStack() as stack:
         sides = [(_tensors(folder, stack), read_adapter(folder)) for folder in (*base, *branch)]
@@ -40,6 +40,6 @@ def _merged(name: str, weight: torch.Tensor, adapter: Adapter | None) -> torch.T
 
 
 def _tensors(folder: str, stack: ExitStack) -> dict[str, Any]:
-    """Parameter -> the open file that holds it."""
+    """Return parameter -> the open file that holds it."""
     files = [stack.enter_context(safe_open(path, "pt")) for path in sorted(Path(folder).glob("model*.safetensors"))]
     return {name: file for file in files for name in file.keys()}  # noqa: SIM118 (a file is no mapping)

@@ -1,18 +1,19 @@
-"""Is what is stored what happened? Checks over stored datasets, and comparison with what a stage gives now.
+"""Verification: consistency checks of stored datasets, and comparison with what a stage computes now.
 
-verifier    `verify`: a run's stages, one by one, computed again and compared
-chosen      a recorded stage with the work that its place asks for; which of them are looked at
-verdict     what a check found: same, different, not shown, left out, damaged
-differences where two datasets or two folders differ first
-actions     stored actions executed again in the environment
-texts       token ids against recorded texts: responses decoded, prompts built again
-siblings    what search chose against what it chose among
-tokens      token ids of the turns, concatenated, against what the learner was given
-footers     what Parquet files say of their values against these
-numbers     metrics and headlines against the rows that they follow from
-scratch     a store aside that sees the inputs of a stage and takes its outputs, so that no verified store is written
-origin      what could excuse a difference: another machine, thread count, library version or release; is it other work?
+verifier     `verify`: stages of a run, one by one, recomputed and compared
+chosen       a recorded stage with the work expected in its place; which iterations are verified
+verdict      outcome of a check: same, different, not shown, left out, damaged
+differences  first difference between two datasets or two folders
+actions      stored actions executed again in the environment
+texts        token ids against recorded texts: responses decoded, prompts rebuilt
+siblings     the choice of search against its candidates
+tokens       concatenated token ids of the turns against the learner's segments
+footers      statistics in Parquet footers against the values
+numbers      metrics and headlines against the rows that they follow from
+scratch      temporary store for the inputs and outputs of a stage, so that the verified store is never written
+origin       what may explain a difference: another machine, thread count, library version or release, or other work
+unreplayable why an environment cannot be replayed
 
-Re-computing stages is `flows/verify.py`'s, and comparing records with what settings ask for `flows/walk.py`'s: stages
-are tasks, and nothing here knows of them.
+Recomputing stages is done by `flows/verify.py`, and comparing records with settings by `flows/walk.py`: stages are
+tasks, and nothing here depends on them.
 """

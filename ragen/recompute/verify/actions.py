@@ -1,8 +1,8 @@
-"""Stored actions executed again in the environment: observations, rewards, states and ends must come out bit for bit.
+"""Stored actions executed again in the environment: observations, rewards, states and ends must match bit for bit.
 
     turns, settings -> turn_differences            episodes, settings -> episode_differences
 
-No policy and no parser takes part: what was executed is taken from the record, and only the environment is asked.
+No policy and no parser takes part: the executed actions come from the record, and only the environment runs.
 """
 
 import json
@@ -40,11 +40,11 @@ _UNKNOWN = {
     "truncated": ("info", "truncated"),
     "timeout": ("info", "truncated"),
 }
-"""Status of a turn -> what its actions alone do not tell."""
+"""Status of a turn -> columns that its actions alone do not determine."""
 
 
 def trajectories(turns: pa.Table, columns: list[str]) -> Iterator[list[Row]]:
-    """The rows of each trajectory, in time order; trajectories in the order of their first row."""
+    """Yield the rows of each trajectory, in time order; trajectories in the order of their first row."""
     rows = turns.select(columns).to_pylist()
     order: dict[str, int] = {}
     for row in rows:
@@ -55,17 +55,17 @@ def trajectories(turns: pa.Table, columns: list[str]) -> Iterator[list[Row]]:
 
 
 def turn_differences(turns: pa.Table, settings: EnvironmentSettings, agent: AgentConfig) -> Iterator[str]:
-    """Execute the actions of every trajectory again; yields the first difference of each that has one.
+    """Execute the actions of every trajectory again; yield the first difference of each trajectory that has one.
 
     Compared for every turn: the observation before it, the reward and the effect of each action, `terminated`,
-    `success`, the state's digest and info after it; by `agent`'s limits also `actions_left` and `truncated`. Where the
-    environment failed (status env_error) the state after the turn was never seen, and only the actions that were
-    carried out before are compared.
+    `success`, the state's digest and info after it; and, by the limits of `agent`, `actions_left` and `truncated`. If
+    the environment failed (status env_error), the state after the turn was never recorded, and only the actions
+    executed before are compared.
 
     Args:
         turns: Dataset `turns`, rows in any order.
-        settings: The environment that was played.
-        agent: Limits of turns and actions.
+        settings: Settings of the environment.
+        agent: Holds the limits of turns and actions.
     """
     environment = make(settings)
     for rows in trajectories(turns, _COLUMNS):
@@ -75,13 +75,13 @@ def turn_differences(turns: pa.Table, settings: EnvironmentSettings, agent: Agen
 
 
 def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> Iterator[str]:
-    """Execute the actions of every evaluated episode again; yields the first difference of each that has one.
+    """Execute the actions of every evaluated episode again; yield the first difference of each episode that has one.
 
-    Compared: the first state's digest, all observations, the counts of turns and actions, the return, and success.
+    Compared: the digest of the initial state, all observations, the counts of turns and actions, the return, success.
 
     Args:
         episodes: Dataset `episodes`.
-        settings: The environment that was played.
+        settings: Settings of the environment.
     """
     environment = make(settings)
     stored: list[Row] = []
@@ -89,7 +89,7 @@ def episode_differences(episodes: pa.Table, settings: EnvironmentSettings) -> It
     for number, row in enumerate(episodes.to_pylist()):
         try:
             turns = _played_again(row, str(number), environment)
-        except Exception as error:  # environments are foreign code
+        except Exception as error:  # environments are third-party code
             if row["status"] != "env_error":
                 yield f"{_place(row)}: the environment now fails: {quoted(error)}"
             continue
@@ -112,7 +112,7 @@ def _place(episode: Row) -> str:
 
 def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent: AgentConfig) -> str:
     if rows[0]["status"] == "env_error" and not rows[0]["executed_actions"]:
-        return ""  # it failed at its reset or its first action: there is nothing to execute
+        return ""  # it failed in its reset or its first action: there is nothing to execute
     try:
         observation, _ = environment.reset(seed=rows[0]["env_seed"], dynamics_seed=rows[0]["dynamics_seed"])
         initial_digest, actions_left = environment.state_digest(), agent.max_actions
@@ -124,7 +124,7 @@ def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent
                 "action_cost": environment.action_cost,
                 "actions_left": actions_left,
             }
-            if row["origin"] == "search":  # it was tried on a copy with a chance of its own
+            if row["origin"] == "search":  # it was tried on a copy of the environment with its own random seed
                 environment.reseed(row["dynamics_seed"])
             observation, outcome = _execute(row["executed_actions"], environment, observation)
             actions_left -= len(row["executed_actions"]) + row["forfeited_actions"]
@@ -137,13 +137,13 @@ def _trajectory_difference(rows: list[Row], environment: Environment[Any], agent
             has_ended = row["terminated"] or row["truncated"] or row["status"] == "env_error"
             if has_ended != (number == len(rows) - 1):
                 return f"turn {row['turn']}: the episode {'goes on after its end' if has_ended else 'has no end'}"
-    except Exception as error:  # environments are foreign code
+    except Exception as error:  # environments are third-party code
         return f"the environment now fails: {quoted(error)}"
     return ""
 
 
 def _execute(actions: list[str], environment: Environment[Any], observation: str) -> tuple[str, Row]:
-    """Take actions; gives the observation after them and the columns of `turns` that they decide."""
+    """Execute actions; return the observation after them and the columns of `turns` that they determine."""
     rewards, effective, terminated = [], [], False
     info: Info = {}
     for action in actions:
@@ -161,7 +161,7 @@ def _execute(actions: list[str], environment: Environment[Any], observation: str
 
 
 def _played_again(episode: Row, trajectory_id: str, environment: Environment[Any]) -> list[Row]:
-    """The episode's turns, from its seeds and actions alone: the columns of `turns` that an episode is folded from."""
+    """Replay an episode from its seeds and actions; return the columns of `turns` that episodes are aggregated from."""
     seed = episode["env_seed"]
     observation, _ = environment.reset(seed=seed, dynamics_seed=dynamics_seed(seed, episode["member"]))
     initial_digest = environment.state_digest()

@@ -1,4 +1,4 @@
-"""What of a run is verified: stages that its record names, each with the work that its place in the record asks for.
+"""What is verified of a run: recorded stages, each with the work expected in its place of the record.
 
 visits -> chosen iterations and stages
 """
@@ -14,21 +14,21 @@ STAGES = (
     "warm_start", "evaluate", "rollout", "probe", "reward", "variance_filter", "diagnose", "gradient_probe", "update",
     "compare",
 )  # fmt: skip
-"""Those that can be asked for, in the order of the work."""
+"""Stages that can be selected, in order of execution."""
 
 
 @dataclass(frozen=True)
 class Visit:
-    """A stage of an iteration, with what it made and what it had to do.
+    """A recorded stage of an iteration, with its outputs and its expected work.
 
     Attributes:
-        iteration: Of the run.
-        name: As recorded, such as `evaluate:sokoban`.
-        stage: What it is, such as `evaluate`.
+        iteration: Iteration of the run.
+        name: Name as recorded, such as `evaluate:sokoban`.
+        stage: Name of the stage, such as `evaluate`.
         outputs: Kind -> key, as recorded.
-        work: What the run's settings, and the record's stages before, imply. None: nothing tells.
-        is_misplaced: Does the record name other work than its place asks for?
-        excuse: Why what is recorded may differ from what comes out now; empty: nothing excuses it.
+        work: The work implied by the run's settings and the recorded stages before; None if it is unknown.
+        is_misplaced: Whether the record names other work than expected in this place.
+        excuse: Why the recorded artifacts may differ from recomputed ones; empty if nothing excuses a difference.
     """
 
     iteration: int
@@ -41,7 +41,7 @@ class Visit:
 
     @property
     def cell(self) -> str:
-        """What an evaluation evaluates, such as `sokoban`; empty for other stages."""
+        """The evaluated cell, such as `sokoban`: the part of an evaluation's name after the colon."""
         return self.name.partition(":")[2]
 
     @property
@@ -51,7 +51,7 @@ class Visit:
 
 
 def check_stages(stages: Sequence[str]) -> None:
-    """Go on if all of these are stages.
+    """Check that all names are stages.
 
     Raises:
         ConfigError: If one is not.
@@ -66,14 +66,14 @@ def check_stages(stages: Sequence[str]) -> None:
 def chosen_iterations(
     run: str, iterations: Sequence[int], first: int | None = None, last: int | None = None, share: float = 1.0
 ) -> frozenset[int]:
-    """Choose the iterations to look at.
+    """Choose the iterations to verify.
 
     Args:
-        run: The run's name, for messages.
-        iterations: Those that it recorded, in ascending order.
-        first: First iteration. None: the run's first.
-        last: Last iteration, included. None: the run's last.
-        share: Share of the iterations in the range, evenly spread; at least one.
+        run: Name of the run, for messages.
+        iterations: Recorded iterations, in ascending order.
+        first: First iteration; None for the run's first.
+        last: Last iteration, included; None for the run's last.
+        share: Share of the iterations in the range, evenly spaced; at least one is chosen.
 
     Raises:
         ConfigError: If nothing is recorded, or no iteration is in the range.

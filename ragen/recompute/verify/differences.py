@@ -1,4 +1,4 @@
-"""Where two datasets, or two folders of files, differ first."""
+"""First difference between two datasets or two folders of files."""
 
 import math
 from pathlib import Path
@@ -9,20 +9,20 @@ import pyarrow as pa
 from starpo.ragen.core.visible import quoted
 
 RELATIVE_ROUNDING = 1e-9
-"""How far the same arithmetic may come out apart in other versions of its libraries; numbers here are of the order of
-1, so near zero it is absolute."""
+"""Tolerance for the same arithmetic in other library versions; numbers are of the order of 1, so near zero the
+tolerance is absolute."""
 
 
 def table_difference(stored: pa.Table, computed: pa.Table, key: tuple[str, ...]) -> str:
-    """Say how a stored dataset and one that was computed again differ.
+    """Describe how a stored dataset and a recomputed one differ.
 
     Args:
-        stored: As read from the store.
-        computed: Of the same schema.
+        stored: The dataset as read from the store.
+        computed: The recomputed dataset, of the same schema.
         key: Columns that identify a row.
 
     Returns:
-        Rows and columns that differ, and the first of these values, both of them; empty if no bit differs.
+        The rows and columns that differ, and both values at the first difference; empty if they are bitwise equal.
     """
     if stored.column_names != computed.column_names:
         return f"columns are {', '.join(stored.column_names)}; computed: {', '.join(computed.column_names)}"
@@ -52,7 +52,7 @@ def table_difference(stored: pa.Table, computed: pa.Table, key: tuple[str, ...])
 
 
 def is_rounding(stored: pa.Table, computed: pa.Table) -> bool:
-    """Do two datasets of one schema differ in nothing but the last digits of real numbers?"""
+    """Whether two datasets of the same schema differ at most in the last digits of floating-point numbers."""
     if stored.num_rows != computed.num_rows or stored.column_names != computed.column_names:
         return False
     pairs = zip(stored.to_pylist(), computed.to_pylist(), strict=True)
@@ -60,7 +60,7 @@ def is_rounding(stored: pa.Table, computed: pa.Table) -> bool:
 
 
 def is_close(stored: object, computed: object) -> bool:
-    """Are two values the same, real numbers in them but for a relative 1e-9?"""
+    """Whether two values are equal, floating-point numbers up to a tolerance of 1e-9."""
     if isinstance(stored, float) and isinstance(computed, float):
         return math.isclose(stored, computed, rel_tol=RELATIVE_ROUNDING, abs_tol=RELATIVE_ROUNDING) or repr(
             stored
@@ -71,10 +71,10 @@ def is_close(stored: object, computed: object) -> bool:
 
 
 def folder_difference(stored: Path, computed: Path) -> str:
-    """Say how two folders of files differ: names, then bytes, and of tensors how many values and by how much.
+    """Describe how two folders differ: file names, then bytes; for tensors also how many values and by how much.
 
     Returns:
-        Empty if they are the same. A `manifest.json` is no part of a folder's content.
+        Empty if they are the same. A `manifest.json` is not part of a folder's content.
     """
     names, computed_names = _file_names(stored), _file_names(computed)
     if names != computed_names:
@@ -90,7 +90,7 @@ def folder_difference(stored: Path, computed: Path) -> str:
 
 
 def _differing_rows(stored: pa.ChunkedArray, computed: pa.ChunkedArray) -> list[int]:
-    """Rows whose values differ; NaN equals NaN, and -0.0 is not 0.0."""
+    """Return the rows whose values differ; NaN equals NaN, and -0.0 differs from 0.0."""
     if not _has_reals(stored.type) and stored.equals(computed):
         return []
     pairs = zip(stored.to_pylist(), computed.to_pylist(), strict=True)

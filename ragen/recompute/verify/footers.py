@@ -1,7 +1,7 @@
-"""What the footers of Parquet files say of the values in them, against these values.
+"""Statistics in the footers of Parquet files, compared with the values.
 
-Readers that filter rows (`ragen sql`, audits, the report) leave out whatever a footer says holds none of them, and the
-content digest, which is of rows, does not see footers.
+Readers that filter rows (`ragen sql`, audits, the report) skip row groups by their footer statistics, which the content
+digest, computed from rows, does not cover.
 
     files, rows -> footer_fault -> a sentence, or nothing
 """
@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 
 
 def footer_fault(files: Iterable[Path], table: pa.Table) -> str:
-    """Say where the statistics in a dataset's files are not those of its rows.
+    """Describe where the statistics in a dataset's files differ from its rows.
 
     Args:
         files: The Parquet files, in reading order.
         table: Their rows.
 
     Returns:
-        The first column whose smallest or largest value, or whose number of nulls, is another; empty: there is none.
+        A sentence that names the first column with a wrong minimum, maximum or number of nulls; empty if none is wrong.
     """
     first = 0
     for file in files:
@@ -45,7 +45,7 @@ def footer_fault(files: Iterable[Path], table: pa.Table) -> str:
 
 
 def _is_true(told: Any, values: pa.ChunkedArray) -> bool:
-    """Are a column's statistics those of its values? A footer need not have any."""
+    """Whether a column's statistics match its values; missing statistics do."""
     if told is None:
         return True
     is_list = pa.types.is_list(values.type)

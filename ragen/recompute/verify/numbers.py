@@ -1,9 +1,9 @@
-"""Numbers that follow from stored rows by arithmetic alone: computed again on any machine, by any version.
+"""Numbers that follow from stored rows by arithmetic alone, so they can be recomputed on any machine by any version.
 
     episodes, metrics, headline -> evaluation_differences      turns, headline -> rollout_differences
     metrics, headline -> update_differences
 
-They may differ by rounding (`ragen.recompute.verify.differences.is_close`), and by no more.
+They may differ only by rounding (`ragen.recompute.verify.differences.is_close`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,13 +19,13 @@ from starpo.ragen.recompute.verify.differences import is_close
 
 
 def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
-    """Compare an evaluation's metrics with its episodes, and with what its manifest shows to people.
+    """Compare an evaluation's metrics with its episodes, and with the headline of its manifest.
 
     Args:
         episodes: Dataset `episodes`.
-        metrics: Dataset `metrics` of the same evaluation; what an engine said of itself, and how many stages of the
-            checkpoint's training are lost, is in no episode.
-        headline: Of the manifest.
+        metrics: Dataset `metrics` of the same evaluation. Statistics of the engine, and the number of lost stages of
+            the checkpoint's training, do not follow from episodes and are not compared.
+        headline: Headline of the manifest.
     """
     yield from update_differences(metrics, headline)
     values = metric_values(metrics)
@@ -39,7 +39,7 @@ def evaluation_differences(episodes: pa.Table, metrics: pa.Table, headline: Mapp
 
 
 def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
-    """Compare what a rollout's manifest shows to people with its turns."""
+    """Compare the headline of a rollout's manifest with its turns."""
     turns = turns.filter(pc.not_equal(turns["origin"], "greedy"))
     goals = turns.filter(turns["success"])
     for name, rows in {"num_trajectories": turns, "num_successful": goals}.items():
@@ -49,7 +49,7 @@ def rollout_differences(turns: pa.Table, headline: Mapping[str, float]) -> Itera
 
 
 def update_differences(metrics: pa.Table, headline: Mapping[str, float]) -> Iterator[str]:
-    """Compare what a manifest shows to people with the metrics that were stored beside it."""
+    """Compare the headline of a manifest with the metrics stored beside it."""
     values = metric_values(metrics)
     for name in sorted(values.keys() | headline.keys()):
         if not is_close(headline.get(name), values.get(name)):

@@ -1,4 +1,4 @@
-"""Where results come from: what could excuse a difference, and whether two manifests tell of the same work.
+"""Origin of results: what could explain a difference, and whether a manifest describes the expected work.
 
 stored manifest, manifest of what was computed here -> different_origin        stored manifest, work -> misfit
 """
@@ -13,25 +13,25 @@ from starpo.ragen.work import Work
 from starpo.schemas.manifest import Manifest
 
 _LIBRARIES = ("torch", "transformers", "numpy", "polars", "pyarrow", "vllm", "deepspeed")
-"""Those whose version may move the last bits of a result."""
+"""Libraries whose version may change the last bits of a result."""
 _MACHINE = (("hardware", "machine"), ("hardware", "cpu"), ("hardware", "gpu"), ("threads", "torch"))
-"""What else may, where a result comes out of torch."""
+"""Other properties that may do so, for results of torch."""
 _PLACE = {"settings.iteration", "settings.attempt", "settings.cell"}
-"""Settings that say where in a run a stage stands."""
+"""Settings that hold the position of a stage in a run."""
 _OF_THE_MOMENT = {"settings.has_weights"}
-"""Settings that say what the store held when the stage ran."""
+"""Settings that depend on the contents of the store when the stage ran."""
 
 
 def different_origin(stored: Manifest, computed: Manifest, is_from_torch: bool) -> str:
-    """Say how the machine, thread count and libraries that made an artifact differ from those here.
+    """Describe how the machine, thread count and libraries that made an artifact differ from those here.
 
     Args:
         stored: The manifest under verification.
         computed: The manifest of the same work, done here.
-        is_from_torch: Does the stage compute with torch, whose last bits depend on processor and threads?
+        is_from_torch: Whether the stage computes with torch, whose last bits depend on processor and threads.
 
     Returns:
-        Such as `torch 2.12.0 (here 2.13.0)`; empty if nothing differs that could move a bit.
+        A text such as `torch 2.12.0 (here 2.13.0)`; empty if nothing differs that could change a bit.
     """
     places: list[tuple[str, str]] = [("versions", name) for name in _LIBRARIES]
     if is_from_torch:
@@ -45,18 +45,19 @@ def different_origin(stored: Manifest, computed: Manifest, is_from_torch: bool) 
 
 
 def misfit(stored: Manifest, work: Work) -> tuple[Verdict, str]:
-    """Say how the work that an artifact tells of differs from that which its place in a run asks for.
+    """Describe how the work in an artifact's manifest differs from the work expected in its place of a run.
 
-    Their keys differ already. What both sides know must agree; of another version of the stage, whose settings may mean
-    something else, this holds for its inputs and its place alone.
+    Their keys are known to differ. Settings, inputs and seed that both sides have must agree; for another version of
+    the stage, whose settings may have another meaning, only inputs and position must.
 
     Args:
-        stored: The artifact's manifest.
-        work: What the place asks for.
+        stored: Manifest of the artifact.
+        work: The expected work.
 
     Returns:
-        DIFFERENT, and the settings, inputs or seed that differ; NOT_SHOWN where it is a matter of releases: one side
-        has a setting that the other does not know, or the stage or the code that settings name is another.
+        DIFFERENT, with the settings, inputs or seed that differ, or the stage if that is another one. NOT_SHOWN if
+        releases explain it: a setting exists on one side only, or the version of the stage or the code that settings
+        name has changed.
     """
     if stored.stage.name != work.stage.name:
         return Verdict.DIFFERENT, f"{quoted(stored.stage.name)} made it, its place asks for {work.stage.name}"

@@ -1,10 +1,10 @@
-"""A store aside: it sees the inputs of the stage at hand, takes its outputs, and is thrown away.
+"""A temporary store that holds the inputs of the current stage, takes its outputs, and is deleted at the end.
 
     original store --links--> Scratch.store --stage--> outputs, to be compared with Scratch.read(...)
 
-The store under verification is only read, and only from here, so that not even a quarantine is written into it. What is
-read is linked, not copied. Where an original cannot be read, what was computed here under the same key may stand in for
-it, so that one lost artifact does not hide all that follows.
+The store under verification is only read, and only through this module, so that not even a quarantine is written into
+it. Artifacts are linked, not copied. If an original cannot be read, the artifact recomputed under the same key may
+stand in for it, so that one lost artifact does not hide everything after it.
 """
 
 import shutil
@@ -27,13 +27,13 @@ from starpo.schemas.manifest import MANIFEST_NAME, Manifest
 
 @dataclass
 class Stored:
-    """An artifact under verification, as far as it can be read.
+    """Artifact under verification, as far as it can be read.
 
     Attributes:
-        manifest: None: there is none, or it was edited.
-        table: Its rows. None: it is no dataset, or they cannot be read.
-        is_dropped: Were its files dropped, and its manifest kept?
-        fault: What is wrong with it; empty where it is what was written.
+        manifest: Its manifest; None if it is missing or was edited.
+        table: Its rows; None if it is not a dataset or cannot be read.
+        is_dropped: Whether its files were dropped and only the manifest kept.
+        fault: What is wrong with it; empty if it is as written.
     """
 
     manifest: Manifest | None = None
@@ -43,7 +43,7 @@ class Stored:
 
 
 class Scratch:
-    """A temporary store in front of another one. A context manager: leaving it removes everything.
+    """Temporary store in front of another one. A context manager that removes everything on exit.
 
     Attributes:
         url: Address of the temporary store.
@@ -54,10 +54,10 @@ class Scratch:
         self._original = original
         self._folder = Path(tempfile.mkdtemp(prefix="ragen-verify-"))
         self._stand_ins: set[tuple[str, str]] = set()
-        self._originals = Store(str(self._folder / "originals"))  # links, only while an artifact is read
+        self._originals = Store(str(self._folder / "originals"))  # holds links only while an artifact is read
         self.url = str(self._folder / "work")
         self.store = Store(self.url)
-        self.store.answers.behind = original.answers  # nobody is asked for a comparison
+        self.store.answers.behind = original.answers  # a comparison sends no new questions to a judge
 
     def __enter__(self) -> "Scratch":
         return self
@@ -68,14 +68,14 @@ class Scratch:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def manifest(self, kind: str, key: str) -> Manifest | None:
-        """The manifest of an artifact of the original store, dropped or not; None: there is none, or it was edited."""
+        """Return the manifest of an artifact in the original store, dropped or not; None if missing or edited."""
         try:
             return self._original.lasting_manifest(kind, key)
         except StarPOError:
             return None
 
     def read(self, kind: str, key: str) -> Stored:
-        """Read an artifact of the original store whole: manifest, bytes, rows, their contract, digests and footers."""
+        """Read and check an artifact of the original store: manifest, bytes, rows, schema, digests and footers."""
         stored = Stored()
         try:
             dropped = self._original.dropped(kind, key)
@@ -101,33 +101,33 @@ class Scratch:
         return stored
 
     def has(self, kind: str, key: str) -> bool:
-        """Is it here already?"""
+        """Whether the artifact is in the temporary store."""
         return _folder_of(self.store, kind, key).exists()
 
     def provide(self, kind: str, key: str) -> None:
-        """Have an artifact of the original store here, as an input, or what stands in for it.
+        """Make an artifact of the original store, or its stand-in, available as an input.
 
         Raises:
-            ArtifactMissingError: If it is not there, and nothing stands in for it.
-            ArtifactDamagedError: The same of one that is not what was written.
+            ArtifactMissingError: If it is not stored and has no stand-in.
+            ArtifactDamagedError: If it differs from what was written and has no stand-in.
         """
         if not self.has(kind, key):
             self._link(self.store, self._original.manifest(kind, key))
         base = base_of(_folder_of(self.store, kind, key))
-        if base is not None:  # adapters are of use on their base's weights alone
+        if base is not None:  # adapters are usable only with their base's weights
             self.provide(kind, base)
 
     def keep_as_stand_in(self, kind: str, key: str) -> None:
-        """Let what was computed here serve as an input from now on."""
+        """Keep a recomputed artifact as an input of later stages."""
         self._stand_ins.add((kind, key))
 
     def release(self, kind: str, key: str) -> None:
-        """Forget an artifact here that no later stage needs, even if it stands in for a lost one."""
+        """Remove an artifact that no later stage needs, even if it is a stand-in."""
         self._stand_ins.discard((kind, key))
         self.discard(kind, key)
 
     def discard(self, kind: str, key: str) -> None:
-        """Forget an artifact here, computed or linked, unless it stands in for a lost one."""
+        """Remove an artifact, recomputed or linked, unless it is a stand-in."""
         if (kind, key) not in self._stand_ins:
             _remove(self.store, kind, key)
 
@@ -135,7 +135,7 @@ class Scratch:
         files = Path(self._original.local_folder(manifest.kind, manifest.key))
         folder = _folder_of(store, manifest.kind, manifest.key)
         for entry in manifest.files:
-            for name in {entry.name, entry.path}:  # they differ on object storage alone
+            for name in {entry.name, entry.path}:  # they differ only on object storage
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).symlink_to(files / entry.name)
         (folder / MANIFEST_NAME).write_text(manifest.model_dump_json(), encoding="utf-8")

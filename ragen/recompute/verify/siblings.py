@@ -1,4 +1,4 @@
-"""What search chose, against what it is said to have chosen among.
+"""Choices of search, compared with the recorded candidates.
 
 siblings, turns -> sibling_differences
 """
@@ -17,14 +17,14 @@ _PLACE = ["trajectory_id", "turn"]
 
 
 def sibling_differences(siblings: pa.Table, turns: pa.Table, search: SearchConfig) -> Iterator[str]:
-    """Compare the chosen candidate of every turn with the turn, and its counts with the candidates' scores.
+    """Compare every turn chosen by search with its chosen candidate, and its counts with the candidates' scores.
 
-    Where one beginning is kept, the chosen candidate must also be the first of those of the best score.
+    Unless search is a beam search, the chosen candidate must also be the first one with the best score.
 
     Args:
         siblings: Dataset `siblings`, rows in any order.
         turns: Dataset `turns` of the same rollout.
-        search: How it was chosen.
+        search: Settings of the search.
 
     Yields:
         A sentence for each turn that differs.

@@ -1,8 +1,8 @@
-"""Token ids against recorded texts: responses decoded, prompts built again from observations.
+"""Token ids compared with recorded texts: responses decoded, prompts rebuilt from observations.
 
     turns, tokenizer -> text_differences
 
-No policy and no engine takes part. The environment is asked for nothing but its rules and the grammar of its actions.
+No policy and no engine takes part. The environment only provides its rules and the grammar of its actions.
 """
 
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ _COLUMNS = [
 def text_differences(
     turns: pa.Table, settings: EnvironmentSettings, tokenizer: PreTrainedTokenizerBase, contexts: ContextBuilder
 ) -> Iterator[str]:
-    """Compare tokens with texts; yields the first difference of each trajectory that has one.
+    """Compare tokens with texts; yield the first difference of each trajectory that has one.
 
-    `response_ids` without their end token must decode to `response`; that text must parse to `think`, `answer`,
-    `parsed_actions`, `format_ok` and to actions of which `executed_actions` are the first; and `prompt_ids` must be
-    the tokens of the recorded observations, as the agent's prompt puts them.
+    `response_ids` without their end token must decode to `response`. That text must parse to `think`, `answer`,
+    `parsed_actions`, `format_ok`, and to actions that start with `executed_actions`. `prompt_ids` must be the tokens of
+    the recorded observations in the agent's prompt format.
 
     Args:
         turns: Dataset `turns`, rows in any order.
-        settings: The environment that was played.
-        tokenizer: The policy's.
-        contexts: Made for it and for the agent.
+        settings: Settings of the environment.
+        tokenizer: Tokenizer of the policy.
+        contexts: Context builder for this tokenizer and the agent.
     """
     environment = make(settings)
     for rows in trajectories(turns, _COLUMNS):
@@ -56,7 +56,7 @@ def _difference(
     try:
         environment.reset(seed=rows[0]["env_seed"], dynamics_seed=rows[0]["dynamics_seed"])
         grammar, context = environment.grammar, contexts.start(environment)
-    except Exception as error:  # environments are foreign code
+    except Exception as error:  # environments are third-party code
         return f"the environment now fails: {quoted(error)}"
     texts = tokenizer.batch_decode(
         [_spoken(row["response_ids"], contexts.stop_token_ids) for row in spoken_rows],

@@ -1,8 +1,8 @@
-"""Token ids of the turns, concatenated, against what the learner was given.
+"""Concatenated token ids of the turns, compared with the learner's segments.
 
     turns, rewards, selection, samples -> token_differences
 
-The concatenation here is a plain loop over rows, written apart from `learners.trajectories`, which it checks.
+The concatenation here is a plain loop over rows, written independently of `learners.trajectories`, which it checks.
 """
 
 from collections.abc import Iterator
@@ -25,14 +25,14 @@ def token_differences(
 ) -> Iterator[str]:
     """Compare prompt and response ids since each context start with the learner's segments, token for token.
 
-    Also compared: the mask (exactly the sampled tokens), the sampler's log-probs on it and in the learner's flat
-    order, which trajectories are trained on (all valid ones of kept groups), and with `samples` the count of each.
+    Also compared: the mask (exactly the sampled tokens); the behaviour log-probs on it and in the learner's flat order;
+    which trajectories are trained on (all valid ones of kept groups); and, with `samples`, their numbers of tokens.
 
     Args:
         turns: Dataset `turns`, rows in any order.
         rewards: Dataset `rewards` of these turns.
         selection: Dataset `selection` of their groups.
-        samples: Dataset `samples` of the update; None: there was none.
+        samples: Dataset `samples` of the update; None if there was no update.
 
     Yields:
         A sentence for each trajectory that differs.
@@ -75,7 +75,7 @@ def _trained_on(turns: pa.Table, rewards: pa.Table, selection: pa.Table) -> list
 
 
 def _contexts(rows: list[Row]) -> list[Row]:
-    """What the model saw, from each context start to the last response after it; contexts without one left out."""
+    """Return what the model saw from each context start to the last response in it, omitting contexts without one."""
     contexts: list[Row] = []
     for number, row in enumerate(rows):
         if number == 0 or row["is_context_start"]:

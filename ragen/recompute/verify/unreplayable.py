@@ -1,4 +1,4 @@
-"""What an environment that cannot be replayed leaves unshown: whatever comes out when it is played again.
+"""Environments that cannot be replayed: playing them again neither confirms nor refutes a recorded result.
 
 settings, manifest -> unreplayable -> a sentence, or nothing
 """
@@ -10,14 +10,15 @@ from starpo.schemas.manifest import Manifest
 
 
 def unreplayable(settings: EnvironmentSettings, manifest: Manifest | None) -> str:
-    """Say why playing an artifact again shows nothing.
+    """Explain why an artifact cannot be verified by playing its environment again.
 
-    The environment is asked. What an artifact says of it is believed too, since a server may have been mended
-    meanwhile, but of no environment that is known here to replay: a mark excuses no forgery.
+    The environment reports whether it can be replayed. A fault recorded in the artifact's manifest counts too, since a
+    server may have been fixed since, but not for an environment that is known to be replayable: otherwise the mark
+    would excuse a forgery.
 
     Args:
-        settings: The environment that was played.
-        manifest: Of what it played.
+        settings: Settings of the environment.
+        manifest: Manifest of the artifact; None if missing.
 
     Returns:
         A sentence; empty if the environment can be replayed.

@@ -1,4 +1,4 @@
-"""`CheckResult`: what one check found about one stage of one iteration."""
+"""`CheckResult`: outcome of one check of one stage of one iteration."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,36 +6,37 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """Outcome of a check."""
 
     SAME = "same"
-    """What was done again gives what is stored, bit for bit."""
+    """The recomputed result equals the stored one, bit for bit (stages of pure arithmetic: up to rounding)."""
     DIFFERENT = "different"
-    """It gives something else, and nothing excuses it."""
+    """The results differ, and nothing excuses it."""
     NOT_SHOWN = "not shown"
-    """Nothing shows whether it is: it could not be done again, or need not give the same; the detail says why."""
+    """Undecided: it could not be recomputed, or need not give the same result; the detail gives the reason."""
     LEFT_OUT = "left out"
-    """It takes long and was not asked for."""
+    """Skipped because it takes long and was not requested."""
     DAMAGED = "damaged"
-    """What is stored is missing, or not what was written."""
+    """The stored artifact is missing, or differs from what was written."""
 
     @property
     def is_fault(self) -> bool:
-        """Does it make a run fail its verification?"""
+        """Whether it makes the verification of a run fail."""
         return self in (Verdict.DIFFERENT, Verdict.DAMAGED)
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A check's result.
+    """Result of a check.
 
     Attributes:
-        iteration: Of the run.
-        stage: As the run's record calls it, such as `rollout` or `evaluate:sokoban`; `record` for the record itself.
-        check: A kind (the stage computed again), 'actions', 'texts', 'tokens', 'numbers', 'place' or 'seals'.
-        verdict: How it ended.
-        detail: Why, or what differs first; empty where it is the same.
-        artifact: `<kind>/<key>` that it is about.
+        iteration: Iteration of the run.
+        stage: Name in the run's record, such as `rollout` or `evaluate:sokoban`; `record` for the record itself.
+        check: A kind of artifact (the stage recomputed), or 'actions', 'texts', 'tokens', 'numbers', 'choices', 'place'
+            or 'seals'.
+        verdict: Outcome.
+        detail: The reason, or the first difference; empty for SAME.
+        artifact: The checked artifact, `<kind>/<key>`, or the path of a record.
     """
 
     iteration: int
@@ -47,7 +48,7 @@ class CheckResult:
 
 
 def summarised(differences: Iterator[str]) -> str:
-    """The first difference, and how many more there are; empty where there is none."""
+    """Return the first difference and the number of further ones; empty if there is none."""
     first = next(differences, "")
     num_more = sum(1 for _ in differences)
     return f"{first} (and {num_more} more)" if num_more else first

@@ -1,10 +1,10 @@
-"""One stage after the other computed again, compared with what is stored, and what is stored checked in itself.
+"""Verification stage by stage: recompute it, compare with the stored artifacts, and check these for consistency.
 
-    visit -> inputs linked into a scratch store -> task -> outputs beside the stored ones -> findings
+    visit -> inputs linked into a scratch store -> task -> outputs compared with the stored ones -> findings
 
-Tasks are called as plain functions, without Prefect, so that engine and learner stay loaded. A learner goes on from
-what it holds where its last update gave the stored checkpoint, digest for digest; where it did not, the next update
-begins from the stored one.
+Tasks are called as plain functions, without Prefect, so that engine and learner stay loaded. A learner continues from
+its state if its last update gave the stored checkpoint, by digest; otherwise the next update starts from the stored
+one.
 """
 
 from collections import deque
@@ -43,17 +43,17 @@ from starpo.schemas.datasets import DATASETS
 from starpo.schemas.manifest import Manifest
 
 LONG_WARM_START_S = 30.0
-"""A warm start that took longer is done again only on demand."""
+"""A warm start that took longer is recomputed only on request."""
 
 _ARITHMETIC = ("reward", "variance_filter", "diagnose")
-"""Stages that are a function of stored rows alone: no machine and no version excuses another result."""
+"""Stages that depend on stored rows alone: no machine and no version excuses another result (beyond rounding)."""
 
 
 class _NotComputedError(Exception):
-    """A stage is not computed again.
+    """A stage is not recomputed.
 
     Attributes:
-        verdict: On what it made.
+        verdict: Verdict on its artifacts.
     """
 
     def __init__(self, verdict: Verdict, reason: str) -> None:
@@ -63,13 +63,13 @@ class _NotComputedError(Exception):
 
 @dataclass(frozen=True)
 class Verifier:
-    """Looks at one stage after the other.
+    """Verifies the stages of a run, one after the other.
 
     Attributes:
-        store: Where the run is; only read.
-        scratch: In front of it.
-        config: The run's.
-        with_warm_start: Do the warm start again even where it took long.
+        store: Store of the run; only read.
+        scratch: Temporary store in front of it.
+        config: Settings of the run.
+        with_warm_start: Recompute the warm start even if it took long.
     """
 
     store: Store
@@ -80,7 +80,7 @@ class Verifier:
     _passed: deque[str] = field(default_factory=deque)
 
     def verify(self, visit: Visit) -> list[CheckResult]:
-        """All that is found about one stage: its results first, then what they hold."""
+        """Verify one stage: first compare its artifacts with recomputed ones, then check their contents."""
         computed, verdict, reason = self._computed(visit)
         stored = {kind: self.scratch.read(kind, key) for kind, key in visit.outputs.items()}
         self._sound.update((kind, key) for kind, key in visit.outputs.items() if not stored[kind].fault)
@@ -94,14 +94,14 @@ class Verifier:
                 verdict, detail = error.verdict, f"it cannot be checked: {error}"
             except (ArtifactMissingError, ArtifactDamagedError) as error:
                 verdict, detail = Verdict.DAMAGED, f"it cannot be checked: {first_line(error)}"
-            except Exception as error:  # whatever forged data make a check raise is a finding
+            except Exception as error:  # any error that forged data cause in a check is a finding
                 verdict, detail = Verdict.DIFFERENT, f"the check fails: {named_line(error)}"
             artifact = f"{kind}/{visit.outputs[kind]}"
             found.append(CheckResult(visit.iteration, visit.name, check, verdict, detail, artifact))
         return found
 
     def _computed(self, visit: Visit) -> tuple[Keys, Verdict, str]:
-        """Compute the stage again: what it made, or the verdict on all that it should have made, and why."""
+        """Recompute the stage; return its outputs, or the verdict on all of its artifacts and the reason."""
         from starpo.ragen.agents.policy.load import without_progress_bars
         from starpo.ragen.placement import playing_here
 
@@ -112,14 +112,14 @@ class Verifier:
             return {}, error.verdict, str(error)
         except NotAskedError as error:
             return {}, Verdict.NOT_SHOWN, first_line(error)
-        except Exception as error:  # whatever damaged or forged data make a stage raise is a finding
+        except Exception as error:  # any error that damaged or forged data cause in a stage is a finding
             verdict = Verdict.NOT_SHOWN if visit.excuse else Verdict.DIFFERENT
             return {}, verdict, f"computing it again fails: {named_line(error)}"
 
     def _results(
         self, visit: Visit, stored: Mapping[str, Stored], computed: Keys, verdict: Verdict, reason: str
     ) -> Iterator[CheckResult]:
-        """Compare all that the stage made."""
+        """Compare all artifacts of the stage."""
         for kind, key in visit.outputs.items():
             artifact = stored[kind]
             if artifact.fault:
@@ -131,7 +131,7 @@ class Verifier:
             yield CheckResult(visit.iteration, visit.name, kind, *outcome, artifact=f"{kind}/{key}")
 
     def _tidy(self, visit: Visit, stored: Mapping[str, Stored], computed: Keys) -> None:
-        """Forget what was computed, but for what stands in for something lost and is still needed."""
+        """Remove what was recomputed, except stand-ins for lost artifacts that are still needed."""
         for kind, key in computed.items():
             if kind not in stored or (stored[kind].is_dropped and visit.outputs[kind] == key):
                 self.scratch.keep_as_stand_in(kind, key)
@@ -139,11 +139,11 @@ class Verifier:
         passed = visit.inputs.get("checkpoint")
         if visit.stage == "update" and passed is not None and passed != visit.inputs.get("reference"):
             self._passed.append(passed)
-            if len(self._passed) > self.config.rollout.staleness:  # a rollout ahead still needs the one before
+            if len(self._passed) > self.config.rollout.staleness:  # a rollout may use a checkpoint that much older
                 self.scratch.release("checkpoint", self._passed.popleft())
 
     def _remedy(self, kind: str, key: str, artifact: Stored, computed: Keys) -> str:
-        """Put what was computed again in place of a damaged artifact, and say so."""
+        """Keep the recomputed artifact as a stand-in for a damaged one; return a text that says so."""
         if computed.get(kind) != key:
             return ""
         digest = self.scratch.store.manifest(kind, key).content_digest
@@ -153,10 +153,10 @@ class Verifier:
         return "; its inputs give it again: delete what is left of it, and run the flow"
 
     def _compute(self, visit: Visit) -> Keys:
-        """Do the stage's work in the scratch store.
+        """Run the stage's work in the scratch store.
 
         Raises:
-            _NotComputedError: If it cannot be done, or need not give the same.
+            _NotComputedError: If it cannot be run, or need not give the same result.
         """
         manifests = (self.scratch.manifest(kind, key) for kind, key in visit.outputs.items())
         manifest = next((manifest for manifest in manifests if manifest is not None), None)
@@ -165,7 +165,7 @@ class Verifier:
         for role, key in visit.inputs.items():
             kind = _kind_of(role)
             if kind == "checkpoint" and not visit.work.settings.get("has_weights", True):
-                continue  # the stage did without
+                continue  # the stage ran without it
             try:
                 self._provide(kind, key)
             except (ArtifactMissingError, ArtifactDamagedError) as error:
@@ -177,7 +177,13 @@ class Verifier:
         return visit.work.carry_out(self.scratch.store)
 
     def _check_lineage(self, checkpoint: str, manifest: Manifest | None) -> None:
-        """What a checkpoint was trained on divides its panel: it must be there as it was when that was played."""
+        """Check that a checkpoint's training data are stored as completely as when its panel was played.
+
+        They divide the panel into seen and unseen states.
+
+        Raises:
+            _NotComputedError: If they cannot be read, or more of them are missing.
+        """
         from starpo.ragen.agents.evaluation.training_states import training_states
 
         try:
@@ -192,7 +198,7 @@ class Verifier:
             raise _NotComputedError(Verdict.NOT_SHOWN, what)
 
     def _provide(self, kind: str, key: str) -> None:
-        """Have an input in the scratch store; a checkpoint that was dropped is derived, if it is not there yet."""
+        """Make an input available in the scratch store; a dropped checkpoint is derived if it is not there yet."""
         if self.scratch.has(kind, key) or self.store.dropped(kind, key) is None:
             if not self.scratch.has(kind, key):
                 self._check_sound(kind, key)
@@ -207,11 +213,10 @@ class Verifier:
         self.scratch.keep_as_stand_in(kind, key)
 
     def _check_sound(self, kind: str, key: str) -> None:
-        """Go on if an input is what was written: its manifest, its bytes and what they hold.
+        """Check that an input is as written: its manifest, its bytes and its contents.
 
         Raises:
-            ArtifactMissingError: If it is not there.
-            ArtifactDamagedError: If it is something else.
+            ArtifactDamagedError: If it is missing or differs from what was written.
         """
         if (kind, key) not in self._sound:
             fault = self.scratch.read(kind, key).fault
@@ -237,7 +242,7 @@ class Verifier:
             raise _NotComputedError(Verdict.LEFT_OUT, f"its manifest says that it took {seconds:.0f} s")
 
     def _check_can_be_played(self, visit: Visit, manifest: Manifest | None) -> None:
-        """Go on if the environment that a stage played, if any, gives the same again.
+        """Check that the environment that a stage played, if any, can be replayed.
 
         Raises:
             _NotComputedError: If it cannot be replayed.
@@ -258,7 +263,7 @@ class Verifier:
         return {self.config.environment.type: self.config.environment} | self.config.evaluation.variants
 
     def _compare(self, visit: Visit, kind: str, key: str, stored: Stored) -> tuple[Verdict, str]:
-        """Compare an artifact with what was computed again, under the key that this release gives it."""
+        """Compare an artifact with the recomputed one, which is stored under the key of this release."""
         assert stored.manifest is not None
         computed = self.scratch.store.manifest(kind, key)
         is_arithmetic = visit.stage in _ARITHMETIC
@@ -290,10 +295,12 @@ class Verifier:
         return Verdict.DIFFERENT, difference
 
     def _inner_checks(self, visit: Visit, stored: Mapping[str, Stored]) -> Iterator[tuple[str, str, Iterator[str]]]:
-        """What is stored, against itself and the environment: no policy takes part, so this holds on every machine.
+        """Check the stored artifacts against each other and the environment.
+
+        No policy takes part, so these checks hold on every machine.
 
         Yields:
-            Name of the check, kind of the artifact that it is about, differences.
+            Name of the check, kind of the checked artifact, differences.
         """
         sound = {kind: artifact for kind, artifact in stored.items() if not artifact.fault and not artifact.is_dropped}
         if visit.stage == "rollout" and "turns" in sound:
@@ -367,7 +374,7 @@ class Verifier:
 
 
 def _kind_of(role: str) -> str:
-    """Kind of the artifact that a stage has for an input of this role."""
+    """Return the kind of the artifact behind an input of this role."""
     kind = kind_of(role).removeprefix("base_").removeprefix("branch_").removeprefix("before_")
     return "checkpoint" if kind in ("reference", "before") else kind
 
@@ -377,7 +384,7 @@ def _headline(artifact: Stored) -> dict[str, float]:
 
 
 def _manifest_difference(stored: Manifest, computed: Manifest) -> str:
-    """What two manifests of the same content say of it, beside its digest."""
+    """Describe where two manifests of the same content differ, other than in the digest; empty if they do not."""
     for name in ("dataset_version", "num_rows"):
         if getattr(stored, name) != getattr(computed, name):
             return f"{name} in the manifest is {getattr(stored, name)}, computed {getattr(computed, name)}"
@@ -389,7 +396,7 @@ def _manifest_difference(stored: Manifest, computed: Manifest) -> str:
 
 
 def _forget_learner() -> None:
-    """What the learner holds now is not what the store does: the next update loads that."""
+    """Discard the learner's state, which differs from the stored checkpoint: the next update loads the latter."""
     from starpo.ragen.placement import forget_learner
 
     forget_learner()
