@@ -1,4 +1,4 @@
-"""The learner protocol: checkpoint + trajectories -> checkpoint, per-trajectory statistics and metrics."""
+"""The learner protocol: checkpoint + trajectories -> checkpoint, statistics per trajectory, and metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

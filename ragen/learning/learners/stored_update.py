@@ -87,7 +87,7 @@ def update_context(settings: Mapping[str, Any], seed: int, kept_share: float = 1
     iteration, num_iterations = settings["iteration"], settings["num_iterations"]
     return UpdateContext(
         iteration=iteration,
-        num_iterations=iteration + 1 if num_iterations is None else num_iterations,  # None: no schedule reads it
+        num_iterations=iteration + 1 if num_iterations is None else num_iterations,  # None if no schedule reads it
         seed=seed,
         temperature=settings["temperature"],
         max_response_tokens=settings["max_response_tokens"],

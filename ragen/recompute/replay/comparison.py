@@ -24,8 +24,8 @@ SHOWN_METRICS = (
     "validity_before/effective_sample_size_trajectories",
     "validity_before/kl",
 )
-"""Metrics `update/...` shown for both sides. `validity_before` is the distance of the policy at the start of an update
-from the behaviour policy: for the base they are the same policy, while the branch's policy moves away."""
+"""Metrics `update/...` shown for both sides. `validity_before` is the distance from the behaviour policy to the policy
+that an update starts from: for the base they are the same policy, while the branch's policy moves away."""
 
 
 def compare_groups(base: pa.Table, branch: pa.Table) -> dict[str, float]:
