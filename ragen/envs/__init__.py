@@ -1,15 +1,15 @@
-"""Environments: text observations, actions in words, Gymnasium's conventions, generators of their own.
+"""Environments with text observations and text actions that follow Gymnasium's conventions and own their generators.
 
 bandit, countdown, frozen_lake, game_2048, metamath_qa, rubik, search_qa, sokoban, sudoku, webshop
-                a folder each, with all that is the environment's:
-    environment     the class; beside it boards, rooms, maps, puzzles, libraries, solvers, pictures
+                one self-contained package per environment:
+    environment     the class; next to it boards, rooms, maps, puzzles, libraries, solvers, pictures
     demonstrations  a mediocre player, for the embedded policy to imitate
-    claims          what reasoning says about the board, held against the board
-mixture                        several of them in one run, by tag and share (docs/mixture.md)
+    claims          checks what the reasoning states about the board against the board
+mixture                        several environments in one run, by tag and share (docs/mixture.md)
 suites                         adapters to environments of other packages (docs/suites.md)
 
-base, grammar, demonstration, claim     what those are
-sources                                 files of the user's, named by their content
+base, grammar, demonstration, claim     the shared definitions
+sources                                 user files, identified by content digest
 make, initial_states, variants, check, lettering, page
 """
 

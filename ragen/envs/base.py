@@ -1,9 +1,9 @@
-"""The environment protocol: Gymnasium's conventions with text observations and actions in words.
+"""The environment protocol: Gymnasium's conventions with text observations and text actions.
 
 An environment owns its random generators (never global ones), separates the *initial state* (shared by a group)
-from the *dynamics* (each member's own), and never judges an agent's text: parsing is `ragen.agents.prompting`'s work,
-penalties are `ragen.learning.reward`'s. Turn and action limits belong to the agent loop; an environment reports only
-its own ends.
+from the *dynamics* (separate for each member), and never judges an agent's text: `ragen.agents.prompting` parses it,
+`ragen.learning.reward` applies penalties. The agent loop enforces turn and action limits; an environment reports only
+its own terminal states.
 """
 
 import copy
@@ -19,25 +19,25 @@ from starpo.ragen.core.settings import Settings
 from starpo.ragen.envs.grammar import Grammar, Names
 
 Info = dict[str, Any]
-"""JSON-serialisable facts about a step. Every step reports `effective`: did the action change the state?"""
+"""JSON-serialisable facts about a step. Every step reports `effective`: whether the action changed the state."""
 
 
 class EnvironmentSettings(Settings):
-    """Base of the settings of an environment."""
+    """Base class of environment settings."""
 
     type: str
     """Name of the environment, or `module:attribute` of its class."""
 
     def tagged(self) -> "Mapping[str, EnvironmentSettings]":
-        """What may be played, by the tags that the column `env` has: of a mixture its parts, else this, by its type."""
+        """Return the playable settings by tag (column `env`): the parts of a mixture, otherwise `{type: self}`."""
         return {self.type: self}
 
     def tag_of(self, seed: int) -> str:
-        """The tag of what is played from this seed of an initial state."""
+        """Return the tag of the part that an initial-state seed plays."""
         return self.type
 
     def dealt(self, number: int) -> list[str]:
-        """The tags of the first groups of a rollout, or of the first prompts of a panel; [number]."""
+        """Return the tags of the first groups of a rollout, or of the first prompts of a panel; [number]."""
         return [self.type] * number
 
 
@@ -45,23 +45,23 @@ S = TypeVar("S", bound=EnvironmentSettings)
 
 
 class Environment(ABC, Generic[S]):
-    """One episode at a time of a text environment.
+    """A text environment that plays one episode at a time.
 
     Class attributes:
-        settings_type: The model of this environment's settings.
-        action_cost: The reward of the least rewarding ordinary action (<= 0). A malformed response forfeits actions
-            at this price, so that not acting never pays better than acting and failing.
-        num_initial_states: At most how many different initial states there are, where they are so few that training
-            and evaluation must share them. None: practically unbounded.
-        demonstrator: `module:attribute` of a function `(environment, skill, rng) -> Demonstration`, one mediocre
-            decision. The embedded policy begins by imitating it; a pretrained policy needs none.
-        lessons: `module:attribute` of a function `settings -> tuple of settings` to be demonstrated in turn; "": the
-            settings themselves are.
+        settings_type: Model of this environment's settings.
+        action_cost: Reward of the least rewarding ordinary action (<= 0). A malformed response forfeits actions at
+            this price, so that not acting never pays better than acting and failing.
+        num_initial_states: Upper bound on the number of distinct initial states, if they are so few that training and
+            evaluation must share them. None: practically unbounded.
+        demonstrator: `module:attribute` of a function `(environment, skill, rng) -> Demonstration` that makes one
+            mediocre decision. The embedded policy begins by imitating it; a pretrained policy needs none.
+        lessons: `module:attribute` of a function `settings -> tuple of settings` to demonstrate in turn; "": only
+            the settings themselves.
         claims: `module:attribute` of a function `(observation, reasoning) -> list of Claim`, for the audit `reasoning`.
-        spoken: Of a built-in environment, settings (what differs from the defaults) whose words are tokens of every
-            embedded policy. Where it is empty, they are tokens of those embedded policies that play it.
-        words: Texts to be made tokens beside what is said in play, since they are rare there.
-        drawn_as: Settings that change how a state is written and nothing else, set to what the report can draw.
+        spoken: For a built-in environment, overrides of the default settings whose vocabulary is part of every
+            embedded policy's tokenizer. Empty: only embedded policies that play the environment have its vocabulary.
+        words: Texts to add to the vocabulary because they are rare in sampled play.
+        drawn_as: Overrides of settings that affect only how a state is written, set to values that the report can draw.
     """
 
     settings_type: ClassVar[type[EnvironmentSettings]]
@@ -83,29 +83,29 @@ class Environment(ABC, Generic[S]):
 
         Args:
             seed: Determines the initial state, and nothing else.
-            dynamics_seed: Determines the chance in `step`, and nothing else.
+            dynamics_seed: Determines the randomness in `step`, and nothing else.
 
         Returns:
-            The first observation and its info.
+            First observation and its info.
         """
 
     @abstractmethod
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Take one action, as `grammar` spells it. One that it allows and the state does not changes nothing.
+        """Take one action, in the grammar's canonical spelling. A valid action that is illegal in the state is a no-op.
 
         Returns:
-            observation, reward, terminated, truncated (always False: limits are the agent loop's), info.
+            observation, reward, terminated, truncated (always False: the agent loop enforces limits), info.
 
         Raises:
-            EnvironmentFault: If the grammar does not know the action, or the episode has ended.
+            EnvironmentFault: If the grammar rejects the action, or the episode has ended.
         """
 
     def reseed(self, dynamics_seed: int) -> None:
-        """Draw the chance of all further steps from this seed; the state stays. An environment with chance that can be
-        searched (`rollout.search`) overrides this.
+        """Reseed the randomness of all further steps; the state does not change. A stochastic environment that supports
+        search (`rollout.search`) overrides this.
 
         Raises:
-            EnvironmentFault: If the environment has chance and does not override it.
+            EnvironmentFault: If the environment is stochastic and does not override this method.
         """
         if self.has_chance:
             raise EnvironmentFault(
@@ -114,7 +114,7 @@ class Environment(ABC, Generic[S]):
             )
 
     def clone(self, dynamics_seed: int) -> Self:
-        """A copy in the same state, whose further chance comes from this seed; neither changes the other.
+        """Return an independent copy in the same state, whose further randomness comes from this seed.
 
         Raises:
             EnvironmentFault: See `reseed`.
@@ -126,54 +126,55 @@ class Environment(ABC, Generic[S]):
     @property
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """Names of the actions that may be taken in the present episode; with another grammar, the actions that are
-        admissible in the present state, where they can be listed, and nothing otherwise."""
+        """Names of the actions of the current episode; with a grammar other than `Names`, the actions admissible in
+        the current state, or empty if they cannot be listed."""
 
     @property
     def grammar(self) -> Grammar:
-        """What an action may be, the same throughout an episode: one of `actions`, unless overridden."""
+        """Grammar of the actions, constant within an episode; by default, one of `actions`."""
         return Names(self.actions)
 
     def random_action(self, rng: random.Random) -> str:
-        """Some action that may be taken now, for the checker; overridden where `actions` does not list them."""
+        """Return a random valid action, for the checker; override where `actions` does not list the actions."""
         return rng.choice(self.actions)
 
     @property
     def has_chance(self) -> bool:
-        """Can the same actions from the same state end differently, by `dynamics_seed`?"""
+        """Whether the same actions from the same state can have different outcomes, depending on `dynamics_seed`."""
         return False
 
     @property
     def replay_fault(self) -> str:
-        """Why the same seeds and actions need not give the same episode again, in a few words; "": they do.
+        """Short reason why the same seeds and actions may not reproduce an episode; "" if they do.
 
-        What such an environment has played is marked, and no verification claims it. Its groups and panels are known by
-        their seeds: `state_digest` must be of the seed alone after `reset`, and `rules` of the settings.
+        Episodes of an environment with a fault are marked as such and are not verified. Its groups and panels are
+        identified by their seeds: after `reset`, `state_digest` must depend on the seed alone, and `rules` on the
+        settings alone.
         """
         return ""
 
     @property
     def is_replayable(self) -> bool:
-        """Do the same seeds and actions give the same episode, in any process?"""
+        """Whether the same seeds and actions give the same episode, in any process."""
         return not self.replay_fault
 
     @property
     @abstractmethod
     def is_success(self) -> bool:
-        """Has the goal of the task been reached in this episode?"""
+        """Whether the goal of the task has been reached in this episode."""
 
     @abstractmethod
     def rules(self) -> str:
-        """What the prompt tells about the task: goal, rules, meaning of the symbols (several lines)."""
+        """Return the task description for the prompt: goal, rules, meaning of the symbols (several lines)."""
 
     @abstractmethod
     def state_digest(self) -> str:
-        """16 hexadecimal digits that are equal for equal states (of this type and these settings), in any process."""
+        """Return 16 hexadecimal digits, equal for equal states (of this type and these settings) in any process."""
 
     @abstractmethod
     def render(self) -> str:
-        """The present observation as text."""
+        """Return the current observation as text."""
 
     @abstractmethod
     def render_rgb(self) -> np.ndarray:
-        """The present state as a picture, uint8 [height, width, 3]."""
+        """Return the current state as an image, uint8 [height, width, 3]."""

@@ -1,7 +1,7 @@
-"""`check`: does an environment keep the conventions that stored, replayable rollouts rely on?
+"""`check`: tests whether an environment follows the conventions that stored, replayable rollouts rely on.
 
-It plays random episodes and compares; it never looks inside. Every registered environment passes it, and whoever
-adds one runs it first (`check(settings)`, or `ragen envs --check`).
+It plays random episodes and compares them, as a black-box test. Every registered environment passes; run it first when
+adding a new one (`check(settings)`, or `ragen envs --check`).
 
     settings -> random episodes -> findings
 """
@@ -34,7 +34,7 @@ _NO_ACTION = "no such action"
 
 @dataclass(frozen=True)
 class Finding:
-    """A convention that is broken: which, and what was found."""
+    """A broken convention and the evidence for it."""
 
     rule: str
     found: str
@@ -44,24 +44,24 @@ class Finding:
 
 
 Rule = Callable[[EnvironmentSettings], Iterator[str]]
-"""Yields a sentence for everything it finds broken; its function's name, in words, is the rule's name."""
+"""Yields one sentence per violation; the function's name, in words, is the rule's name."""
 
 
 def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -> list[Finding]:
     """Check the environment that `settings` describe.
 
     Args:
-        settings: Of any registered environment.
-        should_start_process: Also compare with another process under another hash seed; takes about a second.
+        settings: Settings of any registered environment.
+        should_start_process: Whether to compare with a subprocess under another hash seed too; takes about a second.
 
     Returns:
-        What is broken; empty if all is well. What random play does not meet (an end of the episode, most often) is not
-        checked. An exception that a rule meets is a finding of that rule. Of an environment that says that it cannot be
-        replayed nothing is asked that compares two episodes.
+        Violations; empty if there are none. Situations that random play does not reach (most often the end of an
+        episode) are not checked. An exception raised within a rule is a finding of that rule. Rules that compare two
+        episodes are skipped for an environment that declares itself not replayable.
 
     Raises:
         ConfigError: If no environment of that type is registered.
-        MissingPackageError: If it needs a package that is not installed.
+        MissingPackageError: If the environment needs a package that is not installed.
     """
     environment_type(settings.type)
     rules = RULES + ((_same_in_another_process,) if should_start_process else ())
@@ -71,17 +71,17 @@ def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -
 
 
 def trace(settings: EnvironmentSettings, seed: int, dynamics_seed: int, max_steps: int = _MAX_STEPS) -> list[Any]:
-    """Play one random episode, its actions a function of `seed` alone, and tell all that an agent could see.
+    """Play one random episode, whose random player depends on `seed` alone, and record everything an agent could see.
 
     Returns:
-        JSON-serialisable: the first observation, info, digest, rules and actions, then for every step its action,
-        results and digest. Ends with the episode or after `max_steps`.
+        JSON-serialisable: the first observation, info, digest, rules and action grammar, then for every step its
+        action, results and digest. Ends with the episode or after `max_steps`.
     """
     return list(_play(make(settings), seed, dynamics_seed, max_steps))
 
 
 def rule_name(rule: Rule) -> str:
-    """A rule's name in words."""
+    """Return a rule's name in words."""
     return rule.__name__.strip("_").replace("_", " ")
 
 
@@ -91,7 +91,7 @@ def _says_it_cannot_be_replayed(settings: EnvironmentSettings) -> bool:
     except MissingPackageError:
         raise
     except Exception:
-        return False  # whatever it is, every rule will meet it
+        return False  # the rules will report the error
 
 
 def _apply(rule: Rule, settings: EnvironmentSettings) -> Iterator[Finding]:
@@ -99,7 +99,7 @@ def _apply(rule: Rule, settings: EnvironmentSettings) -> Iterator[Finding]:
     try:
         for found in rule(settings):
             yield Finding(name, found)
-    except Exception as error:  # an environment may break its rules by raising anything; that too is a finding
+    except Exception as error:  # an environment may raise anything; that is a finding too
         yield Finding(name, f"raised {type(error).__name__}: {error}")
 
 
@@ -249,7 +249,7 @@ def _a_clone_goes_its_own_way(settings: EnvironmentSettings) -> Iterator[str]:
     try:
         environment.clone(0)
     except EnvironmentFault:
-        return  # it cannot be searched, which is asked of nobody
+        return  # it does not support search, which is optional
     for seed in range(_NUM_SEEDS):
         expected = trace(settings, seed, seed)
         environment.reset(seed=seed, dynamics_seed=seed + 1)
@@ -301,7 +301,7 @@ def _pictures_are_rgb(settings: EnvironmentSettings) -> Iterator[str]:
 
 def _global_generators_are_left_alone(settings: EnvironmentSettings) -> Iterator[str]:
     saved = random.getstate(), np.random.get_state()
-    # States that no seeding leads to by chance: an environment that seeds a generator alike each time is found as well.
+    # Generator states that no ordinary seed produces, so that an environment that always sets the same seed is caught.
     marked, marked_numpy = random.Random(__name__), np.random.RandomState(list(__name__.encode()))
     try:
         random.setstate(marked.getstate())
@@ -321,7 +321,7 @@ def _action_cost_is_a_lower_bound(settings: EnvironmentSettings) -> Iterator[str
     steps = [step for seed in range(_NUM_SEEDS) for step in trace(settings, seed, seed)[1:]]
     rewards = [reward for _, _, reward, *_ in steps]
     idle = [reward for _, _, reward, _, _, info, _ in steps if not info["effective"]]
-    ordinary = min([mode(rewards), *idle])  # what most actions pay, and those that change nothing
+    ordinary = min([mode(rewards), *idle])  # the most common reward, and those of no-ops
     if not cost <= min(0.0, ordinary):
         yield f"action_cost is {cost:g}, but an ordinary action pays {ordinary:g}: not acting would pay better"
 
@@ -362,10 +362,10 @@ RULES: tuple[Rule, ...] = (
     _global_generators_are_left_alone,
     _action_cost_is_a_lower_bound,
 )
-"""In the order in which their findings are reported."""
+"""In the order in which findings are reported."""
 
 RULES_OF_REPLAY: tuple[Rule, ...] = (_same_seeds_same_episode, _same_in_another_process)
-"""Those that an environment breaks that cannot be replayed."""
+"""Rules that an environment violates if it cannot be replayed."""
 _COMPARING = (
     *RULES_OF_REPLAY,
     _members_share_their_start,

@@ -1,4 +1,4 @@
-"""`Claim`: a statement about the board, and whether it holds; and words for directions."""
+"""`Claim`: a statement about the board and its truth; also words for directions."""
 
 import re
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ Cell = tuple[int, int]
 """Row and column, zero-based from the top left."""
 
 NUMBER = r"\d{1,9}"
-"""A number that is read: what is said may be endless, and Python reads no number of more than 4300 digits."""
+"""Numbers are limited to 9 digits: model output may be arbitrarily long, and `int` rejects more than 4300 digits."""
 
 TERSE_DIRECTION = r"(?:up|down)(?: (?:left|right))?|left|right|here"
-"""How demonstrations say where something lies."""
+"""Directions as demonstrations write them."""
 
 _SIDES = {
     "above": "up",
@@ -38,13 +38,13 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement.
+    """One statement about the board.
 
     Attributes:
-        about: What it is about, such as `box from player`.
-        said: The statement.
-        is_true: Does it hold on the board?
-        truth: What does hold.
+        about: Subject, such as `box from player`.
+        said: The statement itself.
+        is_true: Whether it holds on the board.
+        truth: The correct value.
     """
 
     about: str
@@ -54,20 +54,20 @@ class Claim:
 
 
 def direction(start: Cell, end: Cell) -> str:
-    """Where `end` lies from `start`, as demonstrations say it: 'down', 'up left', 'here'."""
+    """Return the direction from `start` to `end`, as demonstrations write it: 'down', 'up left', 'here'."""
     words = [*(["down"] if end[0] > start[0] else ["up"] if end[0] < start[0] else [])]
     words += ["right"] if end[1] > start[1] else ["left"] if end[1] < start[1] else []
     return " ".join(words) or "here"
 
 
 def sentences(reasoning: str, things: dict[str, list[Cell]], *, has_coordinates: bool) -> list[Claim]:
-    """Claims in plain English: `the box is above the player`, `the target is at (2, 3)`.
+    """Extract claims in plain English: `the box is above the player`, `the target is at (2, 3)`.
 
     Args:
-        reasoning: What the model thought.
-        things: player, box, target or goal -> where they are. With several of a kind a claim holds if it does for one.
-        has_coordinates: Does the observation give coordinates, so that it is agreed from where they are counted?
-            Otherwise places are not judged.
+        reasoning: The model's reasoning.
+        things: player, box, target or goal -> their cells. With several of a kind, a claim holds if it does for any.
+        has_coordinates: Whether the observation gives coordinates, which fixes their origin. Otherwise claims about
+            coordinates are ignored.
     """
     claims = []
     for found in _RELATION.finditer(reasoning):
@@ -94,6 +94,6 @@ _YOURSELF = {"me": "player", "you": "player"}
 
 
 def _lies(start: Cell, end: Cell, side: str, *, is_exact: bool) -> bool:
-    """Does `end` lie on this side of `start`? Exactly: in the same row or column, too."""
+    """Whether `end` lies on this side of `start`; if `is_exact`, also in the same row or column."""
     words = direction(start, end)
     return words == side if is_exact else side in words.split()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What a player thinks and does in one turn (`agents.prompting.parser.format_response`: as a response)."""
+    """Reasoning and actions of a player in one turn; `agents.prompting.parser.format_response` makes it a response."""
 
     think: str
-    """Facts about the board, always true, and the decision."""
+    """Facts about the board, always true, followed by the decision."""
     actions: tuple[str, ...]
-    """At least one of the environment's actions, and no more than fit into a turn."""
+    """One or more of the environment's actions, at most as many as fit into a turn."""
     is_resigned: bool = False
-    """Is everything lost, whatever is done? Such a decision is demonstrated once, and its episode not played on."""
+    """Whether the position is lost. Such a decision is demonstrated once, and its episode ends there."""

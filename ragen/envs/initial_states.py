@@ -1,4 +1,4 @@
-"""Seeds of initial states that training may use: those of the evaluation panels are left out, by digest.
+"""Seeds of initial states for training; states of the evaluation panels are excluded by digest.
 
 panel digests --fresh_env_seed--> env_seed of a training group
 """
@@ -20,17 +20,17 @@ def fresh_env_seed(
     """Derive the seed of an initial state that is not excluded.
 
     The first candidate is `derive_seed(*path)`; further ones are `derive_seed(*path, "again", n)`, n = 1, 2, ....
-    Which candidate is taken depends on nothing but the arguments, so a resumed run takes the same.
+    The choice depends on the arguments alone, so a resumed run makes the same choice.
 
     Args:
         settings: The environment's settings.
-        path: What the seed is for, as for `derive_seed`.
-        excluded: State digests that must not be met, such as those of an evaluation panel. Empty: the first candidate.
-        tag: Which part of a mixture it is to be of; candidates of others are passed over. None: the first candidate's.
+        path: Purpose of the seed, as for `derive_seed`.
+        excluded: State digests to avoid, such as those of an evaluation panel. Empty: return the first candidate.
+        tag: Part of a mixture to draw for; candidates of other parts are skipped. None: the part of the first candidate.
 
     Returns:
         A seed for `Environment.reset`. An environment with few initial states (`num_initial_states`) gets the first
-        candidate, excluded or not: a panel of it covers everything there is to train on.
+        candidate, excluded or not, since its panel may cover all the states there are.
 
     Raises:
         EnvironmentFault: If 101 candidates in a row are excluded.

@@ -1,4 +1,4 @@
-"""Words drawn into pictures: capitals, digits and marks of 5 x 7 dots, in numpy alone."""
+"""Text for images: capitals, digits and punctuation in a 5 x 7 dot-matrix font, using numpy alone."""
 
 import numpy as np
 
@@ -62,21 +62,21 @@ _GLYPHS = {
     "]": "0E02020202020E",
     " ": "00000000000000",
 }
-"""By character, its rows from the top, two hexadecimal digits each; of these the low five bits are the dots."""
+"""Character -> rows from top to bottom, two hexadecimal digits each; the low five bits are the dots."""
 
 
 def letter(text: str, scale: int) -> np.ndarray:
-    """Set a line of text.
+    """Render a line of text.
 
     Args:
-        text: Not empty; letters are set as capitals, characters that have no glyph as spaces.
-        scale: Pixels a dot.
+        text: Non-empty; letters become capitals, characters without a glyph become spaces.
+        scale: Pixels per dot.
 
     Returns:
         bool [7 * scale, (6 * len(text) - 1) * scale], True where there is ink.
     """
-    rows = [_GLYPHS.get(character.upper(), _GLYPHS[" "]) for character in text]  # one each: a sharp s has two capitals
+    rows = [_GLYPHS.get(character.upper(), _GLYPHS[" "]) for character in text]  # per character, since upper() turns a sharp s into two
     bits = [np.unpackbits(np.frombuffer(bytes.fromhex(glyph), np.uint8)) for glyph in rows]
     glyphs = [glyph.reshape(_ROWS, 8)[:, 8 - _COLUMNS - 1 :] for glyph in bits]
-    dots = np.hstack(glyphs)[:, 1:].astype(bool)  # every glyph has an empty column before it: not before the first
+    dots = np.hstack(glyphs)[:, 1:].astype(bool)  # drop the empty column before the first glyph
     return dots.repeat(scale, axis=0).repeat(scale, axis=1)

@@ -1,4 +1,4 @@
-"""From a name in the settings to an environment: `environment_type`, `settings_type`, `make`; and to its code."""
+"""Resolve environment names from the settings: `environment_type`, `settings_type`, `make`, `environment_code`."""
 
 import json
 from functools import cache
@@ -23,11 +23,11 @@ def make(settings: EnvironmentSettings) -> Environment[Any]:
 
 
 def environment_type(name: str) -> type[Environment[Any]]:
-    """The class that a name, or `module:attribute`, stands for.
+    """Return the class for a registered name or a `module:attribute`.
 
     Raises:
         ConfigError: If there is no environment of that name.
-        RegistryError: If it cannot be loaded, or is no environment.
+        RegistryError: If it cannot be loaded, or is not an `Environment`.
     """
     found = load(ENVIRONMENTS, name)
     if isinstance(found, type) and issubclass(found, Environment):
@@ -40,10 +40,10 @@ def environment_type(name: str) -> type[Environment[Any]]:
 
 @cache
 def settings_type(name: str) -> type[EnvironmentSettings]:
-    """The settings of an environment, whose `type` is its name.
+    """Return the settings model of an environment, with its name as the `type`.
 
     Raises:
-        ConfigError, RegistryError: As `environment_type`; or if the class has no settings model.
+        ConfigError, RegistryError: As `environment_type`; RegistryError also if the class has no settings model.
     """
     settings = getattr(environment_type(name), "settings_type", None)
     if not (isinstance(settings, type) and issubclass(settings, EnvironmentSettings)):
@@ -64,12 +64,12 @@ def settings_type(name: str) -> type[EnvironmentSettings]:
 
 
 def type_of(value: Any) -> Any:
-    """What settings of an environment, validated or not, say that its `type` is; None where they say nothing."""
+    """Return the `type` of environment settings, validated or raw; None if missing."""
     return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
 
 
 def as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
-    """Validate settings as those of the environment that they name: a pydantic wrap validator.
+    """Validate settings with the settings model of the environment that they name (pydantic wrap validator).
 
     Raises:
         ValueError: If there is no such environment, or it cannot be loaded.
@@ -82,7 +82,7 @@ def as_its_own(value: Any, _: Any, info: ValidationInfo) -> EnvironmentSettings:
 
 
 def environment_code(settings: EnvironmentSettings) -> dict[str, str]:
-    """Role -> `module:attribute` of all that is played, for the keys of stages."""
+    """Return role -> `module:attribute` of the environment and its parts, for stage keys."""
     parts = {tag: part for tag, part in settings.tagged().items() if part is not settings}
     of_parts = {f"environment of {tag}": ENVIRONMENTS[part.type] for tag, part in parts.items()}
     return {"environment": ENVIRONMENTS[settings.type], **of_parts}

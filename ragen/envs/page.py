@@ -1,4 +1,4 @@
-"""Text set on a page: the picture of an environment that is words and nothing else."""
+"""Text rendered on a page: the image of an environment that consists of text only."""
 
 import textwrap
 
@@ -13,14 +13,14 @@ _COLUMN_WIDTH = 6 * _SCALE
 
 
 def page(title: str, text: str) -> np.ndarray:
-    """Set a title on a coloured band and text below it, in lines of 60 characters.
+    """Render a title on a coloured band and text below it, wrapped at 60 characters.
 
     Args:
-        title: One line; cut where it is longer.
-        text: Lines of any length; of more than 28 lines set, the last one is an ellipsis.
+        title: One line; truncated to 60 characters.
+        text: Lines of any length; beyond 28 wrapped lines, the rest is replaced by an ellipsis in the last one.
 
     Returns:
-        uint8 [height, 744, 3]: 22 pixels a line.
+        uint8 [height, 744, 3], 22 pixels per line.
     """
     lines = [part for line in text.splitlines() for part in textwrap.wrap(line, _COLUMNS) or [""]]
     if len(lines) > _MAX_LINES:

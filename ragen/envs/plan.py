@@ -1,4 +1,4 @@
-"""Plans: the moves that free text announces last.
+"""Plans: the last sequence of moves that free text announces.
 
 I could go up, but I will push left and then go down twice. -> left, down, down
 """
@@ -24,10 +24,10 @@ _EACH = re.compile(rf"\b(?P<side>{'|'.join(_SIDES)})\b(?P<times>{_TIMES})")
 
 
 def read_plan(text: str) -> tuple[str, ...]:
-    """The moves of the last plan in a text, each up, down, left or right; empty where none is announced.
+    """Return the moves of the last plan in a text, each up, down, left or right; empty if there is none.
 
-    A plan is a verb such as go, move or push, or a word such as plan: or actions:, and moves after it. The last one
-    counts, since those before it may have been weighed and dropped.
+    A plan is a verb such as go, move or push, or a word such as plan: or actions:, followed by moves. The last one
+    counts, since earlier ones may have been considered and rejected.
     """
     plans = list(_PLAN.finditer(re.sub(r"\s+", " ", text.lower())))
     if not plans:

@@ -1,4 +1,4 @@
-"""Can what an environment plays be played again? It is played twice in this process and once in another.
+"""Whether an environment's episodes can be replayed: it is played twice in this process and once in another.
 
 settings -> check -> findings -> Replayability
 """
@@ -16,23 +16,23 @@ class Replayability:
     """Whether the same seeds and actions give the same episode, in any process.
 
     Attributes:
-        fault: Why they need not; empty: they do, as far as random play has shown.
+        fault: Reason why they may not; empty if they do, as far as random play has shown.
     """
 
     fault: str = ""
 
     @property
     def is_replayable(self) -> bool:
-        """Do they?"""
+        """Whether there is no fault."""
         return not self.fault
 
 
 def replayability(settings: EnvironmentSettings, findings: Sequence[Finding]) -> Replayability:
-    """Judge by what the environment says of itself, and by what the checker has found.
+    """Decide from the environment's own declaration and from the checker's findings.
 
     Args:
-        settings: Of the environment.
-        findings: All that `check` has found, another process included.
+        settings: Settings of the environment.
+        findings: All findings of `check`, including those of the subprocess.
 
     Raises:
         MissingPackageError: If the environment needs a package that is not installed.

@@ -1,6 +1,6 @@
-"""Files of the user's that an environment plays from: what they hold is named by a digest, which the settings keep.
+"""User files that an environment reads its data from, identified by a content digest kept in the settings.
 
-path --digest_of--> settings.digest, so every key        path, digest --read_rows--> rows, and what is unusable
+path --digest_of--> settings.digest, hence every key        path, digest --read_rows--> usable rows
 """
 
 import hashlib
@@ -21,11 +21,11 @@ Row = dict[str, Any]
 
 
 def digest_of(path: str, digest: str) -> str:
-    """The digest that settings keep of a file: the one they have, or that of the file as it is now.
+    """Return the digest to keep in the settings: the given one, or that of the file's current content.
 
     Args:
-        path: That the settings name; "": none.
-        digest: That they have; "": none yet.
+        path: File that the settings name; "" for none.
+        digest: Digest in the settings; "" if not set yet.
 
     Raises:
         ValueError: If the file cannot be read, or there is a digest and no file.
@@ -36,26 +36,26 @@ def digest_of(path: str, digest: str) -> str:
 
 
 def file_digest(path: str) -> str:
-    """16 hexadecimal digits of a file's bytes.
+    """Return a digest of a file's bytes, 16 hexadecimal digits.
 
     Raises:
-        ValueError: If it cannot be read.
+        ValueError: If the file cannot be read.
     """
     return hashlib.sha256(_read(path)).hexdigest()[:_DIGITS]
 
 
 def read_rows(path: str, digest: str, check: Callable[[Row], str]) -> list[Row]:
-    """The usable rows of a JSON file that holds a list of objects, or of a file with one object a line.
+    """Read the usable rows of a JSON file (a list of objects) or a JSON Lines file (one object per line).
 
-    What cannot be used is left out, and a warning says how much that is, and where it begins.
+    Unusable rows are skipped; a warning gives their number and names the first five.
 
     Args:
-        path: Of the file.
-        digest: Of what it held when the settings were made.
-        check: Of a row, what is wrong with it; "": nothing.
+        path: Path of the file.
+        digest: Digest of its content when the settings were made.
+        check: Returns what is wrong with a row; "" if nothing is.
 
     Raises:
-        EnvironmentFault: If the file cannot be read, holds something else than it did, or nothing usable.
+        EnvironmentFault: If the file cannot be read, has changed, or has no usable row.
     """
     try:
         content = _read(path)
@@ -96,7 +96,7 @@ def _read(path: str) -> bytes:
 
 
 def _rows(content: bytes) -> list[tuple[str, Row | str]]:
-    """Place of a row in the file, and the row or what is wrong with it."""
+    """Return for each row its position in the file, and the row or what is wrong with it."""
     if content.lstrip()[:1] == b"[":
         try:
             listed = json.loads(content)

@@ -1,4 +1,4 @@
-"""Sums that are written out, such as `3 * 4 = 12`: as claims of a reasoning, each true or false."""
+"""Written-out arithmetic such as `3 * 4 = 12`, extracted from a reasoning as claims, each true or false."""
 
 import re
 from fractions import Fraction
@@ -13,10 +13,10 @@ _SUM = re.compile(
 
 
 def sums(reasoning: str) -> list[Claim]:
-    """Every sum of two whole numbers in a text, in order, with what it does make.
+    """Return a claim for each operation on two integers in a text, in order, with the true result.
 
-    What is a part of something longer is none: of `3 + 4 + 5 = 12`, `1/2 + 1/2 = 1` or `3,000 + 2 = 3,002` no two
-    numbers make what is said.
+    Parts of longer expressions do not count: in `3 + 4 + 5 = 12`, `1/2 + 1/2 = 1` or `3,000 + 2 = 3,002` no two
+    matched numbers give the stated result.
     """
     claims = []
     for found in _SUM.finditer(reasoning):
@@ -28,7 +28,7 @@ def sums(reasoning: str) -> list[Claim]:
 
 
 def calculate(operator: str, left: Fraction, right: Fraction) -> Fraction | None:
-    """What one of + - * / makes of two numbers, exactly; None: a division by zero."""
+    """Apply one of + - * / to two numbers, exactly; None for a division by zero."""
     if operator == "+":
         return left + right
     if operator == "-":

@@ -1,4 +1,4 @@
-"""Named settings of the environments, for listing and playing; any other settings are as good in a configuration."""
+"""Named environment settings for listing and playing; configurations are not limited to them."""
 
 import difflib
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from starpo.ragen.envs.make import settings_type
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings that have a name.
+    """Named settings.
 
     Attributes:
         description: One line about them.
-        type: Of the environment, which is imported only for its settings.
-        changed: What differs from its defaults.
+        type: Type of the environment, which is imported only when its settings are built.
+        changed: Overrides of the defaults.
     """
 
     description: str
@@ -34,7 +34,7 @@ class Variant:
         """The environment's settings.
 
         Raises:
-            ConfigError: If they are refused, as those of a suite's task that is not there may be.
+            ConfigError: If validation fails, for example for a suite's task that does not exist.
             RegistryError: If the environment cannot be imported.
         """
         try:
@@ -45,11 +45,11 @@ class Variant:
 
 
 def variant(name: str) -> Variant:
-    """The variant of a name, a suite's task named as `suite/task`, or an environment named by `module:attribute`; the
-    latter two as they are by default.
+    """Return the variant of a name, or the default settings of a suite's task (`suite/task`) or of an environment
+    named by `module:attribute`.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If there is no such variant.
     """
     suite, _, task = name.partition("/")
     if suite in SUITES and task:
@@ -133,5 +133,5 @@ VARIANTS: dict[str, Variant] = {
     ),
     **{name: Variant(f"of {package}", name) for name, package in ENVIRONMENTS.packages.items()},
 }
-"""By name, the variants of RAGEN, where everything not named is as in the paper; those of RAGEN-2's further
-environments; some tasks of suites; and every environment of an installed package as it is by default."""
+"""By name: the variants of RAGEN, otherwise configured as in the paper; those of the environments that RAGEN-2 adds;
+some tasks of suites; and every environment of an installed package with its default settings."""
