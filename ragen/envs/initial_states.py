@@ -26,7 +26,7 @@ def fresh_env_seed(
         settings: The environment's settings.
         path: Purpose of the seed, as for `derive_seed`.
         excluded: State digests to avoid, such as those of an evaluation panel. Empty: return the first candidate.
-        tag: Part of a mixture to draw for; candidates of other parts are skipped. None: the part of the first candidate.
+        tag: Part of a mixture to draw for; candidates of other parts are skipped. None: the first candidate's part.
 
     Returns:
         A seed for `Environment.reset`. An environment with few initial states (`num_initial_states`) gets the first

@@ -75,7 +75,7 @@ def letter(text: str, scale: int) -> np.ndarray:
     Returns:
         bool [7 * scale, (6 * len(text) - 1) * scale], True where there is ink.
     """
-    rows = [_GLYPHS.get(character.upper(), _GLYPHS[" "]) for character in text]  # per character, since upper() turns a sharp s into two
+    rows = [_GLYPHS.get(character.upper(), _GLYPHS[" "]) for character in text]  # upper() makes a sharp s two letters
     bits = [np.unpackbits(np.frombuffer(bytes.fromhex(glyph), np.uint8)) for glyph in rows]
     glyphs = [glyph.reshape(_ROWS, 8)[:, 8 - _COLUMNS - 1 :] for glyph in bits]
     dots = np.hstack(glyphs)[:, 1:].astype(bool)  # drop the empty column before the first glyph
