@@ -1,13 +1,13 @@
-"""The grammar of an environment's actions: what may stand in an answer, how it is read, and how it is told.
+"""The grammar of an environment's actions: what an answer may contain, how it is parsed, how the prompt describes it.
 
     text between the tags --Grammar.read--> the action's canonical spelling, or None
 
     Names       a finite set, such as Up, Down
     Pattern     full matches of a regular expression, such as `click[buy now]`
-    FreeText    any text up to a length
-    ToolCalls   calls of functions with JSON schemas, in the form of Qwen's and Hermes's chat templates
+    FreeText    any text up to a maximum length
+    ToolCalls   calls of functions with JSON schemas, in the format of Qwen's and Hermes's chat templates
 
-What is read is a model's: nothing here evaluates it, and reading takes time linear in its length.
+The input is model output: nothing here evaluates it, and parsing takes time linear in its length.
 """
 
 import json
@@ -21,51 +21,51 @@ from typing import Any, ClassVar
 from jsonschema import Draft202012Validator
 
 ACTION_SEPARATOR = "||"
-"""Stands between the actions of one answer."""
+"""Separates the actions of one answer."""
 
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")  # all but the line end
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")  # all but the newline
 _BLANKS = re.compile(r"\s+")
 
 
 class Grammar(ABC):
-    """What an action may be.
+    """Syntax of an action.
 
     Class attributes:
-        tag: The name of the tags around an answer.
-        separator: Stands between several actions of one answer; None: an answer is one action.
+        tag: Name of the tags around an answer.
+        separator: Separates the actions of one answer; None if an answer is one action.
     """
 
     tag: ClassVar[str] = "answer"
 
     @property
     def separator(self) -> str | None:
-        """See above."""
+        """See the class."""
         return ACTION_SEPARATOR
 
     @abstractmethod
     def read(self, said: str) -> str | None:
-        """The canonical spelling of what is said, in which the environment is stepped; None: it is no action.
+        """Parse an action into the canonical spelling that `Environment.step` takes; None if it is invalid.
 
         Args:
-            said: One action as a response has it, of any shape and length.
+            said: One action as it appears in a response, of any shape and length.
         """
 
     @abstractmethod
     def told(self) -> str:
-        """What the prompt tells of the form of one action, in one or several lines."""
+        """Return the prompt's description of the form of one action, in one or several lines."""
 
     @property
     def example(self) -> str:
-        """What an answer holds, as the prompt's form shows it."""
+        """Placeholder for the content of an answer in the prompt's format description."""
         return "your action"
 
 
 @dataclass(frozen=True)
 class Names(Grammar):
-    """One of a finite set of names, compared without case and surrounding white space.
+    """One of a finite set of names, compared ignoring case and surrounding whitespace.
 
     Attributes:
-        names: All different, whatever their case.
+        names: The names, distinct even when case is ignored.
     """
 
     names: tuple[str, ...]
@@ -75,23 +75,23 @@ class Names(Grammar):
         return {name.casefold(): name for name in self.names}
 
     def read(self, said: str) -> str | None:
-        """The name, as the environment spells it."""
+        """Return the name in the environment's spelling."""
         return self._by_folded.get(said.strip().casefold())
 
     def told(self) -> str:
-        """The names."""
+        """List the names."""
         return f"Your available actions are: {', '.join(self.names)}"
 
 
 @dataclass(frozen=True)
 class Pattern(Grammar):
-    """Text that a regular expression matches as a whole; each run of white space in it counts as one blank.
+    """Text that a regular expression matches in full, after each run of whitespace is collapsed to one space.
 
     Attributes:
-        regex: Without nested repetitions, so that matching takes linear time.
-        form: What is told, such as `place <digit> at row <r> col <c>`.
-        shown: An action, as an example.
-        max_chars: Longer text is no action.
+        regex: The expression, without nested quantifiers, so that matching takes linear time.
+        form: Description for the prompt, such as `place <digit> at row <r> col <c>`.
+        shown: Example of an action.
+        max_chars: Longer text is rejected.
         separator: See `Grammar`.
     """
 
@@ -106,26 +106,26 @@ class Pattern(Grammar):
         return re.compile(self.regex)
 
     def read(self, said: str) -> str | None:
-        """The text, its runs of white space as one blank each."""
+        """Return the text with its whitespace collapsed."""
         if len(said) > self.max_chars:
             return None
         text = _BLANKS.sub(" ", said.strip())
         return text if ACTION_SEPARATOR not in text and self._compiled.fullmatch(text) else None
 
     def told(self) -> str:
-        """The form, and the example."""
+        """Return the form and the example."""
         return f"An action has the form: {self.form}\nFor example: {self.shown}"
 
 
 @dataclass(frozen=True)
 class FreeText(Grammar):
-    """Any text that is not blank, without control characters; an answer is one action.
+    """Any non-blank text without control characters other than newlines; an answer is one action.
 
-    `||` cannot stand in it: stored episodes separate their actions by it.
+    The text must not contain `||`, which separates the actions in stored episodes.
 
     Attributes:
-        about: What is told of it, such as `Your answer is one line of text.`
-        max_chars: Longer text is no action.
+        about: Description for the prompt, such as `Your answer is one line of text.`
+        max_chars: Longer text is rejected.
     """
 
     about: str
@@ -133,18 +133,18 @@ class FreeText(Grammar):
 
     @property
     def separator(self) -> str | None:
-        """None."""
+        """Always None."""
         return None
 
     def read(self, said: str) -> str | None:
-        """The text without surrounding white space."""
+        """Return the text without surrounding whitespace."""
         text = said.strip()
         if not text or len(text) > self.max_chars or ACTION_SEPARATOR in text or _CONTROL.search(text):
             return None
         return text
 
     def told(self) -> str:
-        """What it is about, and the bound."""
+        """Return the description and the length limit."""
         return f"{self.about}\nAt most {self.max_chars} characters."
 
 
@@ -153,9 +153,9 @@ class Tool:
     """A function that the agent may call.
 
     Attributes:
-        name: Letters, digits, `_`.
+        name: Name of letters, digits and `_`.
         description: One sentence.
-        parameters: JSON schema of its arguments, of type object.
+        parameters: JSON schema of the arguments, of type object.
     """
 
     name: str
@@ -167,18 +167,18 @@ class Tool:
 
     @property
     def declaration(self) -> dict[str, Any]:
-        """What a chat template is given (OpenAI's form, which Hugging Face's templates take)."""
+        """Declaration for a chat template (OpenAI's format, which Hugging Face's templates accept)."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True)
 class ToolCalls(Grammar):
-    """Calls `{"name": ..., "arguments": {...}}`, each in `<tool_call>` tags of its own; several fit into an answer.
+    """Calls `{"name": ..., "arguments": {...}}`, each in its own `<tool_call>` tags; an answer may hold several.
 
     Attributes:
-        tools: What may be called.
-        max_chars: A longer call is none, as it is said and as it is spelled.
+        tools: The tools that may be called.
+        max_chars: A call that is longer, as written or in its canonical spelling, is rejected.
     """
 
     tag: ClassVar[str] = "tool_call"
@@ -187,7 +187,7 @@ class ToolCalls(Grammar):
 
     @property
     def separator(self) -> str | None:
-        """None: what is between calls are their tags."""
+        """Always None: calls are separated by their tags."""
         return None
 
     @cached_property
@@ -195,7 +195,7 @@ class ToolCalls(Grammar):
         return {tool.name: Draft202012Validator(dict(tool.parameters)) for tool in self.tools}
 
     def read(self, said: str) -> str | None:
-        """The call as JSON with sorted keys; None where it is no JSON, no tool's name, or breaks the tool's schema."""
+        """Return the call as JSON with sorted keys; None for invalid JSON, an unknown tool or a schema violation."""
         if len(said) > self.max_chars:
             return None
         try:
@@ -207,11 +207,11 @@ class ToolCalls(Grammar):
                 return None
             spelled = write_call(call["name"], call["arguments"])
             return spelled if len(spelled) <= self.max_chars else None
-        except (ValueError, OverflowError, RecursionError):  # no JSON; or a number, such as 1e999, that JSON cannot say
+        except (ValueError, OverflowError, RecursionError):  # no JSON, or a number that JSON lacks, such as 1e999
             return None
 
     def told(self) -> str:
-        """Every tool's name, parameters and description."""
+        """Return every tool's name, parameters and description."""
         signatures = [
             f"- {tool.name}({', '.join(tool.parameters.get('properties', {}))}): {tool.description}"
             for tool in self.tools
@@ -220,19 +220,19 @@ class ToolCalls(Grammar):
 
     @property
     def example(self) -> str:
-        """A call's form."""
+        """Placeholder of a call."""
         return '{"name": "tool", "arguments": {...}}'
 
 
 def write_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call in its canonical spelling: JSON with sorted keys, in which no `||`, no tag and no half of a character can
-    stand."""
+    """Write a call in its canonical spelling: JSON with sorted keys, escaped so that it cannot contain `||`, tags or
+    lone surrogates."""
     text = json.dumps({"name": name, "arguments": arguments}, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return re.sub(r"[|<>\x7f-\x9f\ud800-\udfff]", lambda mark: f"\\u{ord(mark[0]):04x}", text)
 
 
 def read_call(action: str) -> tuple[str, dict[str, Any]]:
-    """Name and arguments of a call that `ToolCalls.read` gave."""
+    """Return name and arguments of a call in the canonical spelling of `ToolCalls.read`."""
     call = json.loads(action)
     return call["name"], call["arguments"]
 

@@ -1,11 +1,11 @@
-"""Statements: what free text says of where things are, as seen from the player, held against a scene (VAGEN).
+"""Statements in free text about where things lie relative to the player, scored against a scene (VAGEN).
 
     text -> `read_statements` -> Statement: thing, vertical, horizontal
     observation -> an environment's scene -> Scene      Statements, Scene -> `f1` of each thing
-    Scene -> `write_statements` -> text that says all of it
+    Scene -> `write_statements` -> text that states all of it
 
-VAGEN has a language model put text into this form; here a grammar does, so that the same text scores the same anywhere,
-and nobody is asked. What the grammar cannot read is no statement: it earns nothing and costs nothing.
+VAGEN uses a language model to convert text into this form. Here a grammar does it, so that the same text scores the
+same everywhere without a model call. Text that the grammar cannot parse is not a statement: it has no effect on scores.
 """
 
 import re
@@ -20,7 +20,7 @@ from starpo.ragen.envs.claim import Cell
 Vertical = Literal["above", "below", "same"]
 Horizontal = Literal["left", "right", "same"]
 Relation = tuple[Vertical | None, Horizontal | None]
-"""Where a thing lies from the player, by row and by column; None: it was not said."""
+"""Position of a thing relative to the player, by row and by column; None if not stated."""
 
 _SIDES: Mapping[str, tuple[int, Literal["above", "below", "left", "right"]]] = {
     **dict.fromkeys(("above", "up", "north"), (0, "above")),
@@ -28,7 +28,7 @@ _SIDES: Mapping[str, tuple[int, Literal["above", "below", "left", "right"]]] = {
     **dict.fromkeys(("left", "west"), (1, "left")),
     **dict.fromkeys(("right", "east"), (1, "right")),
 }
-"""Word -> which half of a relation it says, and what."""
+"""Word -> index of the half of a relation that it states, and its value."""
 _OPPOSITES: Mapping[str | None, str] = {"above": "below", "below": "above", "left": "right", "right": "left"}
 _ALIASES = {"goal": "target", "target": "goal", "crate": "box"}
 
@@ -56,8 +56,8 @@ class Statement:
     """One statement.
 
     Attributes:
-        thing: What it is about, as the text calls it: box, target, goal or hole.
-        relation: Where that lies from the player.
+        thing: Its subject, as the text names it: box, crate, target, goal or hole.
+        relation: Position of the thing relative to the player.
     """
 
     thing: str
@@ -66,22 +66,22 @@ class Statement:
 
 @dataclass(frozen=True)
 class Scene:
-    """Where things are.
+    """Positions of the player and of things.
 
     Attributes:
         player: The player's cell.
-        things: Name -> the cells of all things of that name; empty where there are none now.
+        things: Name -> the cells of all things of that name; empty if there are currently none.
     """
 
     player: Cell
     things: Mapping[str, Sequence[Cell]]
 
     def relations(self, thing: str) -> list[tuple[Vertical, Horizontal]]:
-        """Where each of them lies from the player."""
+        """Return the position of each such thing relative to the player."""
         return [_relation(self.player, cell) for cell in self.things[thing]]
 
     def said_of(self, thing: str, statements: Sequence[Statement]) -> list[Relation]:
-        """What statements say of a thing, also by another word for it that stands for nothing else here."""
+        """Return the relations stated of a thing, also under a synonym that names nothing else in this scene."""
         return [said.relation for said in statements if self._meant(said.thing) == thing]
 
     def _meant(self, word: str) -> str | None:
@@ -89,11 +89,11 @@ class Scene:
 
 
 def read_statements(text: str) -> list[Statement]:
-    """The statements of a text, in the order of two readings: `box is above the player`, `box is in the same row`.
+    """Parse the statements of a text in two passes: `box is above the player`, then `box is in the same row as me`.
 
-    A half that is not said is None: "above the player" leaves open in which column. "directly above", and "above the
-    player in the same column", say it. A half that is said twice ("above and below") is None too. What is said of
-    the player as seen from a thing is turned round; what is said of two things is no statement.
+    A half that is not stated is None: "above the player" leaves the column open. "directly above" and "above the
+    player in the same column" state both halves. A half that is stated twice ("above and below") is None too.
+    Statements about the player relative to a thing are inverted; relations between two things are ignored.
     """
     text = re.sub(r"\s+", " ", text.lower())
     found = []
@@ -110,12 +110,12 @@ def read_statements(text: str) -> list[Statement]:
 
 
 def write_statements(scene: Scene) -> str:
-    """All that holds of a scene, in the prompt's own words and in the scene's order: `score` gives it 1."""
+    """Write all true statements about a scene, in the prompt's wording and the scene's order; `score` gives it 1."""
     return "; ".join(_statement(thing, relation) for thing in scene.things for relation in scene.relations(thing))
 
 
 def all_statements() -> str:
-    """Whatever `write_statements` can say, for a tokenizer that is to know its words."""
+    """Return every statement that `write_statements` can write, to build a tokenizer's vocabulary."""
     vertical: tuple[Vertical, ...] = ("above", "below", "same")
     horizontal: tuple[Horizontal, ...] = ("left", "right", "same")
     said = product(_THINGS, product(vertical, horizontal))
@@ -123,13 +123,13 @@ def all_statements() -> str:
 
 
 def f1(said: Sequence[Relation], true: Sequence[Relation]) -> float:
-    """F1 of the relations that are said of a thing, a match being exact in both halves (VAGEN, state rewards).
+    """F1 of the relations stated of a thing; a match must be exact in both halves (VAGEN, state rewards).
 
-    `2 * matches / (len(said) + len(true))`, both counted with their repetitions. Whoever says more different relations
-    than there are things contradicts themselves, and gets 0.
+    `2 * matches / (len(said) + len(true))`, counted with multiplicity. Stating more distinct relations than there are
+    things is a contradiction and scores 0.
 
     Returns:
-        In [0, 1]; 0 where nothing is said, or there is nothing of which it could be true.
+        In [0, 1]; 0 if nothing is stated or there is no such thing.
     """
     if not said or not true or len(set(said)) > len(true):
         return 0.0
@@ -138,15 +138,15 @@ def f1(said: Sequence[Relation], true: Sequence[Relation]) -> float:
 
 
 def score(statements: Sequence[Statement], scene: Scene, weights: Mapping[str, float]) -> float:
-    """The weighted mean of `f1` over the things of a scene; a thing of which there is none, and none is said, is out.
+    """Weighted mean of `f1` over the things of a scene, without things that are neither present nor mentioned.
 
     Args:
         statements: From `read_statements`.
-        scene: What holds.
-        weights: Thing -> weight; of things that are not named, 0. Empty: equal weights.
+        scene: Ground truth.
+        weights: Thing -> weight; 0 for things not listed. Empty: equal weights.
 
     Returns:
-        In [0, 1]; 0 where no thing has a weight.
+        In [0, 1]; 0 if no thing has a weight.
     """
     total = weight_sum = 0.0
     for thing in scene.things:
