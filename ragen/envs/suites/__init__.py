@@ -1,11 +1,11 @@
-"""Suites: the tasks of other packages as environments, an adapter a package, which is imported when a task is made.
+"""Suites: tasks of other packages as environments, with one adapter per package, imported when a task is made.
 
-suite           what all adapters have in common
-bridge          asynchronous packages, waited for
+suite           base of all adapters
+bridge          synchronous calls into asynchronous packages
 gymnasium       registered environments with Discrete or Text actions
-reasoning_gym   questions with answers that can be checked; demonstrations: who answers them badly
-textarena       games for one player
-verifiers       tasks of one response
-openenv         a server that speaks OpenEnv's protocol
-alfworld        games of TextWorld, ALFWorld's among them; games: which a folder has; world: one that runs
+reasoning_gym   questions with verifiable answers; demonstrations: a player that answers them poorly
+textarena       single-player games
+verifiers       single-response tasks
+openenv         a server that implements OpenEnv's protocol
+alfworld        games of TextWorld, including ALFWorld; games: the games in a folder; world: a running game
 """

@@ -1,6 +1,6 @@
-"""ALFWorld (Shridhar et al. 2021), and other games of TextWorld, from a folder of the user's: commands in, text out.
+"""ALFWorld (Shridhar et al. 2021) and other games of TextWorld from a user's folder: commands in, text out.
 
-seed -> game of the folder        command -> text; what wins pays
+seed -> game of the folder        command -> text; winning is rewarded
 """
 
 import copy
@@ -24,24 +24,24 @@ _FEW = 100
 
 
 class AlfworldSettings(SuiteSettings):
-    """Which games, and what is told and paid."""
+    """Selection of the games, their observations and their reward."""
 
     type: Literal["alfworld"] = "alfworld"
     task: str = Field(min_length=1, max_length=400)
-    """Folder of games, such as ALFWorld's `json_2.1.1/train`: all `*.tw-pddl` in it and below, and all `*.z8` that have
-    TextWorld's `.json` beside them. A game can do all that a program can; take them from whom you trust."""
+    """Folder of games, such as ALFWorld's `json_2.1.1/train`: all `*.tw-pddl` in it and its subfolders, and all `*.z8`
+    with TextWorld's `.json` next to them. A game can execute arbitrary code; use only games from trusted sources."""
     digest: str = Field("", pattern="^([0-9a-f]{16})?$")
-    """Of the names and sizes of the games, filled in from the folder, so that other games are another environment.
-    Where it is given, other games are refused."""
+    """Digest of the names and sizes of the games, filled in from the folder, so that different games are a different
+    environment. If it is given, a folder with another digest is rejected."""
     split: Split = "all"
-    """'held_out': every tenth game in the order of their paths. 'train': all others. ALFWorld's own splits are folders,
-    of which 'all' takes everything."""
+    """'held_out': every tenth game in path order. 'train': all others. ALFWorld's own splits are folders; use 'all' to
+    take everything in one."""
     reward: float = Field(10.0, gt=0.0)
-    """What winning pays; everything else pays 0."""
+    """Reward for winning; all else pays 0."""
     should_repeat_task: bool = True
-    """Does every observation begin with the task, which games tell only once?"""
+    """Whether every observation begins with the task, which games state only once."""
     should_list_admissible: bool = False
-    """Does an observation end with a line of all that can be done?"""
+    """Whether an observation ends with a line of all admissible commands."""
 
     @field_validator("config")
     @classmethod
@@ -57,9 +57,10 @@ class AlfworldSettings(SuiteSettings):
 
 
 class AlfworldGame(Suite[AlfworldSettings]):
-    """One episode is one game, until it is won or lost.
+    """Environment whose episode is one game, until it is won or lost.
 
-    Its state is the facts that hold: a command that only tells something, or nothing, is not effective.
+    Its state is the set of true facts: a command that changes none, such as one that only prints text, is not
+    effective.
     """
 
     settings_type = AlfworldSettings
@@ -75,57 +76,57 @@ class AlfworldGame(Suite[AlfworldSettings]):
 
     @property
     def world(self) -> World:
-        """The game as it stands."""
+        """The running game."""
         assert self.now
         assert self._world is not None
         return self._world
 
     @property
     def grammar(self) -> Pattern:
-        """Commands; which of them a game knows, it tells."""
+        """Any command; each game states which commands it knows."""
         return _GRAMMAR
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The commands that do something now."""
+        """The currently admissible commands."""
         return tuple(command for command in self.world.admissible if _GRAMMAR.read(command) == command)
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
-        """Begin a game; one that says that it cannot be solved is passed over for the next."""
+        """Begin a game; skip games that are marked as unsolvable."""
         self._path = game_of(self._games, seed)
         self._world = World(self._path)
         return self._seen(self._world)
 
     def origin(self, seed: int) -> str:
-        """The game's bytes, whatever its name."""
+        """Return the digest of the game's bytes, regardless of its name."""
         return content_digest(self._path)
 
     def take(self, action: str) -> Outcome:
-        """Give the command."""
+        """Send the command to the game."""
         world = self.world
         world.say(action)
         reward = self.settings.reward if world.is_won else 0.0
         return Outcome(self._seen(world), reward, world.is_over, world.is_won)
 
     def random_action(self, rng: random.Random) -> str:
-        """One of `actions`."""
+        """Return one of `actions`."""
         return rng.choice(self.actions or (_GRAMMAR.shown,))
 
     def rules(self) -> str:
-        """What the settings tell, or how such games are played."""
+        """Return the settings' description of the task, or general instructions for such games."""
         return self.settings.about or (
             "You are in a world that is told in words, and act in it by commands. The game tells what you have to do.\n"
             f"Having done it pays {self.settings.reward:g}; everything else pays 0."
         )
 
     def state_digest(self) -> str:
-        """Of the game and the facts that hold; of all that was said, where it cannot be replayed."""
+        """Return a digest of the game and its true facts; of the whole transcript if the game cannot be replayed."""
         if self.replay_fault:
             return super().state_digest()
         return digest_of([self._said[0], self.now.is_over, *self.world.facts])
 
     def clone(self, dynamics_seed: int) -> "AlfworldGame":
-        """See `Environment.clone`: the game is begun again, and told the same commands."""
+        """See `Environment.clone`; restarts the game and repeats the commands so far."""
         assert self.now
         twin = copy.copy(self)
         twin._said, twin._world = list(self._said), World(self._path)

@@ -1,4 +1,4 @@
-"""Asynchronous packages, waited for: one loop in a thread of its own, whatever loop the caller runs in.
+"""Synchronous calls into asynchronous packages: one event loop in its own thread, regardless of the caller's loop.
 
 coroutine -> `finished` -> its result        coroutine -> `begun`
 """
@@ -13,24 +13,24 @@ T = TypeVar("T")
 
 
 def finished(work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-    """Wait for a coroutine.
+    """Run a coroutine and return its result.
 
     Args:
-        work: Not begun.
-        timeout_s: Most seconds it may take.
+        work: A coroutine that has not been started.
+        timeout_s: Timeout in seconds.
 
     Raises:
-        TimeoutError: If it takes longer; it is cancelled then.
+        TimeoutError: If it takes longer; the coroutine is then cancelled.
     """
     future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout_s), _loop())
     return future.result()
 
 
 def begun(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Have a coroutine done, and wait for nothing.
+    """Start a coroutine without waiting for it.
 
     Args:
-        work: Makes it.
+        work: Factory of the coroutine.
     """
     asyncio.run_coroutine_threadsafe(work(), _loop())
 

@@ -1,6 +1,6 @@
-"""A question of reasoning-gym as somebody answers it who often takes the answer to another one.
+"""Demonstrator for reasoning-gym that often gives the answer to a different question.
 
-It shows the form, and what answers look like; which answer is right is left to learn by reward.
+It shows the format and what answers look like; which answer is right is left for the reward to teach.
 """
 
 import random
@@ -10,21 +10,21 @@ from starpo.ragen.envs.demonstration import Demonstration
 from starpo.ragen.envs.suites.reasoning_gym import ReasoningGymTask
 
 THOUGHT = "I answer"
-"""All that is thought: the package tells answers, and not how they are found."""
+"""The entire reasoning: the package gives answers without derivations."""
 _MAX_DRAWS = 20
 
 
 def demonstrate(environment: ReasoningGymTask, skill: float, rng: random.Random) -> Demonstration:
-    """Answer the present question. The environment is not stepped.
+    """Answer the current question. The environment is not stepped.
 
     Args:
-        environment: In an episode that has not ended.
-        skill: Probability of the stored answer. Otherwise it is the answer to another question, drawn uniformly, which
-            is drawn again up to 20 times where it is the right one too.
-        rng: The only source of chance.
+        environment: An environment whose episode has not ended.
+        skill: Probability of the stored answer. Otherwise the answer to another question, drawn uniformly, in at most
+            20 draws to find one that differs from the right answer.
+        rng: The only source of randomness.
 
     Raises:
-        ConfigError: If the package stores no answers to this task's questions, and only scores those that are given.
+        ConfigError: If the package stores no answers for this task but only scores given ones.
     """
     if environment.item["answer"] is None:
         raise ConfigError(

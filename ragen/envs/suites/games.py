@@ -1,11 +1,11 @@
-"""Games of TextWorld in a folder of the user's: which can be played, in which order, and the digest that settings keep.
+"""Games of TextWorld in a user's folder: which are playable, in which order, and the digest that settings keep.
 
 folder --listed--> names and sizes --`games_of`--> the paths of a split
 
     *.tw-pddl    games of ALFWorld
-    *.z8         games made by TextWorld, each with its .json beside it
+    *.z8         games made by TextWorld, each with its .json next to it
 
-The digest is of names and sizes, as a folder may hold gigabytes; the bytes of a game count where it is played.
+The digest covers names and sizes, as a folder may hold gigabytes; the bytes of a game are hashed when it is played.
 """
 
 import json
@@ -21,7 +21,7 @@ from starpo.ragen.core.seeding import derive_seed
 Split = Literal["all", "train", "held_out"]
 
 _HELD_OUT_EVERY = 10
-_UNPLAYABLE = ("movable", "Sliced")  # tasks that ALFWorld leaves out, by the names of their folders
+_UNPLAYABLE = ("movable", "Sliced")  # tasks that ALFWorld excludes, by parts of their folder names
 _DOWNLOAD = (
     "ALFWorld's are put into $ALFWORLD_DATA, which is ~/.cache/alfworld by default, by `pip install alfworld` and "
     "`alfworld-download`; name json_2.1.1/train, json_2.1.1/valid_seen or json_2.1.1/valid_unseen there. TextWorld's "
@@ -30,7 +30,7 @@ _DOWNLOAD = (
 
 
 def folder_digest(folder: str) -> str:
-    """16 hexadecimal digits of the names and sizes of a folder's games.
+    """Return a digest of the names and sizes of a folder's games, 16 hexadecimal digits.
 
     Raises:
         ConfigError: If there is no such folder, or no game in it.
@@ -40,15 +40,15 @@ def folder_digest(folder: str) -> str:
 
 
 def games_of(folder: str, digest: str, split: Split) -> tuple[Path, ...]:
-    """The games of a split, in the order of their paths below the folder.
+    """Return the games of a split, in the order of their paths relative to the folder.
 
     Args:
-        folder: Where they are.
-        digest: Of the folder, when the settings were made.
-        split: `held_out` is every tenth game, the first among them; `train` is the rest.
+        folder: Folder of the games.
+        digest: Digest of the folder when the settings were made.
+        split: `held_out` is every tenth game, starting with the first; `train` is the rest.
 
     Raises:
-        ConfigError: If there is no such folder, its games are others than they were, or the split has none.
+        ConfigError: If there is no such folder, its games have changed, or the split is empty.
     """
     found = _paths(folder, digest)
     held_out = found[::_HELD_OUT_EVERY]
@@ -62,11 +62,11 @@ def games_of(folder: str, digest: str, split: Split) -> tuple[Path, ...]:
 
 
 def game_of(games: tuple[Path, ...], seed: int) -> Path:
-    """The game of a seed; for one that says that it cannot be solved, the next that does not.
+    """Return the game of a seed; if that is marked as unsolvable, the next one that is not.
 
     Args:
-        games: To choose from.
-        seed: Of an initial state.
+        games: Games to choose from.
+        seed: Seed of an initial state.
 
     Raises:
         EnvironmentFault: If no game can be solved, or one cannot be read.
@@ -79,10 +79,10 @@ def game_of(games: tuple[Path, ...], seed: int) -> Path:
 
 
 def content_digest(path: Path) -> str:
-    """16 hexadecimal digits of a game's bytes.
+    """Return a digest of a game's bytes, 16 hexadecimal digits.
 
     Raises:
-        EnvironmentFault: If it cannot be read.
+        EnvironmentFault: If the game cannot be read.
     """
     return blake2b(_bytes(path), digest_size=8).hexdigest()
 
@@ -100,7 +100,7 @@ def _paths(folder: str, digest: str) -> tuple[Path, ...]:
 
 
 def _listed(folder: str) -> list[tuple[str, int]]:
-    """Names below the folder and sizes of all games, and of the .json files beside them, sorted.
+    """Return relative names and sizes of all games, and of the .json files of the *.z8 games, sorted.
 
     Raises:
         ConfigError: If there is no such folder, or no game in it.

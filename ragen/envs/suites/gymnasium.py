@@ -1,7 +1,7 @@
-"""Registered environments of Gymnasium whose actions are Discrete or Text; observations are written by a template.
+"""Registered environments of Gymnasium with Discrete or Text actions; a template formats the observations as text.
 
-Gymnasium draws the initial state and all chance from one generator. Here the seed decides the former alone: after the
-reset, the generator is replaced by one of the member's own.
+Gymnasium draws the initial state and all later randomness from one generator. Here the seed determines only the initial
+state: after the reset, the generator is replaced by one seeded for the group member.
 """
 
 import copy
@@ -24,25 +24,25 @@ _FIELDS = re.compile(r"values|ansi|\d+")
 
 
 class GymnasiumSettings(SuiteSettings):
-    """Which environment, and how it is told."""
+    """The task and its representation as text."""
 
     type: Literal["gymnasium"] = "gymnasium"
     task: str = Field("FrozenLake-v1", min_length=1, max_length=400)
-    """Its id, such as `FrozenLake-v1`; `config` is given to `gymnasium.make`."""
+    """Environment id, such as `FrozenLake-v1`; `config` holds the keyword arguments of `gymnasium.make`."""
     actions: list[str] = Field(default_factory=list)
-    """Names of its actions 0, 1, 2, ... Empty: their numbers."""
+    """Names of the actions 0, 1, 2, ... Empty: their numbers."""
     template: str = Field("State: {values}", min_length=1, max_length=10_000)
-    """The observation as text: `{values}` are all its numbers, `{0}`, `{1}`, ... each (decoded, where the environment
-    can), `{ansi}` is what it draws as text, what it highlights in brackets."""
+    """Format of the observation: `{values}` stands for all its values, `{0}`, `{1}`, ... for one each (decoded if the
+    environment has `decode`), `{ansi}` for the text rendering, with highlights in brackets."""
     success_above: float = 0.0
-    """An episode that ends with a last reward above this is a success."""
+    """An episode whose final reward exceeds this is a success."""
     action_cost: float = Field(0.0, le=0.0)
-    """The reward of its least rewarding ordinary action; a malformed response pays it (`forfeit`)."""
+    """Reward of the least rewarding ordinary action; a malformed response pays it (`forfeit`)."""
     has_chance: bool | None = None
-    """Is there chance in its steps? None: what its table of transitions says; where it has none, it is tried."""
+    """Whether the steps are stochastic. None: according to the transition table, or a trial if there is none."""
     num_initial_states: int | None = Field(None, ge=1)
-    """At most how many there are, where training and evaluation must share them. None: as many as its distribution of
-    initial states says, and practically unbounded where it has none."""
+    """Upper bound on the number of initial states, if they are so few that training and evaluation must share them.
+    None: derived from the initial-state distribution; practically unbounded if there is none."""
 
     @field_validator("template")
     @classmethod
@@ -69,7 +69,7 @@ class GymnasiumSettings(SuiteSettings):
 
 
 class GymnasiumTask(Suite[GymnasiumSettings]):
-    """One episode is one of Gymnasium's, without its limit of steps: limits are the agent loop's."""
+    """Gymnasium environment without its step limit: the agent loop enforces limits."""
 
     settings_type = GymnasiumSettings
     name: ClassVar[str] = "gymnasium"
@@ -87,7 +87,7 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
 
     @property
     def has_chance(self) -> bool:
-        """As the settings say, or its table of transitions."""
+        """From the settings, the transition table or a trial, in this order."""
         if self.settings.has_chance is not None:
             return self.settings.has_chance
         table = getattr(self._world.unwrapped, "P", None)
@@ -97,21 +97,21 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
 
     @property
     def replay_fault(self) -> str:
-        """What its registration says, and what a trial shows."""
+        """From the registration (`nondeterministic`), or else a trial."""
         if self._world.spec.nondeterministic:
             return "its registration says that it is not deterministic"
         return super().replay_fault
 
     @property
     def grammar(self) -> Grammar:
-        """Names, or text."""
+        """`Names` for a Discrete space, `FreeText` for a Text space."""
         if self._names:
             return Names(self._names)
         return FreeText("Your action is a text.", self._world.action_space.max_length)
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The names of a Discrete space; of a Text space, none."""
+        """Action names of a Discrete space; empty for a Text space."""
         return self._names
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
@@ -135,7 +135,7 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         return Outcome(self._text(), float(reward), is_over, is_over and float(reward) > self.settings.success_above)
 
     def random_action(self, rng: random.Random) -> str:
-        """A name, or a text of the space's characters."""
+        """Return a name, or a text of the space's characters."""
         if self._names:
             return rng.choice(self._names)
         space = self._world.action_space
@@ -144,11 +144,12 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
         return "".join(rng.choice(characters) for _ in range(length))
 
     def rules(self) -> str:
-        """What the settings tell, and the names."""
+        """Return the settings' description of the task, and the action names."""
         return f"{super().rules()}\nActions: {', '.join(self._names)}" if self._names else super().rules()
 
     def state_digest(self) -> str:
-        """Of the state where the environment shows one, of what is seen otherwise, and of the end."""
+        """Return a digest of the state if exposed, the observation, and whether the episode is over; of the whole
+        transcript if the environment cannot be replayed."""
         state = getattr(self._world.unwrapped, "s", None)
         over = self.now.is_over
         if self.replay_fault:
@@ -158,7 +159,7 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
     def clone(self, dynamics_seed: int) -> "GymnasiumTask":
         """See `Environment.clone`."""
         twin = copy.copy(self)
-        table = getattr(self._world.unwrapped, "P", None)  # large, and never changed
+        table = getattr(self._world.unwrapped, "P", None)  # large and immutable: shared
         twin._world, twin._said = copy.deepcopy(self._world, {id(table): table}), list(self._said)
         twin.reseed(dynamics_seed)
         return twin
@@ -180,10 +181,10 @@ class GymnasiumTask(Suite[GymnasiumSettings]):
 
 
 def _world_of(settings: GymnasiumSettings) -> Any:
-    """The environment, without a limit of steps.
+    """Make the environment without a step limit.
 
     Raises:
-        ConfigError: If there is none of that id, it cannot be made so, or its actions are neither Discrete nor Text.
+        ConfigError: If the id is unknown, `make` fails, or the action space is neither Discrete nor Text.
         MissingPackageError: If Gymnasium is not installed.
     """
     try:
@@ -205,7 +206,7 @@ def _world_of(settings: GymnasiumSettings) -> Any:
 
 
 def _names(settings: GymnasiumSettings, space: Any) -> tuple[str, ...]:
-    """Names of a Discrete space's actions; of a Text space, none."""
+    """Return the action names of a Discrete space; empty for a Text space."""
     count = int(getattr(space, "n", 0))
     if settings.actions and len(settings.actions) != count:
         raise ConfigError(
@@ -216,7 +217,7 @@ def _names(settings: GymnasiumSettings, space: Any) -> tuple[str, ...]:
 
 
 def _leaves(seen: Any) -> list[Any]:
-    """The numbers and texts that an observation consists of, in order."""
+    """Flatten an observation into its numbers and texts, in order."""
     if isinstance(seen, dict):
         return [leaf for key in sorted(seen) for leaf in _leaves(seen[key])]
     if isinstance(seen, np.ndarray | np.generic):
