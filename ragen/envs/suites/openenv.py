@@ -1,6 +1,6 @@
-"""A server that speaks OpenEnv's protocol: actions are a field of JSON, observations JSON or a field of it.
+"""A server that implements OpenEnv's protocol: an action is one JSON field, an observation is JSON or one field of it.
 
-Whether a server honours seeds is tried, in two sessions.
+Whether a server honours seeds is tested in two sessions.
 """
 
 import json
@@ -22,27 +22,27 @@ _SEEDS = 2**31
 
 
 class OpenEnvSettings(SuiteSettings):
-    """Which server, and where its texts are."""
+    """Server address and the fields that hold its texts."""
 
     type: Literal["openenv"] = "openenv"
     task: str = Field(min_length=1, max_length=400)
-    """Address of the server, such as `http://localhost:8000`; `config` goes into every reset."""
+    """Address of the server, such as `http://localhost:8000`; `config` is passed to every reset."""
     action_field: str = Field("message", min_length=1, max_length=400)
-    """Field of its actions that the agent's text is."""
+    """Action field that receives the agent's text."""
     observation_field: str = Field("", max_length=400)
-    """Field of its observations that is shown. Empty: all of it, as JSON."""
+    """Observation field to show. Empty: the whole observation, as JSON."""
     max_action_chars: int = Field(4000, ge=1, le=100_000)
-    """A longer action is none."""
+    """Longer actions are rejected."""
     success_at: float = 1.0
-    """An episode whose rewards add up to at least this when it ends is a success."""
+    """An episode that ends with a total reward of at least this is a success."""
     action_cost: float = Field(0.0, le=0.0)
-    """The reward of its least rewarding ordinary action; a malformed response pays it (`forfeit`)."""
+    """Reward of the least rewarding ordinary action; a malformed response pays it (`forfeit`)."""
     timeout_s: float = Field(60.0, gt=0.0)
-    """Most seconds that the server may take to answer."""
+    """Timeout of each request to the server, in seconds."""
 
 
 class OpenEnvServer(Suite[OpenEnvSettings]):
-    """One episode is one session's."""
+    """Environment on an OpenEnv server; all its episodes share one session."""
 
     settings_type = OpenEnvSettings
     name: ClassVar[str] = "openenv"
@@ -56,7 +56,7 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
 
     @property
     def grammar(self) -> FreeText:
-        """Text."""
+        """Free text."""
         return FreeText("Your action is a text.", self.settings.max_action_chars)
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
@@ -78,7 +78,7 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
         return Outcome(_text(result, self.settings), reward, is_over, is_success)
 
     def clone(self, dynamics_seed: int) -> Self:
-        """A session cannot be copied.
+        """Raise an error: a session cannot be copied.
 
         Raises:
             EnvironmentFault: Always.
@@ -86,12 +86,12 @@ class OpenEnvServer(Suite[OpenEnvSettings]):
         raise EnvironmentFault(f"openenv/{self.settings.task}: a server's session cannot be copied")
 
     def random_action(self, rng: random.Random) -> str:
-        """A word of the observation."""
+        """Return a word of the observation."""
         return rng.choice(_WORD.findall(self.render()) or ["0"])[: self.settings.max_action_chars]
 
 
 def _client_type() -> Any:
-    """The package's client that takes any server.
+    """Return the package's client class that works with any server.
 
     Raises:
         MissingPackageError: If openenv-core is not installed.
@@ -104,14 +104,14 @@ def _client_type() -> Any:
 
 
 def _answer(asked: Any, settings: OpenEnvSettings) -> Any:
-    """What the server answers.
+    """Wait for the server's answer.
 
     Raises:
-        EnvironmentFault: If it does not.
+        EnvironmentFault: If the request fails or times out.
     """
     try:
         return finished(asked, settings.timeout_s)
-    except Exception as error:  # a server of somebody else's, over a network
+    except Exception as error:  # a third-party server, over a network
         raise EnvironmentFault(
             f"openenv/{settings.task} does not answer: {type(error).__name__}: {first_line(error)}"
         ) from error

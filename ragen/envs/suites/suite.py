@@ -1,4 +1,4 @@
-"""What the adapters have in common: text in, text out, a state that is what has been said, and a missing package told.
+"""Base of the adapters: text in, text out, the transcript as the state, and errors for missing packages.
 
 another package's task --`begin`, `take`--> Suite --> Environment
 """
@@ -25,14 +25,14 @@ _TRIAL_STEPS, _TRIALS = 8, 8
 
 
 class SuiteSettings(EnvironmentSettings):
-    """Which task of a suite."""
+    """A task of a suite."""
 
     task: str = Field(min_length=1, max_length=400)
-    """Its name in the suite."""
+    """Name of the task in the suite."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
-    """What the suite is told beside the task's name, by keyword. Empty: its own defaults."""
+    """Further keyword arguments for the suite. Empty: the suite's defaults."""
     about: str = Field("", max_length=10_000)
-    """What the prompt tells of the task, before the form of the actions. Empty: what the observation says is enough."""
+    """Description of the task in the prompt, before the form of the actions. Empty: the observation is enough."""
 
     def __hash__(self) -> int:
         return hash(self.model_dump_json())
@@ -43,13 +43,13 @@ S = TypeVar("S", bound=SuiteSettings)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an action led to.
+    """Result of an action.
 
     Attributes:
-        observation: What is seen then.
-        reward: What the action paid.
-        is_over: Has the episode ended?
-        is_success: Has its goal been reached?
+        observation: The next observation.
+        reward: Reward of the action.
+        is_over: Whether the episode has ended.
+        is_success: Whether its goal has been reached.
     """
 
     observation: str
@@ -61,11 +61,11 @@ class Outcome:
 class Suite(Environment[S]):
     """A task of another package.
 
-    Its state is known by the seed of its beginning and all that was said since, unless an adapter sees the state.
+    Its state is identified by the initial seed and the transcript, unless an adapter can access the state itself.
     """
 
     name: ClassVar[str]
-    """Of the suite."""
+    """Name of the suite."""
 
     def __init__(self, settings: S) -> None:
         super().__init__(settings)
@@ -74,19 +74,19 @@ class Suite(Environment[S]):
 
     @abstractmethod
     def begin(self, seed: int, dynamics_seed: int) -> str:
-        """Begin an episode; gives the first observation."""
+        """Begin an episode and return the first observation."""
 
     @abstractmethod
     def take(self, action: str) -> Outcome:
-        """Carry out an action that the grammar has read."""
+        """Carry out an action in the grammar's canonical spelling."""
 
     def origin(self, seed: int) -> str:
-        """What tells initial states apart; the seed, where they cannot be seen."""
+        """Return the identity of the initial state; by default the seed, as the state is not visible."""
         return f"seed {seed}"
 
     @property
     def replay_fault(self) -> str:
-        """Do two episodes with the same seeds differ? Tried once a process, in a few steps of random play."""
+        """Non-empty if two episodes with the same seeds differ, tested once per process in a few random steps."""
         try:
             first, second = (_heard(type(self), self.settings, 0, which) for which in range(2))
         except EnvironmentFault as error:
@@ -113,14 +113,14 @@ class Suite(Environment[S]):
 
     @property
     def now(self) -> Outcome:
-        """How things stand."""
+        """Outcome of the latest action, or of the reset."""
         if self._now is None:
             raise EnvironmentFault(f"{self._place}: there is nothing before the first reset; call reset")
         return self._now
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """None are listed."""
+        """Empty: not listed."""
         return ()
 
     @property
@@ -129,20 +129,20 @@ class Suite(Environment[S]):
         return self._now is not None and self._now.is_success
 
     def rules(self) -> str:
-        """What the settings tell of the task, or its name."""
+        """Return the settings' description of the task, or its name."""
         return self.settings.about or f"This is the task {self.settings.task} of {self.name}."
 
     def state_digest(self) -> str:
-        """Of the beginning, and of all that was said since."""
+        """Return a digest of the initial state and the transcript since."""
         assert self.now
         return digest_of(self._said)
 
     def render(self) -> str:
-        """The present observation."""
+        """Return the current observation."""
         return self.now.observation
 
     def render_rgb(self) -> np.ndarray:
-        """The observation as text on paper: 60 characters a line, 24 lines at most."""
+        """Render the observation as text: 60 characters per line, at most 24 lines."""
         lines = [
             line[at : at + _COLUMNS] for line in self.render().splitlines() for at in range(0, len(line), _COLUMNS)
         ]
@@ -163,13 +163,13 @@ class Suite(Environment[S]):
 
 @lru_cache(maxsize=256)
 def _heard(kind: type[Suite[Any]], settings: SuiteSettings, dynamics_seed: int, which: int) -> tuple[Outcome, ...]:
-    """A few steps of random play in an environment of its own.
+    """Play a few random steps in a fresh environment.
 
     Args:
         kind: The adapter.
         settings: Its settings.
-        dynamics_seed: Of the chance in the steps.
-        which: Tells apart episodes that are the same but for it.
+        dynamics_seed: Seed of the randomness in the steps.
+        which: Cache key that distinguishes otherwise identical episodes.
     """
     world, rng = kind(settings), python_random("trial of a suite")
     world._now = Outcome(world.begin(0, dynamics_seed))
@@ -181,17 +181,17 @@ def _heard(kind: type[Suite[Any]], settings: SuiteSettings, dynamics_seed: int, 
 
 
 def differs_by_chance(kind: type[Suite[Any]], settings: SuiteSettings) -> bool:
-    """Do a few episodes of the same seed and actions differ by the seed of their chance?"""
+    """Whether a few episodes with the same seed and actions differ between dynamics seeds."""
     return len({_heard(kind, settings, dynamics_seed, 0) for dynamics_seed in range(_TRIALS)}) > 1
 
 
 def digest_of(parts: list[Any]) -> str:
-    """16 hexadecimal digits of some values, in order."""
+    """Return a digest of a list of values, 16 hexadecimal digits."""
     return blake2b("\0".join(map(str, parts)).encode(), digest_size=8).hexdigest()
 
 
 def missing(suite: str, error: ImportError) -> MissingPackageError:
-    """The error to raise where a suite's package cannot be imported."""
+    """Return the error to raise if a suite's package cannot be imported."""
     return MissingPackageError(
         f"the suite {suite} needs the package {SUITES[suite]}, which cannot be imported here ({error}): "
         f"pip install 'starpo[{suite}]'"

@@ -1,7 +1,7 @@
-"""TextArena's games for one player. A game's last reward is the episode's; 1 is success.
+"""TextArena's single-player games. A game's final reward is the reward of the episode; 1 is success.
 
-The games draw from the global generators of `random` and `numpy.random`. Those are theirs while one of them moves, with
-the state of its own episode, one game at a time; afterwards they are as they were.
+The games draw from the global generators of `random` and `numpy.random`. While a game runs, the global generators hold
+the state of its episode and a lock excludes all other games; afterwards they are restored.
 """
 
 import copy
@@ -26,19 +26,19 @@ _RESOURCE = re.compile(r"nltk\.download\('([^']+)'\)")
 
 
 class TextArenaSettings(SuiteSettings):
-    """Which game."""
+    """The game."""
 
     type: Literal["textarena"] = "textarena"
     task: str = Field("GuessTheNumber-v0", min_length=1, max_length=400)
-    """Its id, such as `GuessTheNumber-v0` or `Wordle-v0-train`; `config` is given to `textarena.make`."""
+    """Game id, such as `GuessTheNumber-v0` or `Wordle-v0-train`; `config` is passed to `textarena.make`."""
     max_action_chars: int = Field(200, ge=1, le=20_000)
-    """A longer action is none."""
+    """Longer actions are rejected."""
     has_chance: bool = False
-    """Does the game draw after its beginning?"""
+    """Whether the game draws random numbers after the reset."""
 
 
 class TextArenaGame(Suite[TextArenaSettings]):
-    """One episode is one game."""
+    """Environment whose episode is one game."""
 
     settings_type = TextArenaSettings
     name: ClassVar[str] = "textarena"
@@ -51,12 +51,12 @@ class TextArenaGame(Suite[TextArenaSettings]):
 
     @property
     def grammar(self) -> FreeText:
-        """Text; what the game takes from it, the observation tells."""
+        """Free text; the observation states the format that the game expects."""
         return FreeText("Your action is a text, in the form that the game asks for.", self.settings.max_action_chars)
 
     @property
     def has_chance(self) -> bool:
-        """As the settings say."""
+        """As set in the settings."""
         return self.settings.has_chance
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
@@ -64,7 +64,7 @@ class TextArenaGame(Suite[TextArenaSettings]):
         start = derive_seed(seed, "textarena")
         self._generators = _generators(start)
         with self._own_chance():
-            self._game = _game_of(self.settings)  # wrappers keep what was said in the game before
+            self._game = _game_of(self.settings)  # wrappers keep the transcript of the previous game
             try:
                 self._game.reset(num_players=1, seed=start)
             except AssertionError as error:
@@ -88,7 +88,7 @@ class TextArenaGame(Suite[TextArenaSettings]):
         return Outcome(f"{self._seen()}\n{reason}".strip(), reward, True, reward >= 1.0)
 
     def random_action(self, rng: random.Random) -> str:
-        """Something in brackets that the game has said, or a number."""
+        """Return a bracketed part of the observation, or a number in brackets."""
         said = [text for text in _BRACKETED.findall(self.render()) if self.grammar.read(text) == text]
         return rng.choice([*said, f"[{rng.randint(1, 20)}]"])
 
@@ -108,7 +108,7 @@ class TextArenaGame(Suite[TextArenaSettings]):
 
     @contextmanager
     def _own_chance(self) -> Iterator[None]:
-        """Inside, the global generators are this episode's."""
+        """Use this episode's generator states as the global ones inside the context."""
         with _GLOBAL:
             saved = random.getstate(), np.random.get_state()
             random.setstate(self._generators[0])
@@ -122,16 +122,16 @@ class TextArenaGame(Suite[TextArenaSettings]):
 
 
 def _generators(seed: int) -> tuple[Any, Any]:
-    """States of the two generators."""
+    """Return the states of the two generators for a seed."""
     return random.Random(seed).getstate(), np.random.RandomState(seed % 2**32).get_state()
 
 
 def _game_of(settings: TextArenaSettings) -> Any:
-    """The game.
+    """Make the game.
 
     Raises:
-        ConfigError: If there is none of that id, or not with this configuration.
-        MissingPackageError: If TextArena is not installed, or the game needs words that are not there.
+        ConfigError: If the id is unknown or the configuration is invalid.
+        MissingPackageError: If TextArena is not installed, or the game needs nltk word lists that are missing.
     """
     try:
         import textarena

@@ -1,6 +1,6 @@
-"""Tasks of verifiers that ask for one response: a task set's prompt, and the rewards that need no runtime.
+"""Single-response tasks of verifiers: a task set's prompt, and the rewards that need no runtime.
 
-The package drives agents itself and is asynchronous; here it is asked for its tasks, and to score what was answered.
+The package is asynchronous and drives agents itself; here it only provides the tasks and scores the answers.
 """
 
 import random
@@ -21,23 +21,23 @@ _WORD = re.compile(r"\w+")
 
 
 class VerifiersSettings(SuiteSettings):
-    """Which task set, and how answers are scored."""
+    """The task set and the scoring of answers."""
 
     type: Literal["verifiers"] = "verifiers"
     task: str = Field(min_length=1, max_length=400)
-    """Id of an installed task set; `config` goes into its settings."""
+    """Id of an installed task set; `config` is passed to its configuration."""
     max_tasks: int = Field(1000, ge=1)
-    """Tasks taken from its beginning."""
+    """Number of tasks to take, from the first."""
     max_answer_chars: int = Field(4000, ge=1, le=100_000)
-    """A longer answer is none."""
+    """Longer answers are rejected."""
     success_at: float = 1.0
-    """An answer whose reward is at least this is right."""
+    """An answer with a reward of at least this is a success."""
     timeout_s: float = Field(60.0, gt=0.0)
-    """Most seconds that scoring an answer may take."""
+    """Timeout of scoring an answer, in seconds."""
 
 
 class VerifiersTask(Suite[VerifiersSettings]):
-    """One episode is one response to one task."""
+    """Environment whose episode is one response to one task."""
 
     settings_type = VerifiersSettings
     name: ClassVar[str] = "verifiers"
@@ -49,12 +49,12 @@ class VerifiersTask(Suite[VerifiersSettings]):
 
     @property
     def grammar(self) -> FreeText:
-        """One answer."""
+        """One answer, as free text."""
         return FreeText("Your action is the answer, and nothing else.", self.settings.max_answer_chars)
 
     @property
     def replay_fault(self) -> str:
-        """Is it scored by a judge, or does loading the task set again give other tasks?"""
+        """Non-empty also if a judge scores the answers, or if reloading the task set gives different tasks."""
         return _fault_of(self.settings) or super().replay_fault
 
     def begin(self, seed: int, dynamics_seed: int) -> str:
@@ -64,25 +64,25 @@ class VerifiersTask(Suite[VerifiersSettings]):
         return "\n\n".join(filter(None, [data.system_prompt, data.prompt_text]))
 
     def origin(self, seed: int) -> str:
-        """The task, whatever its number; the seed, where it cannot be replayed."""
+        """Return the identity of the task, regardless of its index; the seed if it cannot be replayed."""
         return super().origin(seed) if self.replay_fault else _identity(self._task)
 
     def take(self, action: str) -> Outcome:
-        """Have the answer scored: its reward is the weighted sum of the task's."""
+        """Score the answer; the reward is the weighted sum of the task's rewards."""
         reward = finished(_score(self._task, action), self.settings.timeout_s)
         return Outcome(f"The answer scores {reward:g}.", reward, True, reward >= self.settings.success_at)
 
     def random_action(self, rng: random.Random) -> str:
-        """A word of the task."""
+        """Return a word of the task."""
         return rng.choice(_WORD.findall(self.render()) or ["0"])[: self.settings.max_answer_chars]
 
 
 @lru_cache(maxsize=8)
 def _tasks_of(settings: VerifiersSettings) -> tuple[Any, ...]:
-    """The tasks, loaded once a process.
+    """Load the tasks, once per process.
 
     Raises:
-        ConfigError: If there is no such task set, it has no task, or not with this configuration.
+        ConfigError: If there is no such task set, it is empty, or the configuration is invalid.
         MissingPackageError: If verifiers is not installed.
     """
     return _load(settings)
@@ -121,10 +121,10 @@ def _identity(task: Any) -> str:
 
 
 async def _score(task: Any, answer: str) -> float:
-    """The reward of one response.
+    """Compute the reward of one response.
 
     Raises:
-        EnvironmentFault: If none of its rewards can be computed without a runtime.
+        EnvironmentFault: If none of the task's rewards can be computed without a runtime.
     """
     import verifiers.v1 as vf
 

@@ -1,9 +1,9 @@
-"""A game that TextWorld runs: its text without drawings and prompts, and names that can be said.
+"""A game run by TextWorld: its text without banner and prompt, and readable names.
 
 path -> World --`say`--> World
 
-One game at a time moves: the package's parsers are shared, and while it translates PDDL it changes `sys.argv` and
-`sys.stdout`. The expressions of a .tw-pddl game are evaluated by the package, so a game can do all that a program can.
+Only one game runs at a time: the package's parsers are shared, and while it translates PDDL it changes `sys.argv` and
+`sys.stdout`. The package evaluates the expressions of a .tw-pddl game, so a game can execute arbitrary code.
 """
 
 import re
@@ -27,14 +27,14 @@ _GAP = re.compile(r"\n(?: *\n)+")
 _TASK = re.compile(r"^Your task is to: .*$", re.MULTILINE)
 _SIGNS = {"_minus_": "-", "_plus_": "+", "_dot_": ".", "_comma_": ","}
 _idle: list[Any] = []
-"""Runners of .tw-pddl games that nobody plays; the library that each has for itself cannot be unloaded safely."""
+"""Idle runners of .tw-pddl games, kept for reuse: each has its own copy of a library that cannot be unloaded safely."""
 
 
 def library() -> Any:
-    """The package.
+    """Import the package.
 
     Raises:
-        MissingPackageError: If it, or its planner for .tw-pddl games, is not installed.
+        MissingPackageError: If the package or its planner for .tw-pddl games is not installed.
     """
     try:
         import fast_downward  # noqa: F401
@@ -45,10 +45,10 @@ def library() -> Any:
 
 
 class World:
-    """One game, begun.
+    """A running game.
 
     Attributes:
-        task: What is to be done, as the game tells it at its beginning; "": it tells nothing of that kind.
+        task: Task as the game states it at the start; "" if it states none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,7 +73,7 @@ class World:
                     weakref.finalize(self, _idle.append, self._game).atexit = False
                 self._game.seed(_SEED)
                 self._state = self._game.reset()
-        except (Exception, SystemExit) as error:  # its parsers raise whatever they like, and its translator exits
+        except (Exception, SystemExit) as error:  # its parsers may raise anything, and its translator exits
             raise EnvironmentFault(
                 f"{path} cannot be played: {type(error).__name__}: {first_line(error)}; take it out of the folder"
             ) from error
@@ -82,45 +82,45 @@ class World:
 
     @property
     def text(self) -> str:
-        """What the game said last."""
+        """Latest output of the game."""
         said = _PROMPT.sub("", _BANNER.sub("", self._state.feedback).strip()).strip()
         return _GAP.sub("\n\n", said)
 
     @property
     def admissible(self) -> tuple[str, ...]:
-        """The commands that do something now, sorted."""
+        """Currently admissible commands, as TextWorld sorts them; empty when the game is over."""
         return () if self.is_over else tuple(self._state.admissible_commands)
 
     @property
     def facts(self) -> list[str]:
-        """All that is the case, sorted; what has ceased to be, which PDDL games note too, is left out."""
+        """All true facts, sorted, without the negations that PDDL games list too."""
         return sorted(str(fact) for fact in self._state.facts if not fact.is_negation)
 
     @property
     def is_won(self) -> bool:
-        """Has the goal been reached?"""
+        """Whether the goal has been reached."""
         return bool(self._state.won)
 
     @property
     def is_over(self) -> bool:
-        """Has the goal been reached, or lost for good?"""
+        """Whether the game is won or lost."""
         return bool(self._state.won or self._state.lost)
 
     def say(self, command: str) -> None:
-        """Give a command, in any case; what the game does not know changes nothing but its text."""
+        """Send a command, ignoring case; an unknown command changes nothing but the text."""
         known = {name.casefold(): name for name in self.admissible}
         with _alone():
             self._state, _, _ = self._game.step(known.get(command.casefold(), command))
 
 
 def names_of(ids: Iterable[str]) -> dict[str, str]:
-    """Names as ALFWorld says them: `mug_bar__minus_01_dot_20...` is `mug 2`.
+    """Map ids to names as ALFWorld writes them: `mug_bar__minus_01_dot_20...` becomes `mug 2`.
 
-    Those of a kind are counted down in the order of their ids, as in ALFWorld without domain randomisation. What has
-    no place in its id, and so no `_bar_`, keeps it for a name.
+    Objects of a kind are numbered downwards in the order of their ids, as in ALFWorld without domain randomisation. An
+    id without a position, and so without `_bar_`, gets no number.
 
     Args:
-        ids: Of everything in a game.
+        ids: Ids of everything in a game.
     """
     kinds = {name: _kind(name) for name in sorted(ids)}
     left = Counter(kinds.values())
