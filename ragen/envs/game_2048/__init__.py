@@ -1,1 +1,1 @@
-"""Sliding tiles to a goal. board: moves and merges."""
+"""2048: sliding tiles to a goal. board: moves and merges."""

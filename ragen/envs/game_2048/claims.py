@@ -1,4 +1,4 @@
-"""Claims about a board of 2048: its largest tile, how many pairs merge, and which pushes move anything."""
+"""Claims about a board of 2048: its largest tile, the number of pairs that merge, and the possible moves."""
 
 import re
 from functools import lru_cache
@@ -9,11 +9,12 @@ from starpo.ragen.envs.game_2048.board import SIZE, Board, largest, moves, slide
 _TERSE = re.compile(r"largest (?P<largest>\d+) rows (?P<rows>\d+) columns (?P<columns>\d+) free (?P<free>\w+(?: \w+)*)")
 _MARK = re.compile(r"\.|\d{1,6}")
 _GRID_WIDTH = 3 * SIZE - 1
-"""Tiles take two characters at least; a line of exponents is as wide only where all four tiles are 1024 or more."""
+"""Minimum width of a line of tiles, which take at least two characters each. A line of exponents is as wide only if all
+four tiles are 1024 or more."""
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """The statements of a reasoning that can be judged, in order; [] where observation or reasoning cannot be read."""
+    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
     board, terse = read_board(observation), _TERSE.fullmatch(reasoning.strip())
     if board is None or terse is None:
         return []
@@ -28,7 +29,7 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
 
 @lru_cache(65_536)
 def read_board(observation: str) -> Board | None:
-    """The tiles of an observation in either form of `ragen.envs.game_2048.environment`; None where it is none."""
+    """Parse the tiles of an observation in either form of `ragen.envs.game_2048.environment`; None if it is none."""
     lines = observation.splitlines()
     rows = [line.split() for line in lines]
     if [len(row) for row in rows] != [SIZE] * SIZE or not all(map(_MARK.fullmatch, " ".join(lines).split())):

@@ -1,7 +1,7 @@
-"""2048 as a mediocre player plays it: sees which pushes move and merge something, and often pushes anywhere.
+"""Mediocre demonstrator for 2048 that sees which moves shift and merge tiles, but often moves at random.
 
-The noise lies in decisions (where to push), never in what is said about the board: a policy that imitates it learns to
-see pairs, and is left with keeping the large tiles in a corner to learn by reward.
+The noise is in the decisions (where to push), never in the statements about the board. A policy that imitates it learns
+to see pairs; keeping the large tiles in a corner is left for the reward to teach.
 """
 
 import random
@@ -11,22 +11,22 @@ from starpo.ragen.envs.game_2048.board import Board, largest, moves, slide
 from starpo.ragen.envs.game_2048.environment import Game2048
 
 MAX_ACTIONS = 4
-"""A turn has room for four pushes; only the first is decided with all tiles in sight."""
+"""Pushes per turn; only the first is decided with all tiles in view."""
 _CORNER_FIRST = ("Up", "Left", "Right", "Down")
-"""Of pushes that merge alike, the one that leaves the large tiles in the upper left corner."""
+"""Tie-breaking order among pushes that merge equally: keeps the large tiles in the upper left corner."""
 
 
 def demonstrate(environment: Game2048, skill: float, rng: random.Random) -> Demonstration:
     """Push up to four times. The environment is not stepped.
 
-    The thought is like `largest 4 rows 1 columns 0 free Up Left`: the exponent of the largest tile, how many pairs
-    merge in a push along the rows and along the columns, and which pushes move anything.
+    The reasoning is like `largest 4 rows 1 columns 0 free Up Left`: the exponent of the largest tile, the numbers of
+    pairs that merge in a push along the rows and along the columns, and the possible pushes.
 
     Args:
-        environment: In the position to decide in, in which a move is possible.
-        skill: Probability that the pushes merge as much as they can and otherwise keep to a corner, as if no tile
-            appeared between them. Otherwise each is drawn uniformly from those that would then move something.
-        rng: The only source of chance.
+        environment: Environment in the position to decide in, in which a move is possible.
+        skill: Probability that each push merges as much as possible, with ties broken towards a corner, as if no tile
+            appeared in between. Otherwise each is drawn uniformly from the then possible pushes.
+        rng: The only source of randomness.
     """
     assert not environment.is_over, "the game has ended: there is nothing to decide"
     board = environment.board
@@ -43,6 +43,6 @@ def demonstrate(environment: Game2048, skill: float, rng: random.Random) -> Demo
 
 
 def _greedy(board: Board) -> str:
-    """The push that makes the largest tiles; of equals the first of `_CORNER_FIRST`."""
+    """Return the push with the largest sum of created tiles; ties go to the first of `_CORNER_FIRST`."""
     possible = [action for action in _CORNER_FIRST if action in moves(board)]
     return max(possible, key=lambda action: sum(slide(board, action)[1]))

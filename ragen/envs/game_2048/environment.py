@@ -1,4 +1,4 @@
-"""2048 (RAGEN-2, environments): slide tiles; equal ones merge; reach the goal tile before no move is left.
+"""2048 (RAGEN-2, environments): slide tiles, merge equal ones, and reach the goal tile before no move is left.
 
 seed -> the first two tiles        dynamics_seed -> the tiles that appear
 """
@@ -44,15 +44,15 @@ _TILE_COLOURS = (
     (237, 197, 63),
     (237, 194, 46),
 )
-"""Of 2, 4, 8 and so on; of all larger ones the last."""
+"""Colours of 2, 4, 8 and so on; the last one also for all larger tiles."""
 
 
 class Game2048Settings(EnvironmentSettings):
-    """The goal, and how the board is shown."""
+    """The goal and the form of observations."""
 
     type: Literal["game_2048"] = "game_2048"
     goal: int = Field(2048, ge=8, le=131_072)
-    """The tile to reach, a power of two; the game ends with it. 131072 is the largest that can be made."""
+    """Tile to reach, a power of two; the game ends when it is made. 131072 is the largest possible."""
     observation: Literal["grid", "compact"] = "grid"
     """'grid': the tiles. 'compact': their exponents, 1 for 2, 2 for 4 and so on, and 0 for a free cell."""
 
@@ -65,10 +65,10 @@ class Game2048Settings(EnvironmentSettings):
 
 
 class Game2048(Environment[Game2048Settings]):
-    """One episode is one game, up to the goal or until no move is possible."""
+    """Environment whose episode is one game, until the goal is reached or no move is possible."""
 
     settings_type = Game2048Settings
-    num_initial_states: ClassVar[int | None] = 480  # 120 pairs of cells, each with 2 or 4 in either
+    num_initial_states: ClassVar[int | None] = 480  # 120 pairs of cells, each cell with 2 or 4
     demonstrator: ClassVar[str] = "starpo.ragen.envs.game_2048.demonstrations:demonstrate"
     claims: ClassVar[str] = "starpo.ragen.envs.game_2048.claims:claims"
 
@@ -86,11 +86,11 @@ class Game2048(Environment[Game2048Settings]):
 
     @property
     def is_over(self) -> bool:
-        """Is the goal reached, or no move possible?"""
+        """Whether the goal is reached or no move is possible."""
         return self.is_success or not moves(self.board)
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
-        """Put two tiles on an empty board."""
+        """Place two tiles on an empty board."""
         rng = python_random(seed, "2048")
         self._board = _with_new_tile(_with_new_tile(_EMPTY_BOARD, rng), rng)
         self.reseed(dynamics_seed)
@@ -101,9 +101,9 @@ class Game2048(Environment[Game2048Settings]):
         self._chance = python_random(dynamics_seed, "2048 tiles")
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Push the tiles; the reward is 0.1 log2(1 + sum of the tiles that merging has made).
+        """Push the tiles; the reward is 0.1 log2(1 + sum of the tiles created by merging).
 
-        A push that moves nothing changes nothing: no tile appears, and it pays 0.
+        A push that moves no tile is a no-op: no new tile appears, and the reward is 0.
         """
         before = self.board
         if action not in ACTIONS:
@@ -128,16 +128,16 @@ class Game2048(Environment[Game2048Settings]):
 
     @property
     def has_chance(self) -> bool:
-        """Yes: where tiles appear, and which."""
+        """Always True: position and value of new tiles are random."""
         return True
 
     @property
     def is_success(self) -> bool:
-        """Is there a tile as large as the goal?"""
+        """Whether there is a tile at least as large as the goal."""
         return self._board is not None and largest(self._board) >= self.settings.goal
 
     def rules(self) -> str:
-        """The task in words, with the symbols of the chosen observation."""
+        """Return the task description, with the symbols of the configured observation."""
         symbols = "a dot is a free cell"
         if self.settings.observation == "compact":
             symbols = "each number is the exponent of a tile: 1 for 2, 2 for 4, 3 for 8; 0 is a free cell"
@@ -155,18 +155,18 @@ class Game2048(Environment[Game2048Settings]):
         )
 
     def state_digest(self) -> str:
-        """Of the tiles."""
+        """Return a digest of the tiles."""
         return blake2b(str(self.board).encode(), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The observation in the form that the settings choose."""
+        """Return the observation in the configured form."""
         if self.settings.observation == "compact":
             return "\n".join(" ".join(str(_exponent(tile)) for tile in tiles) for tiles in self.board)
         width = max(len(str(largest(self.board))), 2)
         return "\n".join(" ".join(f"{tile or '.':>{width}}" for tile in tiles) for tiles in self.board)
 
     def render_rgb(self) -> np.ndarray:
-        """Tiles of 64 x 64 pixels with their numbers; the larger, the warmer."""
+        """Render tiles of 64 x 64 pixels with their numbers, in warmer colours for larger tiles."""
         side = SIZE * (_CELL + _GAP) + _GAP
         picture = np.full((side, side, 3), _FRAME, np.uint8)
         for row, tiles in enumerate(self.board):
@@ -182,7 +182,7 @@ class Game2048(Environment[Game2048Settings]):
 
 
 def _with_new_tile(board: Board, rng: random.Random) -> Board:
-    """A tile in a free cell; every cell is equally probable."""
+    """Add a tile in a free cell drawn uniformly."""
     row, column = rng.choice(free_cells(board))
     (tile,) = rng.choices([tile for tile, _ in NEW_TILES], [probability for _, probability in NEW_TILES])
     return with_tile(board, row, column, tile)

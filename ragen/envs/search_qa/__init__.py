@@ -1,1 +1,1 @@
-"""Questions that are answered by searching documents. library: a user's or made up; index: BM25; scoring: EM and F1."""
+"""Question answering by searching documents. library: user files or synthetic; index: BM25; scoring: EM and F1."""

@@ -1,8 +1,8 @@
-"""SearchQA as a player plays it who reads well, and often follows a fact that nobody asked for.
+"""Demonstrator for SearchQA that reads well but often follows a fact that the question does not ask for.
 
-The noise lies in decisions: which fact to follow, and whether to search on or to answer. What is said is a sentence of
-a document that was found. A policy that imitates it can search and read; which fact a question asks for, and when it is
-answered, is left to learn by reward.
+The noise is in the decisions: which fact to follow, and whether to search further or to answer. The reasoning is a
+sentence of a retrieved document. A policy that imitates it can search and read; which fact a question asks for, and
+when to answer, is left for the reward to teach.
 """
 
 import random
@@ -15,13 +15,13 @@ from starpo.ragen.envs.search_qa.solver import read_facts
 def demonstrate(environment: SearchQA, skill: float, rng: random.Random) -> Demonstration:
     """Search, or answer. The environment is not stepped.
 
-    The thought is `find Ada Ash` or a sentence such as `Ada Ash learned from Eva Hart`.
+    The reasoning is `find Ada Ash` or a sentence such as `Ada Ash learned from Eva Hart`.
 
     Args:
-        environment: Before the end.
-        skill: Probability that a decision is the right one, once something was found. Otherwise a fact is drawn from
-            the best document, and what it names is searched for or given as the answer, as often as not.
-        rng: The only source of chance.
+        environment: An environment whose episode has not ended.
+        skill: Probability that a decision is the right one, once a search has returned something. Otherwise a fact is
+            drawn from the best document, and its value is searched for or given as the answer with equal probability.
+        rng: The only source of randomness.
     """
     question = environment.question
     if not question.way:
@@ -42,7 +42,7 @@ def demonstrate(environment: SearchQA, skill: float, rng: random.Random) -> Demo
 
 
 def _with_a_users_documents(environment: SearchQA, skill: float, rng: random.Random) -> Demonstration:
-    """Search for the question's own words; then answer, rightly by skill, and otherwise a title that was found."""
+    """Search for the question's text; then answer correctly with probability `skill`, otherwise with a found title."""
     if not environment.searched:
         return Demonstration("find it", (environment.write("search", environment.question.text),))
     titles = [document.title for document in environment.found]

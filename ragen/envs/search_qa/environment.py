@@ -1,9 +1,9 @@
-"""SearchQA (RAGEN-2, environments): find the answer to a question by searching documents, and say it.
+"""SearchQA (RAGEN-2, environments): find the answer to a question by searching documents, and give it.
 
-Searching pays nothing. An answer ends the episode; it pays 1 if it is right as SQuAD's evaluation compares answers, and
-else its F1, if that is at least 0.3. So do ten steps without an answer, which pay nothing.
+Searching pays nothing. An answer ends the episode. It pays 1 for an exact match (SQuAD's evaluation), otherwise its F1
+if that is at least 0.3. The episode also ends, with no reward, after ten steps without an answer.
 
-    seed -> question of the library (made up, or the user's)
+    seed -> question of the library (synthetic, or the user's)
 """
 
 import random
@@ -25,7 +25,7 @@ from starpo.ragen.envs.search_qa.world import Document, Question
 from starpo.ragen.envs.sources import digest_of
 
 MAX_CHARS = 200
-"""Of a query, and of an answer."""
+"""Maximum length of a query, and of an answer."""
 
 _HOPS = {"one": (1,), "two": (2,), "both": (1, 2)}
 _TEXT = Pattern(
@@ -54,36 +54,36 @@ _PARAMETERS = {"search": "query", "finish": "answer"}
 
 
 class SearchQASettings(EnvironmentSettings):
-    """What is searched, what is asked, and how."""
+    """Documents, questions, and how they are searched and answered."""
 
     type: Literal["search_qa"] = "search_qa"
     actions: Literal["text", "tools"] = "text"
     """'text': `search[query]` and `finish[answer]`. 'tools': calls of the tools `search` and `finish`."""
     documents: str = ""
-    """A file of documents, objects with `title` and `text`: a JSON list, or one object a line. "": a world of people
-    and places is made up."""
+    """File of documents, objects with `title` and `text`: a JSON list, or one object per line. "": use a synthetic
+    world of people and places."""
     documents_digest: str = Field("", pattern="^([0-9a-f]{16})?$")
-    """Of that file's content; "": that of the file as it is now is put in."""
+    """Digest of that file's content; "": filled in from the current file."""
     questions: str = ""
-    """A file of questions about them, objects with `question` and `answers` (a list, any of which is right)."""
+    """File of questions about the documents, objects with `question` and `answers` (a list; any of them is right)."""
     questions_digest: str = Field("", pattern="^([0-9a-f]{16})?$")
-    """Of that file's content; "": that of the file as it is now is put in."""
+    """Digest of that file's content; "": filled in from the current file."""
     num_people: int = Field(120, ge=2, le=256)
-    """People of the made-up world, a document each; there are 24 places beside them."""
+    """People of the synthetic world, one document each, in addition to 24 places."""
     world_seed: int = Field(0, ge=0)
-    """Decides what is true in the made-up world."""
+    """Seed of the facts of the synthetic world."""
     hops: Literal["one", "two", "both"] = "both"
-    """Documents that a question about the made-up world takes."""
+    """Number of documents that a question about the synthetic world requires."""
     max_steps: int = Field(10, ge=1, le=100)
-    """Searches and answers an episode."""
+    """Steps per episode; each is a search or the answer."""
     top_k: int = Field(5, ge=1, le=20)
-    """Documents found by a search."""
+    """Maximum number of documents that a search returns."""
     max_document_chars: int = Field(800, ge=50, le=20_000)
-    """A longer document is cut when it is shown."""
+    """Longer documents are truncated when shown."""
     max_result_chars: int = Field(4000, ge=50, le=100_000)
-    """All that a search shows is cut at so many characters."""
+    """The results of a search are truncated to this many characters in total."""
     min_f1: float = Field(0.3, ge=0.0, le=1.0)
-    """An answer that is not exact pays its F1, and nothing below this."""
+    """An inexact answer pays its F1, or 0 if that is below this threshold."""
 
     @field_validator("documents_digest", "questions_digest")
     @classmethod
@@ -99,7 +99,7 @@ class SearchQASettings(EnvironmentSettings):
 
 
 class SearchQA(Environment[SearchQASettings]):
-    """One episode is one question, until it is answered or the steps are used up."""
+    """Environment whose episode is one question, until it is answered or the steps are used up."""
 
     settings_type = SearchQASettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.search_qa.demonstrations:demonstrate"
@@ -126,7 +126,7 @@ class SearchQA(Environment[SearchQASettings]):
 
     @property
     def question(self) -> Question:
-        """Of the present episode, with its answers."""
+        """Question of the current episode, with its answers."""
         if self._question is None:
             raise EnvironmentFault("search_qa: there is no question before the first reset; call reset")
         return self._question
@@ -138,17 +138,17 @@ class SearchQA(Environment[SearchQASettings]):
 
     @property
     def found(self) -> tuple[Document, ...]:
-        """What the last search has found, best first."""
+        """Results of the last search, best first."""
         return self._found
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
-        """Draw a question of the library."""
+        """Draw a question from the library."""
         self._question = python_random(seed, "search qa").choice(self.library.questions)
         self._searched, self._found, self._answer = (), (), None
         return self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Search, or answer; the answer and the last step end the episode."""
+        """Search or answer; an answer or the last step ends the episode."""
         question = self.question
         if self.is_over:
             raise EnvironmentFault("search_qa: the episode has ended; call reset")
@@ -166,11 +166,11 @@ class SearchQA(Environment[SearchQASettings]):
         return self.render(), reward, self.is_over, False, info
 
     def write(self, kind: str, text: str) -> str:
-        """An action in the form that the settings choose, out of any text: what cannot be written becomes a blank.
+        """Write an action in the configured form; characters that an action cannot contain become spaces.
 
         Args:
             kind: search or finish.
-            text: Query or answer.
+            text: Query or answer, any text.
         """
         text = plain(text)
         return f"{kind}[{text}]" if self.settings.actions == "text" else write_call(kind, {_PARAMETERS[kind]: text})
@@ -184,7 +184,7 @@ class SearchQA(Environment[SearchQASettings]):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """None are listed: a query is any text."""
+        """Empty: a query is any text."""
         return ()
 
     @property
@@ -193,21 +193,21 @@ class SearchQA(Environment[SearchQASettings]):
         return _TEXT if self.settings.actions == "text" else _TOOLS
 
     def random_action(self, rng: random.Random) -> str:
-        """A search for some document's title, or such a title as the answer."""
+        """Return a search for a random document's title, or such a title as the answer."""
         return self.write(rng.choice(("search", "search", "finish")), rng.choice(self.library.documents).title)
 
     @property
     def is_success(self) -> bool:
-        """Is the answer exactly one of the right ones?"""
+        """Whether the answer exactly matches one of the right ones."""
         return self._answer is not None and exact_match(self._answer, self.question.answers)
 
     @property
     def is_over(self) -> bool:
-        """Has it been answered, or was every step used?"""
+        """Whether the question has been answered or all steps are used up."""
         return self._answer is not None or len(self._searched) == self.settings.max_steps
 
     def rules(self) -> str:
-        """The task in words."""
+        """Return the task description."""
         return (
             "Answer the question by searching documents. A search shows the documents that match its words best.\n"
             "Often one document only names another one that you have to search for next.\n"
@@ -217,12 +217,12 @@ class SearchQA(Environment[SearchQASettings]):
         )
 
     def state_digest(self) -> str:
-        """Of the question, its answers, the searches, and the answer given."""
+        """Return a digest of the question, its answers, the searches, and the given answer."""
         state = (self.question.text, *self.question.answers, "searched", *self._searched, "said", repr(self._answer))
         return blake2b("\0".join(state).encode(errors="replace"), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The question; what was searched for; what the last search has found; the answer."""
+        """Return the question, the queries, the results of the last search, and the answer."""
         lines = [f"Question: {self.question.text}"]
         if self._searched:
             lines.append(f"Searched: {'; '.join(self._searched)}")
@@ -237,12 +237,12 @@ class SearchQA(Environment[SearchQASettings]):
         return "\n".join(shown)[: self.settings.max_result_chars]
 
     def render_rgb(self) -> np.ndarray:
-        """The question, the searches and the documents on a page."""
+        """Render the question, the searches and the documents on a page."""
         return page(
             f"Step {len(self._searched) + (self._answer is not None)} of {self.settings.max_steps}", self.render()
         )
 
 
 def plain(text: str) -> str:
-    """A query or an answer on one line, of at most 200 characters, with blanks for what cannot stand in an action."""
+    """Reduce a query or answer to one line of at most 200 characters, with spaces for unusable characters."""
     return _UNUSABLE.sub(" ", text).strip()[:MAX_CHARS].strip() or "?"

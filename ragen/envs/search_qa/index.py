@@ -1,4 +1,4 @@
-"""BM25 over documents, by bm25s: the same order in every process, ties by the order of the documents."""
+"""BM25 over documents, using bm25s: the same ranking in every process, ties in document order."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ _K1, _B = 0.9, 0.4  # Pyserini's
 
 
 class Index:
-    """Texts, ranked by the words of a query: Lucene's BM25 with k1 = 0.9 and b = 0.4, without stemming."""
+    """Index that ranks texts by a query: Lucene's BM25 with k1 = 0.9 and b = 0.4, without stemming."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         """Index the texts.
@@ -25,18 +25,18 @@ class Index:
             import bm25s
         except ImportError as error:
             raise MissingPackageError("search_qa needs the package bm25s: pip install 'starpo[webshop]'") from error
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it tells of every index that it builds
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every index that it builds
         self._scorer = bm25s.BM25(method="lucene", k1=_K1, b=_B)
         tokenised = [_words(text) for text in texts]
         self._known = {word for words in tokenised for word in words}
         self._scorer.index(tokenised, show_progress=False)
 
     def search(self, query: str, limit: int) -> list[int]:
-        """Places of the best texts, best first; of those alone that hold a word of the query.
+        """Return the positions of the best texts that contain a word of the query, best first.
 
         Args:
-            query: Any text; words of one letter count for nothing.
-            limit: At most so many.
+            query: Any text; words of one letter are ignored.
+            limit: Maximum number of results.
         """
         words = [word for word in _words(query) if word in self._known]
         if not words:

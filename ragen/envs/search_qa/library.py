@@ -1,4 +1,4 @@
-"""What is searched and what is asked: a made-up world, or files of the user's, with an index over the documents."""
+"""Documents and questions, from a synthetic world or user files, with an index over the documents."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,13 +17,13 @@ class Library:
     index: Index
 
     def search(self, query: str, limit: int) -> list[Document]:
-        """The best documents, best first."""
+        """Return the best documents, best first."""
         return [self.documents[place] for place in self.index.search(query, limit)]
 
 
 @lru_cache(4)
 def made_up(num_people: int, hops: tuple[int, ...], seed: int) -> Library:
-    """A library about people and places that are not.
+    """Make a library about fictional people and places.
 
     Raises:
         MissingPackageError: If bm25s is not installed.
@@ -34,7 +34,7 @@ def made_up(num_people: int, hops: tuple[int, ...], seed: int) -> Library:
 
 @lru_cache(2)
 def stored(documents: str, documents_digest: str, questions: str, questions_digest: str) -> Library:
-    """A library of the user's: documents with `title` and `text`, questions with `question` and `answers`.
+    """Load a user's library: documents with `title` and `text`, questions with `question` and `answers`.
 
     Raises:
         EnvironmentFault: See `read_rows`.

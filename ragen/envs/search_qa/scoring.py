@@ -1,4 +1,4 @@
-"""Answers against the right ones, as SQuAD's evaluation compares them: exact match, and F1 over words.
+"""Scoring of answers against the gold answers, as in SQuAD's evaluation: exact match, and F1 over words.
 
 answer -> normalised: lower case, no punctuation, no articles, single blanks
 """
@@ -12,25 +12,25 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(text: str) -> str:
-    """What is compared. Punctuation is that of ASCII, and goes without leaving a blank: `U.S.` becomes `us`."""
+    """Normalise an answer for comparison. ASCII punctuation is removed without leaving a space: `U.S.` becomes `us`."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, golds: tuple[str, ...]) -> bool:
-    """Is it one of the right answers, once normalised?"""
+    """Whether the normalised answer equals one of the normalised gold answers."""
     return normalised(answer) in {normalised(gold) for gold in golds}
 
 
 def f1(answer: str, golds: tuple[str, ...]) -> float:
-    """Harmonic mean of precision and recall over words, each counted as often as it occurs; the best of the right ones.
+    """Harmonic mean of precision and recall over words, counted with multiplicity; the maximum over the gold answers.
 
-    Without a word on either side: 1 if there is none on both, else 0.
+    If either side has no words: 1 if both have none, else 0.
     """
     return max(_f1(normalised(answer).split(), normalised(gold).split()) for gold in golds)
 
 
 def score(answer: str, golds: tuple[str, ...], least: float) -> float:
-    """What an answer pays: 1 for an exact match; else its F1, and nothing below `least` (RAGEN-2's SearchQA: 0.3)."""
+    """Reward of an answer: 1 for an exact match; else F1, or 0 if that is below `least` (RAGEN-2's SearchQA: 0.3)."""
     if exact_match(answer, golds):
         return 1.0
     shared = f1(answer, golds)

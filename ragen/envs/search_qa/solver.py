@@ -1,7 +1,7 @@
-"""Who answers by reading: searches the name in the question, reads what is found, and goes on from there.
+"""Solver that searches for the name in the question, reads the results, and continues from there.
 
-Knows how the made-up world's sentences are said, and nothing of what is true in it: what it answers, the documents have
-said. Its success bounds what can be had from the library at this `top_k`.
+It knows the sentence templates of the synthetic world but none of its facts: its answers come from the documents. Its
+success bounds what is achievable with the library at this `top_k`.
 
     question -> name, kinds of facts        observation -> facts
 """
@@ -31,7 +31,7 @@ _PHRASES = {
 
 
 class Fact(NamedTuple):
-    """What a sentence says."""
+    """The content of a sentence."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Fact(NamedTuple):
 
 
 def read_facts(text: str) -> list[Fact]:
-    """Every fact that a text states, in the order of its kinds."""
+    """Return every fact that a text states, ordered by kind."""
     return [
         Fact(found["name"], kind, found["value"], found[0])
         for kind, sentence in _SENTENCES.items()
@@ -49,7 +49,7 @@ def read_facts(text: str) -> list[Fact]:
 
 
 def read_question(question: str) -> tuple[str, tuple[str, ...]] | None:
-    """The name in a question, and the kinds of facts that lead from it to the answer; None: it cannot be read."""
+    """Return the name in a question, and the kinds of facts that lead from it to the answer; None if unparsable."""
     for kind, asked in _QUESTIONS.items():
         if found := asked.fullmatch(question):
             for first, phrase in _PHRASES.items():
@@ -63,11 +63,11 @@ def solve(environment: SearchQA) -> bool:
     """Play an episode to its end.
 
     Args:
-        environment: After `reset`, with a question about a made-up world.
+        environment: Environment after `reset`, with a question about a synthetic world.
 
     Returns:
-        Whether the answer was right. False too where it gave up: the question cannot be read, or what it leads to is
-        not among what was found, or the steps were used up.
+        Whether the answer was right. Also False if the solver gave up: the question cannot be parsed, the next fact is
+        not in the search results, or the steps are used up.
     """
     read = read_question(environment.question.text)
     if read is None:

@@ -1,6 +1,6 @@
-"""A made-up world: people and places, what is true of them, documents that say so, and questions of one and two hops.
+"""A synthetic world: people and places, facts about them, documents with the facts, and one- and two-hop questions.
 
-corpus seed -> people, places, facts -> documents, questions
+world seed -> people, places, facts -> documents, questions
 """
 
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ class Relation:
     """One kind of fact.
 
     Attributes:
-        sentence: How a document says it, of `name` and `value`.
-        question: How it is asked for, of `name`.
-        phrase: How the value is named by way of `name`, where it has a document of its own; "": it has none.
+        sentence: Template of the document sentence, with `name` and `value`.
+        question: Template of the question, with `name`.
+        phrase: Template that refers to the value via `name`, if the value has its own document; "" if it has none.
     """
 
     sentence: str
@@ -53,7 +53,7 @@ _OF_VALUES = {"birthplace": OF_PLACES, "teacher": OF_PEOPLE}
 
 @dataclass(frozen=True)
 class Document:
-    """Something to be found."""
+    """A document to be found."""
 
     title: str
     text: str
@@ -61,13 +61,13 @@ class Document:
 
 @dataclass(frozen=True)
 class Question:
-    """Something to be answered.
+    """A question to be answered.
 
     Attributes:
-        text: As it is asked.
-        answers: The right ones; any of them will do.
-        way: Of a made-up world, the titles of the documents that lead to the answer, in order.
-        facts: Of a made-up world, the sentence in each of them that leads on.
+        text: The question itself.
+        answers: Right answers; any of them is accepted.
+        way: In a synthetic world, titles of the documents that lead to the answer, in order.
+        facts: In a synthetic world, the relevant sentence of each of these documents.
     """
 
     text: str
@@ -77,16 +77,16 @@ class Question:
 
 
 def make_world(num_people: int, hops: tuple[int, ...], seed: int) -> tuple[tuple[Document, ...], tuple[Question, ...]]:
-    """Make up people and places, with a document for each.
+    """Generate people and places, with a document for each.
 
     Args:
-        num_people: At most 256, one for each first and last name. There are 24 places.
-        hops: Which questions: 1, 2, or both.
-        seed: Of everything that is true.
+        num_people: At most 256, one per pair of first and last name. There are 24 places.
+        hops: Hops of the questions: 1, 2, or both.
+        seed: Seed of all facts.
 
     Returns:
-        The documents, and every question of the kinds asked for: five for each person with two hops, three with one,
-        and two for each place. Questions about a person's teacher whose answer is that person are left out.
+        The documents, and every question of the requested kinds: per person five with two hops and three with one, per
+        place two with one. Questions about a person's teacher whose answer is that person are omitted.
     """
     rng = python_random(seed, "search qa world")
     everybody = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]

@@ -1,2 +1,2 @@
-"""Shopping after WebShop. product, synthetic, files, catalogue: what is sold; search, visit, pages: the shop; goals,
-score: what is wanted, and what a purchase is worth."""
+"""Shopping as in WebShop. product, synthetic, files, catalogue: the products; search, visit, pages: the shop; goals,
+score: what is requested, and how a purchase is scored."""

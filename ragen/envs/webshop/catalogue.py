@@ -1,6 +1,6 @@
-"""`Catalogue`: what a shop sells, its index and its goals; loaded once a process and shared by all environments.
+"""`Catalogue`: a shop's products, index and goals; loaded once per process and shared by all environments.
 
-synthetic goods or the user's files -> Catalogue, named by the digest of what it holds
+synthetic products or user files -> Catalogue, identified by a digest of its content
 """
 
 import logging
@@ -25,7 +25,7 @@ _NOUNS: dict[str, Nouns] = {"list": listed_nouns, "rule": guessed_nouns, "spacy"
 
 
 class Source(NamedTuple):
-    """Where a catalogue comes from; the fields are those of the settings."""
+    """Source of a catalogue; the fields are those of the settings."""
 
     folder: str
     digest: str
@@ -37,16 +37,16 @@ class Source(NamedTuple):
 
 
 class Catalogue:
-    """What a shop sells.
+    """The products of a shop.
 
     Attributes:
-        products: In their order.
-        prices: Theirs, in dollars.
-        digest: 16 hexadecimal digits of all of it.
-        refused: What the files hold and cannot be used.
-        index: Over the products.
-        goals: What episodes ask for.
-        nouns: What counts as the nouns of a title.
+        products: Products, in order.
+        prices: Their prices in dollars.
+        digest: Digest of the content, 16 hexadecimal digits.
+        refused: Entries of the files that cannot be used.
+        index: Search index over the products.
+        goals: Goals of the episodes.
+        nouns: Extracts the nouns of a title.
         nouns_rule: 'list' (the synthetic catalogue's own), 'rule' or 'spacy'.
     """
 
@@ -56,7 +56,7 @@ class Catalogue:
         """Price and index the products, and list the goals.
 
         Raises:
-            ConfigError: If there is no goal.
+            ConfigError: If the products have no goal.
             MissingPackageError: See `search.needed_packages` and `score.tagged_nouns`.
         """
         self.products, self.digest, self.refused = tuple(products), digest, tuple(refused)
@@ -74,21 +74,21 @@ class Catalogue:
             )
 
     def place(self, asin: str) -> int:
-        """Of a product, by its number in any case."""
+        """Return the position of the product with this ASIN, ignoring case."""
         return self._places[asin.lower()]
 
     def product(self, asin: str) -> Product:
-        """By its number in any case."""
+        """Return the product with this ASIN, ignoring case."""
         return self.products[self.place(asin)]
 
 
 @lru_cache(maxsize=4)
 def load_catalogue(source: Source) -> Catalogue:
-    """Make the synthetic catalogue, or read the user's files.
+    """Generate the synthetic catalogue, or read the user's files.
 
     Raises:
-        ConfigError: If the files are missing, cannot be read, or are not those of `source.digest`; if there is no goal.
-        MissingPackageError: If bm25s or rapidfuzz is not installed, or spaCy or its model where it is asked for.
+        ConfigError: If the files are missing, unreadable or do not match `source.digest`; if there is no goal.
+        MissingPackageError: If bm25s or rapidfuzz is not installed, or spaCy or its model if `source.nouns` needs it.
     """
     needed_packages()
     if not source.folder:

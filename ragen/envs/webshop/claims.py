@@ -1,5 +1,5 @@
-"""Claims about a page of the shop: which words of a title are asked for, whether a price is within the limit, and what
-is asked for of an option; as demonstrations write them, about compact observations."""
+"""Claims about a page of the shop in the form that demonstrations use, for compact observations: which words of a title
+are requested, whether a price is within the limit, and which value of an option is requested."""
 
 import re
 from functools import lru_cache
@@ -15,15 +15,15 @@ _VALUE = re.compile(r"\[([^\[\]]+)\]")
 
 
 class SeenPage(NamedTuple):
-    """What a compact observation shows: of each product the words that are asked for, its price, and `ok` or `dear`; of
-    each option the value that is asked for, or `none`."""
+    """Content of a compact observation: for each product its requested words, its price, and `ok` or `dear`; for each
+    option the requested value, or `none`."""
 
     results: dict[str, tuple[str, ...]]
     options: dict[str, str]
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """The statements of a reasoning that can be judged, in order; [] where observation or reasoning cannot be read."""
+    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
     page = read_page(observation)
     found = []
     for line in reasoning.splitlines() if page.results else ():
@@ -44,7 +44,7 @@ def _claim(about: str, said: list[str], truth: list[str]) -> Claim:
 
 @lru_cache(65_536)
 def read_page(observation: str) -> SeenPage:
-    """The results or the options of a compact observation; nothing where it has none."""
+    """Parse the results or the options of a compact observation; empty if it has none."""
     head, *lines = observation.split("\n")
     instruction = _INSTRUCTION.fullmatch(head)
     results: dict[str, tuple[str, ...]] = {}

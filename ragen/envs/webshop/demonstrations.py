@@ -1,8 +1,8 @@
-"""WebShop as a mediocre player plays it: reads pages as they are, and decides badly.
+"""Mediocre demonstrator for WebShop that reads pages correctly and decides badly.
 
-The noise lies in decisions (which words to search for, which product to open, which options to choose), never in what
-is said about a page: a policy that imitates it learns to read and to click, and is left with the choice to learn by
-reward.
+The noise is in the decisions (which words to search for, which product to open, which options to choose), never in the
+statements about a page. A policy that imitates it learns to read and to click; the choices are left for the reward to
+teach.
 """
 
 import random
@@ -14,27 +14,27 @@ from starpo.ragen.envs.webshop.search import words
 from starpo.ragen.envs.webshop.visit import BACK, BUY, NEXT, PREVIOUS
 
 _MAX_WORDS = 6
-"""Words of a title that are written down."""
+"""Maximum number of words of a title in the reasoning."""
 
 
 def demonstrate(environment: WebShop, skill: float, rng: random.Random) -> Demonstration:
     """Decide on one page. The environment is not stepped.
 
-    The thought writes down what has to be compared. On the search page the words that tell products apart:
-    `soft wool coat red large`. On a page of results a line for each: what is clicked for it, the words of its title
-    that are asked for, its price, and whether that is within the limit: `1 wool coat 35 ok`, `2 coat 72 dear`. On
-    a product's page the options, and what is asked for of them: `color red size none`.
+    The reasoning lists what has to be compared. On the search page, the words that distinguish products:
+    `soft wool coat red large`. On a page of results, a line per product with its label, the requested words of its
+    title, its price, and whether that is within the limit: `1 wool coat 35 ok`, `2 coat 72 dear`. On a product's page,
+    the options with their requested values: `color red size none`.
 
     Args:
-        environment: Before the purchase.
-        skill: Probability that a decision is a good one: all words are searched for; the first product is opened that
-            has all words and is not dear, or the next page where this one has none; an option is chosen as asked for.
-            Otherwise each word but what kind of thing it is is searched for or not, any product is opened, and an
-            option is chosen at random or forgotten.
-        rng: The only source of chance.
+        environment: Environment before the purchase.
+        skill: Probability that a decision is a good one: search for all words; open the first product that has all
+            words and is within the limit, or the next page if there is none; choose an option as requested. Otherwise
+            each word except the product noun is searched for with probability 1/2, a random product is opened, and an
+            option is set to a random value or left out.
+        rng: The only source of randomness.
 
     Returns:
-        One action; on a product's page all options and the purchase.
+        One action; on a product's page, clicks on at most four options and the purchase.
     """
     page = environment.visit.page
     assert page != "done", "the episode has ended: there is nothing to decide"
@@ -48,7 +48,7 @@ def demonstrate(environment: WebShop, skill: float, rng: random.Random) -> Demon
 
 
 def search_for(text: str) -> str:
-    """A search for the words of a text, as many as an action has room for."""
+    """Return a search action for the words of a text, as many as fit into an action."""
     room = GRAMMAR.max_chars - len("search[]")
     query = ""
     for word in words(text):
@@ -102,13 +102,13 @@ def _buy(environment: WebShop, skill: float, rng: random.Random) -> Demonstratio
 
 
 def _wanted(environment: WebShop) -> list[str]:
-    """Words of the goal's attributes, and what kind of thing it is last."""
+    """Return the words of the goal's attributes, followed by those of its query, the kind of product."""
     goal = environment.goal
     return list(dict.fromkeys(words(" ".join([*goal.attributes, goal.query]))))
 
 
 def _facts(environment: WebShop, product: Product, wanted: list[str]) -> list[str]:
-    """The words of a title that are wanted, in its order, the price, and `ok` or `dear`."""
+    """Return the wanted words of a product's title, in title order, then its price, and `ok` or `dear`."""
     found = list(dict.fromkeys(word for word in words(product.title) if word in wanted))[:_MAX_WORDS]
     price = product.price_range[0]
     return [*found, f"{price:g}", "ok" if price <= environment.goal.price_limit else "dear"]

@@ -1,6 +1,6 @@
-"""WebShop (Yao et al. 2022): buy what an instruction asks for, by searching and clicking through a shop's pages.
+"""WebShop (Yao et al. 2022): buy the product that an instruction describes, by searching and clicking through a shop.
 
-seed -> goal        settings -> catalogue (loaded once a process)
+seed -> goal        settings -> catalogue (loaded once per process)
 """
 
 import random
@@ -35,43 +35,43 @@ _PAGES: dict[str, Callable[[Shop, Goal, Visit, float], str]] = {"text": write_te
 
 
 class WebShopSettings(EnvironmentSettings):
-    """What the shop sells, what is asked for, and how pages are shown."""
+    """Products, goals and the form of observations."""
 
     type: Literal["webshop"] = "webshop"
     folder: str = ""
-    """Folder of WebShop's own files: `items_shuffle*.json`, `items_ins_v2*.json` and, for goals = 'human',
-    `items_human_ins.json`. '': the synthetic catalogue."""
+    """Folder of WebShop's original files: `items_shuffle*.json`, `items_ins_v2*.json` and, for goals = 'human',
+    `items_human_ins.json`. '': use the synthetic catalogue."""
     digest: str = Field("", pattern="^([0-9a-f]{16})?$")
-    """Of the files in `folder`, filled in from them, so that changed files are another environment. Where it is given,
-    other files are refused."""
+    """Digest of the files in `folder`, filled in from them, so that changed files are a different environment. If it is
+    given, files with another digest are rejected."""
     num_products: int | None = Field(None, ge=100, le=2_000_000)
-    """Products of the synthetic catalogue (at most 60,000), or how many to take from the beginning of the files. None:
-    5,000, or all of the files'."""
+    """Size of the synthetic catalogue (at most 60,000), or number of products to take from the start of the files.
+    None: 5,000, or all products of the files."""
     catalogue_seed: int = Field(0, ge=0)
-    """Which synthetic catalogue."""
+    """Seed of the synthetic catalogue."""
     num_hidden: int = Field(0, ge=0, le=2)
-    """Of the synthetic catalogue: attributes of a goal that no title tells, only the page Features."""
+    """For the synthetic catalogue: number of attributes per goal that only the page Features shows, not the title."""
     goals: Literal["synthetic", "human"] = "synthetic"
-    """'synthetic': every product's own wish, with each combination of its options. 'human': what people wrote."""
+    """'synthetic': every product's own wish, with each combination of its options. 'human': instructions by people."""
     split: Split = "train"
-    """Goals 0 to 499 are 'test', 500 to 1499 'val', the rest 'train'."""
+    """Goals 0 to 499 are 'test', 500 to 1499 'val', the rest 'train'; 'all' takes all of them."""
     split_rule: Literal["ragen", "original"] = "ragen"
-    """How a seed becomes a goal of its split. 'ragen': the seed modulo the size of the split, training goals in an
-    order of their own. 'original': drawn with the goals' weights."""
+    """How a seed selects a goal of its split. 'ragen': the seed modulo the size of the split, with training goals
+    shuffled. 'original': drawn with the goals' weights."""
     pays: Literal["score", "success"] = "score"
-    """What buying pays. 'score': the purchase's score, 0 to 1. 'success': 1 for a score of 1, otherwise 0 (RAGEN)."""
+    """Reward of the purchase. 'score': its score, 0 to 1. 'success': 1 for a score of 1, otherwise 0 (RAGEN)."""
     nouns: Literal["rule", "spacy"] = "rule"
-    """What counts as a noun in titles of the user's files. 'rule': words of at least three letters that are no function
-    words. 'spacy': what spaCy's en_core_web_sm says, as in WebShop. The synthetic catalogue has a list of its own."""
+    """How nouns in titles of the user's files are found. 'rule': words of at least three letters, without function
+    words. 'spacy': spaCy's en_core_web_sm, as in WebShop. The synthetic catalogue has its own list."""
     results_per_page: int = Field(10, ge=1, le=50)
-    """Products on a page of results; a search finds 50 at most."""
+    """Products per page of results; a search finds at most 50."""
     should_show_attributes: bool = False
-    """Has a product a page with its attributes?"""
+    """Whether a product has a page with its attributes."""
     observation: Literal["text", "compact"] = "text"
-    """'text': what stands on WebShop's pages, joined by [SEP]. 'compact': few lines, with what can be clicked in
-    brackets; products are clicked by their place on the page of results, not by their number."""
+    """'text': the content of WebShop's pages, joined by [SEP]. 'compact': few lines, with clickable items in brackets;
+    products are clicked by their position on the page of results, not by ASIN."""
     should_list_admissible: bool = False
-    """Does an observation end with a line of all that can be done?"""
+    """Whether an observation ends with a line of all admissible actions."""
 
     @field_validator("digest")
     @classmethod
@@ -93,9 +93,9 @@ class WebShopSettings(EnvironmentSettings):
 
 
 class WebShop(Environment[WebShopSettings]):
-    """One episode is one purchase.
+    """Environment whose episode is one purchase.
 
-    Info of the step that buys: `score` and its parts, and `nouns`, what counted as nouns.
+    The info of the purchase step has `score`, its parts, and `nouns`, the rule by which nouns were found.
     """
 
     settings_type = WebShopSettings
@@ -103,7 +103,7 @@ class WebShop(Environment[WebShopSettings]):
     claims: ClassVar[str] = "starpo.ragen.envs.webshop.claims:claims"
 
     def __init__(self, settings: WebShopSettings) -> None:
-        """Load the catalogue, unless this process has it: what is wrong with it is one error before any episode.
+        """Load the catalogue unless this process has it already, so that its errors surface before any episode.
 
         Raises:
             ConfigError, MissingPackageError: See `load_catalogue`; or if the split has no goals.
@@ -126,18 +126,18 @@ class WebShop(Environment[WebShopSettings]):
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is sold; the same object for all environments of a process."""
+        """The catalogue, one object shared by all environments of a process."""
         return load_catalogue(self._source)
 
     @property
     def shop(self) -> Shop:
-        """The catalogue, and how it is shown."""
+        """The catalogue and its presentation."""
         sub_pages = (*_SUB_PAGES, "attributes") if self.settings.should_show_attributes else _SUB_PAGES
         return Shop(self.catalogue, self.settings.results_per_page, sub_pages, self.settings.observation == "compact")
 
     @property
     def goal(self) -> Goal:
-        """What the present episode asks for.
+        """Goal of the current episode.
 
         Raises:
             EnvironmentFault: Before the first `reset`.
@@ -148,23 +148,23 @@ class WebShop(Environment[WebShopSettings]):
 
     @property
     def visit(self) -> Visit:
-        """Where the shopper stands."""
+        """The current page and choices."""
         return self._visit
 
     @property
     def clicks(self) -> dict[str, Visit]:
-        """What can be clicked now, in lower case -> where it leads; nothing on the search page."""
+        """Clickable label in lower case -> visit that it leads to; empty on the search page."""
         if self._clicks is None:
             self._clicks = self.shop.clicks(self._visit)
         return self._clicks
 
     @property
     def score(self) -> float:
-        """Of the purchase; 0 before it."""
+        """Score of the purchase; 0 before it."""
         return self._score.total if self._score else 0.0
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
-        """Take a goal of the split, and stand on the search page."""
+        """Select a goal of the split and start on the search page."""
         goals = self.catalogue.goals
         index = goals.index(self.settings.split, self.settings.split_rule, seed)
         self._goal, self._score = goals.goal(index), None
@@ -172,7 +172,7 @@ class WebShop(Environment[WebShopSettings]):
         return self.render(), {"goal": index, "num_refused": len(self.catalogue.refused)}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Search or click; what the present page does not have changes nothing. Buying pays, everything else 0."""
+        """Search or click; an action that the current page does not offer is a no-op. Only the purchase is rewarded."""
         goal, before = self.goal, self._visit
         if before.page == "done":
             raise EnvironmentFault("webshop: the episode has ended with the purchase; call reset")
@@ -213,11 +213,11 @@ class WebShop(Environment[WebShopSettings]):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """All clicks that the present page has; none on the search page, where any words can be searched."""
+        """All clicks of the current page; empty on the search page, where any words can be searched."""
         return tuple(f"click[{label}]" for label in self.clicks)
 
     def random_action(self, rng: random.Random) -> str:
-        """A search for some words of the instruction, or one of `actions`."""
+        """Return a search for some words of the instruction, or one of `actions`."""
         if self._visit.page == "search":
             known = words(self.goal.terse)
             return f"search[{' '.join(rng.sample(known, rng.randint(1, len(known))))}]"
@@ -225,11 +225,11 @@ class WebShop(Environment[WebShopSettings]):
 
     @property
     def is_success(self) -> bool:
-        """Has something been bought whose score is 1?"""
+        """Whether a purchase with a score of 1 has been made."""
         return self.score >= _WON
 
     def rules(self) -> str:
-        """The task in words."""
+        """Return the task description."""
         paid = "its score" if self.settings.pays == "score" else "1 if its score is 1, and otherwise 0"
         return "\n".join(
             [
@@ -244,17 +244,17 @@ class WebShop(Environment[WebShopSettings]):
         )
 
     def state_digest(self) -> str:
-        """Of the catalogue, the goal and the visit."""
+        """Return a digest of the catalogue, the goal and the visit."""
         state = (self.catalogue.digest, self.goal, self._visit)
         return blake2b(repr(state).encode(), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The present page in the form that the settings choose."""
+        """Return the current page in the configured form."""
         page = _PAGES[self.settings.observation](self.shop, self.goal, self._visit, self.score)
         if not self.settings.should_list_admissible or self._visit.page == "done":
             return page
         return f"{page}\nAdmissible: {', '.join(self.actions) or 'search[words]'}"
 
     def render_rgb(self) -> np.ndarray:
-        """The page, 400 x 640: the instruction on a bar, what can be clicked on buttons, what is chosen in green."""
+        """Render the page, 400 x 640: the instruction on a bar, clickable items as buttons, chosen options in green."""
         return draw(write_compact(self.shop, self.goal, self._visit, self.score), self._visit.values)

@@ -1,10 +1,10 @@
-"""The catalogue of WebShop's own files, which the user brings: nothing of them is part of this project.
+"""The catalogue of WebShop's original files, which the user provides: none of them is part of this project.
 
     folder/items_shuffle*.json     products
     folder/items_ins_v2*.json      their attributes, and a synthetic wish for each
-    folder/items_human_ins.json    what people asked for (optional)
+    folder/items_human_ins.json    instructions by people (optional)
 
-What cannot be used is left out and named, with the reason; everything else is taken as WebShop takes it.
+Unusable entries are skipped and reported with the reason; everything else is processed as in WebShop.
 """
 
 import json
@@ -30,7 +30,7 @@ _BLOCK = 1 << 20
 
 
 class Refusal(NamedTuple):
-    """What is left out of a catalogue, and why."""
+    """An entry left out of a catalogue, and the reason."""
 
     what: str
     why: str
@@ -40,14 +40,14 @@ class Refusal(NamedTuple):
 
 
 class _UnusableError(ValueError):
-    """Why a product cannot be sold."""
+    """Raised for a product that cannot be used, with the reason."""
 
 
 def files_digest(folder: str) -> str:
-    """16 hexadecimal digits of the bytes of a catalogue's files.
+    """Return a digest of the bytes of a catalogue's files, 16 hexadecimal digits.
 
     Raises:
-        ConfigError: If a file is missing, or there are two for the same.
+        ConfigError: If a file is missing or ambiguous.
     """
     total = blake2b(digest_size=8)
     for role, path in _files(folder).items():
@@ -60,14 +60,14 @@ def read_products(folder: str, num_products: int | None) -> tuple[list[Product],
     """Read the products and the wishes for them.
 
     Args:
-        folder: Where the files lie.
-        num_products: How many to take from the beginning; None: all.
+        folder: Folder of the files.
+        num_products: Number of products to take from the start of the file; None for all.
 
     Returns:
-        The products in their order, and what is left out.
+        The products in file order, and the entries left out.
 
     Raises:
-        ConfigError: If a file is missing or no JSON, or no product can be used.
+        ConfigError: If a file is missing or not valid JSON, or no product can be used.
     """
     files = _files(folder)
     listed = _read(files["products"], list)[:num_products]
@@ -96,7 +96,7 @@ def read_products(folder: str, num_products: int | None) -> tuple[list[Product],
 
 
 def _files(folder: str) -> dict[str, Path]:
-    """Role -> file."""
+    """Find the files, by role."""
     files = {}
     for role, pattern in _PATTERNS.items():
         found = sorted(Path(folder).expanduser().glob(pattern))
@@ -115,7 +115,7 @@ def _files(folder: str) -> dict[str, Path]:
 
 @lru_cache(64)
 def _file_digest(path: Path, size: int, changed_ns: int) -> str:
-    """Of the bytes; read again where size or time of change are others."""
+    """Return a digest of the bytes, cached by size and modification time."""
     digest = blake2b(digest_size=16)
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -161,7 +161,7 @@ def _wish(wished: dict[str, Any]) -> Wish | None:
 
 
 def _human_wishes(listed: Any) -> tuple[tuple[Wish, ...], list[tuple[int, str]]]:
-    """The wishes that can be asked, and place and fault of the others."""
+    """Return the usable wishes, and position and fault of each of the others."""
     wishes, faults = [], []
     for place, item in enumerate(listed if isinstance(listed, list) else [listed]):
         facts = item if isinstance(item, dict) else {}
@@ -176,7 +176,7 @@ def _human_wishes(listed: Any) -> tuple[tuple[Wish, ...], list[tuple[int, str]]]
 
 
 def _price_range(pricing: Any) -> tuple[float, float]:
-    """Of `$12.50` or `$10.00$20.00`; 100 where there is none, as in WebShop."""
+    """Parse `$12.50` or `$10.00$20.00`; 100 if missing, as in WebShop."""
     if pricing is None or pricing in ("", []):
         return _USUAL_PRICE, _USUAL_PRICE
     amounts = [float(part.replace(",", "")) for part in _AMOUNT.findall(pricing)] if isinstance(pricing, str) else []
@@ -220,5 +220,5 @@ def _texts(values: Any) -> Iterable[str]:
 
 
 def _clean(text: Any) -> str:
-    """In one line, without control characters."""
+    """Reduce text to one line without control characters; "" for anything but text."""
     return _CONTROL.sub(" ", text).strip() if isinstance(text, str) else ""
