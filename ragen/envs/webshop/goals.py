@@ -1,9 +1,9 @@
-"""Goals: what an episode asks for, derived from the catalogue alone.
+"""Goals: the requests of episodes, derived from the catalogue alone.
 
-    wishes x options -> goals, in an order of their own -> (split, seed) -> one goal
+    wishes x options -> goals, shuffled -> (split, seed) -> one goal
 
-WebShop draws prices and limits of price from a generator that nobody seeds, so that goal i differs from worker to
-worker. Here both are hashes of the product's number and the catalogue's digest: the same everywhere.
+WebShop draws prices and price limits from an unseeded generator, so that goal i differs between workers. Here both are
+hashes of the product's ASIN and the catalogue's digest: the same everywhere.
 """
 
 import itertools
@@ -31,18 +31,18 @@ NO_LIMIT = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What an episode asks for.
+    """The request of an episode.
 
     Attributes:
-        instruction: In words, as WebShop writes it, its limit of price at the end.
-        terse: The same in as few words as say it, for the compact observation.
-        asin: The product that it was made from, which meets it.
-        title: That product's.
-        query: That product's.
-        categories: That product's.
-        attributes: Wanted; at least one.
+        instruction: The request as WebShop writes it, with the price limit at the end.
+        terse: The same in as few words as possible, for the compact observation.
+        asin: ASIN of the product that the goal was made from, which satisfies it.
+        title: Title of that product.
+        query: Query of that product.
+        categories: Categories of that product.
+        attributes: Wanted attributes; at least one.
         options: Wanted values of options.
-        price_limit: Dollars.
+        price_limit: Price limit in dollars.
     """
 
     instruction: str
@@ -57,15 +57,15 @@ class Goal:
 
 
 def price_of(product: Product, digest: str) -> float:
-    """The price in dollars, uniform over the product's range."""
+    """Return the price in dollars, uniform over the product's range by a hash."""
     low, high = product.price_range
     return round(low + (high - low) * derive_seed(product.asin, digest, "price") / 2**63, 2)
 
 
 def price_limit(asin: str, price: float, digest: str) -> float:
-    """The larger of two different multiples of 10, drawn from the four next above the price.
+    """Return the larger of two different multiples of 10, drawn from the next four above the price.
 
-    `NO_LIMIT` where fewer than two below 1000 are left.
+    `NO_LIMIT` if fewer than two of them are below 1000.
     """
     above = [limit for limit in _LIMITS if limit > price][:_NUM_NEXT]
     pairs = list(itertools.combinations(above, 2))
@@ -73,16 +73,16 @@ def price_limit(asin: str, price: float, digest: str) -> float:
 
 
 class Goals:
-    """All goals of a catalogue, in the order that splits cut; made when asked for."""
+    """All goals of a catalogue, in the order that the splits divide; each is built on demand."""
 
     def __init__(self, products: Sequence[Product], prices: Sequence[float], digest: str, kind: str) -> None:
-        """List them.
+        """List the goals.
 
         Args:
-            products: Of the catalogue.
-            prices: Theirs.
-            digest: The catalogue's.
-            kind: 'synthetic': a product's own wish with every combination of its options. 'human': what people wrote.
+            products: Products of the catalogue.
+            prices: Their prices.
+            digest: Digest of the catalogue.
+            kind: 'synthetic': a product's own wish with every combination of its options. 'human': people's wishes.
         """
         self._products, self._prices, self._digest, self._kind = products, prices, digest, kind
         self._places = [(place, number) for place in range(len(products)) for number in range(self._count(place))]
@@ -92,13 +92,13 @@ class Goals:
         return len(self._places)
 
     def index(self, split: Split, rule: str, seed: int) -> int:
-        """Which goal a seed stands for.
+        """Return the index of the goal that a seed selects.
 
         Args:
             split: Goals 0 to 499 are for testing, 500 to 1499 for validation, the rest for training.
-            rule: 'ragen': the seed modulo the size of the split, of the training goals in an order of its own.
-                'original': drawn from the split with the goals' weights.
-            seed: Of the episode.
+            rule: 'ragen': the seed modulo the size of the split, with training goals shuffled. 'original': drawn from
+                the split with the goals' weights.
+            seed: Seed of the episode.
 
         Raises:
             ConfigError: If the split is empty.
@@ -122,7 +122,7 @@ class Goals:
         return self._train_order[seed % (end - first)] if split == "train" else first + seed % (end - first)
 
     def goal(self, index: int) -> Goal:
-        """The goal of this place in the order."""
+        """Build the goal at this index."""
         place, number = self._places[index]
         product, price = self._products[place], self._prices[place]
         limit = price_limit(product.asin, price, self._digest)
@@ -170,8 +170,8 @@ class Goals:
 
     @cached_property
     def _summed_weights(self) -> list[float]:
-        """Running sums of the goals' weights: of a human goal 1, of a synthetic one the mean over its attributes of 1
-        by the number of goals that have the attribute."""
+        """Cumulative weights of the goals. A human goal has weight 1; a synthetic one has the mean over its attributes
+        of 1 / (number of goals with the attribute)."""
         if self._kind == "human":
             return [float(number + 1) for number in range(len(self))]
         wanted = [self._wish(*place).attributes for place in self._places]

@@ -1,7 +1,7 @@
 """Pages as text.
 
-'text'     what stands on WebShop's pages, joined by [SEP]
-'compact'  few lines, what can be clicked in brackets
+'text'     the content of WebShop's pages, joined by [SEP]
+'compact'  few lines, clickable items in brackets
 """
 
 from starpo.ragen.envs.webshop.goals import Goal
@@ -15,13 +15,13 @@ _NO_REVIEWS = "There are no reviews."
 
 
 def write_text(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
-    """A page as WebShop's text observation has it; and what is chosen, which that does not show.
+    """Write a page like WebShop's text observation, plus the chosen options, which the original does not show.
 
     Args:
-        shop: Where.
-        goal: Its instruction is on every page.
-        visit: Which page.
-        score: Of the purchase; shown after it.
+        shop: The shop.
+        goal: The goal, whose instruction is on every page before the purchase.
+        visit: The page.
+        score: Score of the purchase; shown after it.
     """
     if visit.page == "done":
         return _SEPARATOR.join(["You have bought", visit.asin, "Your score, from 0 to 1", f"{score:.2f}"])
@@ -45,7 +45,7 @@ def write_text(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
 
 
 def write_compact(shop: Shop, goal: Goal, visit: Visit, score: float) -> str:
-    """A page in few lines; see `write_text`."""
+    """Write a page in few lines; see `write_text`."""
     if visit.page == "done":
         return f"{goal.terse}\nbought {visit.asin.lower()}\nscore {score:.2f}"
     if visit.page == "search":

@@ -1,4 +1,4 @@
-"""A page as a picture: lines of its compact text, what can be clicked as buttons."""
+"""A page as an image: the lines of its compact text, with clickable items as buttons."""
 
 import re
 import textwrap
@@ -18,11 +18,11 @@ _PART = re.compile(r"\[([^\[\]]*)\]|([^\[]+)")
 
 
 def draw(page: str, chosen: tuple[str, ...]) -> np.ndarray:
-    """Draw a page; what does not fit is cut off.
+    """Draw a page; overflow is clipped.
 
     Args:
-        page: From `pages.write_compact`; its first line, the instruction, stands on a bar.
-        chosen: What is chosen, drawn in green.
+        page: Text from `pages.write_compact`; its first line, the instruction, is drawn on a bar.
+        chosen: Chosen values, drawn in green.
 
     Returns:
         uint8 [400, 640, 3].

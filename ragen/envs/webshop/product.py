@@ -1,16 +1,16 @@
-"""`Product` and `Wish`: what is sold, and what somebody wants of it."""
+"""`Product` and `Wish`: an article of the shop, and a request for one."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What somebody asks for.
+    """A request.
 
     Attributes:
-        text: In words, without options and price.
-        attributes: At least one.
-        options: Values of options, where the asker names them (`items_human_ins.json`).
+        text: The request in words, without options and price.
+        attributes: Requested attributes; at least one.
+        options: Requested values of options, if the request names them (`items_human_ins.json`).
     """
 
     text: str
@@ -20,20 +20,20 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One good.
+    """One article.
 
     Attributes:
-        asin: Its number, without blanks and brackets, unique whatever the case.
-        title: As results and its page show it.
-        query: What shoppers call such a thing, in lower case.
-        categories: From the widest to the narrowest.
-        price_range: Dollars, lowest and highest; the price of a catalogue lies between.
-        description: For its page of that name.
-        bullets: For its page Features.
-        attributes: What it is, in short words; no page shows them unless asked.
-        options: Name and values of each, in lower case.
-        wish: A synthetic wish for it; None: no synthetic goal.
-        human_wishes: What people wrote who were shown it.
+        asin: Product number, without whitespace and brackets, unique even when case is ignored.
+        title: Title on the results page and the product's page.
+        query: Search term for this kind of product, in lower case.
+        categories: Categories, from the widest to the narrowest.
+        price_range: Lowest and highest price in dollars; the catalogue's price lies in between.
+        description: Text of the page Description.
+        bullets: Items of the page Features.
+        attributes: Short descriptive terms; shown on a page only if `should_show_attributes` is set.
+        options: Name and values of each option, in lower case.
+        wish: Synthetic wish for the product; None: no synthetic goal.
+        human_wishes: Wishes written by people who were shown the product.
     """
 
     asin: str
@@ -50,17 +50,17 @@ class Product:
 
     @property
     def price_tag(self) -> str:
-        """As pages show it: `$35`, `$12.50`, `$10 to $20`."""
+        """Price as shown on pages: `$35`, `$12.50`, `$10 to $20`."""
         low, high = map(dollars, self.price_range)
         return low if low == high else f"{low} to {high}"
 
     @property
     def indexed(self) -> str:
-        """What a search looks through: title, description, first bullet, options with their values; in lower case."""
+        """Text for the search index: title, description, first bullet, options with their values; in lower case."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options)
         return " ".join([self.title, self.description, *self.bullets[:1], options]).lower()
 
 
 def dollars(amount: float) -> str:
-    """`$35` or `$12.50`."""
+    """Format an amount as `$35` or `$12.50`."""
     return f"${amount:.2f}".removesuffix(".00")

@@ -1,10 +1,10 @@
-"""What a purchase is worth (WebShop, `web_agent_site/engine/goal.py`).
+"""Score of a purchase (WebShop, `web_agent_site/engine/goal.py`).
 
 score = (attributes met + options met + price met) / (attributes + options + 1) * type
 
-type: 1 where the queries are equal, or two categories are shared, or the title score is above .2; otherwise .5;
-      .1 where the title score is below .1; 0 where it is 0
-title score = |nouns of both titles| / |nouns of the goal's title|; .2 where the goal's title has none
+type: 0 if the title score is 0; else .1 if it is below .1; else 1 if the queries are equal, or at least two categories
+      are shared, or the title score is above .2; else .5
+title score = |nouns in both titles| / |nouns of the goal's title|, the latter with repetitions; .2 if there are none
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from starpo.ragen.envs.webshop.search import needed_packages
 from starpo.ragen.envs.webshop.vocabulary import COLOURS, NOUNS
 
 Nouns = Callable[[str], tuple[str, ...]]
-"""From a title to its nouns, in lower case, as often as they occur."""
+"""Function from a title to its nouns, in lower case, with repetitions."""
 
 _ENOUGH = 85
 _TITLE_MATCH, _TITLE_POOR, _TITLE_UNKNOWN = 0.2, 0.1, 0.2
@@ -32,15 +32,15 @@ _SPACY_MODEL = "en_core_web_sm"
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A purchase's worth and its parts.
+    """Score of a purchase and its parts.
 
     Attributes:
-        total: 0 to 1.
-        type: Factor of the kind of good.
+        total: Total score, 0 to 1.
+        type: Factor for the kind of product.
         title: Share of the goal's nouns in the title.
-        attributes: How many of the goal's attributes are met.
-        options: How many of its options are met.
-        is_price_met: Is the price not above the limit?
+        attributes: Number of the goal's attributes that are met.
+        options: Number of its options that are met.
+        is_price_met: Whether the price is at or below the limit.
     """
 
     total: float
@@ -52,14 +52,14 @@ class Score:
 
 
 def score(product: Product, price: float, chosen: Sequence[str], goal: Goal, nouns: Nouns) -> Score:
-    """What it is worth to buy this.
+    """Score a purchase.
 
     Args:
-        product: What is bought.
-        price: What it costs, in dollars.
-        chosen: Values of the options that were chosen.
-        goal: What was asked for.
-        nouns: What counts as nouns.
+        product: The purchased product.
+        price: Its price in dollars.
+        chosen: Chosen values of options.
+        goal: The goal of the episode.
+        nouns: Extracts the nouns of a title.
     """
     title = title_score(product.title, goal.title, nouns)
     kind = type_factor(product, goal, title)
@@ -70,13 +70,13 @@ def score(product: Product, price: float, chosen: Sequence[str], goal: Goal, nou
 
 
 def title_score(bought: str, wanted: str, nouns: Nouns) -> float:
-    """Nouns that both titles have, by the nouns of the wanted one."""
+    """Fraction of the wanted title's nouns that also occur in the bought one."""
     goal_nouns = nouns(wanted)
     return len(set(nouns(bought)) & set(goal_nouns)) / len(goal_nouns) if goal_nouns else _TITLE_UNKNOWN
 
 
 def type_factor(product: Product, goal: Goal, title: float) -> float:
-    """How much it counts that another kind of good was bought."""
+    """Factor that penalises buying a different kind of product."""
     if title == 0.0:
         return 0.0
     if title < _TITLE_POOR:
@@ -86,7 +86,7 @@ def type_factor(product: Product, goal: Goal, title: float) -> float:
 
 
 def attributes_met(product: Product, wanted: Sequence[str]) -> int:
-    """How many wanted attributes are nearly one of the product's, or stand in its title, bullets or description."""
+    """Count wanted attributes that fuzzily match one of the product's or occur in its title, bullets or description."""
     alike = _matcher()
     texts = [text.lower() for text in (product.title, " ".join(product.bullets), product.description)]
     return sum(
@@ -97,14 +97,14 @@ def attributes_met(product: Product, wanted: Sequence[str]) -> int:
 
 
 def options_met(chosen: Sequence[str], wanted: Sequence[str]) -> int:
-    """How many wanted options are nearly one of the chosen ones, colours as their plain names."""
+    """Count the wanted options that fuzzily match a chosen one, with colours reduced to their plain names."""
     alike = _matcher()
     plain = [plain_colour(value.lower()) for value in chosen]
     return sum(any(alike(value, plain_colour(option.lower())) > _ENOUGH for value in plain) for option in wanted)
 
 
 def _matcher() -> Callable[[str, str], float]:
-    """How WebShop's matcher compares: without case and punctuation, by the words that two texts share."""
+    """Return WebShop's matcher: it ignores case and punctuation and compares the sets of words of two texts."""
     _, fuzz = needed_packages()
     from rapidfuzz.utils import default_process
 
@@ -112,25 +112,25 @@ def _matcher() -> Callable[[str, str], float]:
 
 
 def plain_colour(value: str) -> str:
-    """The first name of a colour that stands in a value; the value where none does."""
+    """Return the first of `COLOURS` that occurs in a value; the value itself if there is none."""
     return next((colour for colour in COLOURS if colour in value), value)
 
 
 def listed_nouns(title: str) -> tuple[str, ...]:
-    """Nouns of the synthetic catalogue."""
+    """Return the nouns of a title from the synthetic catalogue."""
     return tuple(word for word in title.lower().split() if word in NOUNS)
 
 
 @lru_cache(65_536)
 def guessed_nouns(title: str) -> tuple[str, ...]:
-    """Words of at least three letters, and nothing but letters, that are no function words."""
+    """Return the purely alphabetic words of at least three letters that are not function words."""
     parts = "".join(sign if sign.isalnum() else " " for sign in title.lower()).split()
     return tuple(word for word in parts if word.isalpha() and len(word) >= _MIN_NOUN and word not in _NO_NOUNS)
 
 
 @lru_cache(65_536)
 def tagged_nouns(title: str) -> tuple[str, ...]:
-    """What spaCy's small English model tags as nouns, as in WebShop.
+    """Return the words that spaCy's small English model tags as nouns, as in WebShop.
 
     Raises:
         MissingPackageError: If spaCy or its model is not installed.
@@ -140,7 +140,7 @@ def tagged_nouns(title: str) -> tuple[str, ...]:
 
 @lru_cache(1)
 def _tagger() -> Any:
-    try:  # not by an import statement: the code's identity would call for a package that hardly anybody has
+    try:  # no import statement: the code's identity would then require a package that is rarely installed
         return import_module("spacy").load(_SPACY_MODEL)
     except (ImportError, OSError) as error:
         raise MissingPackageError(

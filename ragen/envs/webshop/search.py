@@ -1,6 +1,6 @@
-"""Search by BM25 as Lucene computes it, k1 = .9 and b = .4 as WebShop sets them; without stemming and stop words.
+"""BM25 search as in Lucene, with WebShop's k1 = .9 and b = .4; without stemming and without stop words.
 
-catalogue -> index (bm25s) -> words -> places of the 50 best products
+catalogue -> index (bm25s) -> words -> positions of the 50 best products
 """
 
 import logging
@@ -18,16 +18,16 @@ _WORD = re.compile(r"\b\w\w+\b")
 _K1, _B = 0.9, 0.4
 _KEPT_SEARCHES = 4096
 _DECIMALS, _LEAST = 4, 0.0001
-"""Scores are rounded, and what then has none is not found."""
+"""Scores are rounded to `_DECIMALS`; products that score below `_LEAST` are not found."""
 
 
 def words(text: str) -> list[str]:
-    """The words that count: at least two letters or digits, in lower case."""
+    """Return the words of at least two letters or digits, in lower case; others are ignored."""
     return _WORD.findall(text.lower())
 
 
 def needed_packages() -> tuple[Any, Any]:
-    """The modules `bm25s` and `rapidfuzz.fuzz`.
+    """Return the modules `bm25s` and `rapidfuzz.fuzz`.
 
     Raises:
         MissingPackageError: If one of them is not installed.
@@ -40,19 +40,19 @@ def needed_packages() -> tuple[Any, Any]:
             f"the environment webshop searches with bm25s and compares with rapidfuzz; {error.name} is not installed: "
             "pip install 'starpo[webshop]'"
         ) from error
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it tells of every index that it builds
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every index that it builds
     return bm25s, fuzz
 
 
 class Index:
-    """An index over texts."""
+    """A search index over texts."""
 
     def __init__(self, texts: Sequence[str], names: Sequence[str]) -> None:
-        """Index the texts; of equally good ones the smaller name comes first.
+        """Index the texts; ties in score are ordered by name.
 
         Args:
-            texts: At least one.
-            names: One a text, all different.
+            texts: At least one text.
+            names: One name per text, all different.
         """
         bm25s, _ = needed_packages()
         self._order = np.array(sorted(range(len(names)), key=names.__getitem__))
@@ -61,11 +61,11 @@ class Index:
         self.search = lru_cache(_KEPT_SEARCHES)(self._search)
 
     def _search(self, query: str) -> tuple[int, ...]:
-        """Places of the texts that hold some word of the query, the best first; at most 50."""
+        """Return the positions of the texts that contain a word of the query, best first; at most 50."""
         known = self._scorer.get_tokens_ids(words(query))
         if not known:
             return ()
-        scores = np.round(self._scorer.get_scores_from_ids(known), _DECIMALS)  # equal ones stay equal on any machine
+        scores = np.round(self._scorer.get_scores_from_ids(known), _DECIMALS)  # ties stay ties on any machine
         least = max(np.partition(scores, -MAX_RESULTS)[-MAX_RESULTS], _LEAST) if len(scores) > MAX_RESULTS else _LEAST
         found = np.flatnonzero(scores >= least)
         best = found[np.argsort(-scores[found], kind="stable")[:MAX_RESULTS]]

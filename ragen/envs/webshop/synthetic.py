@@ -1,9 +1,9 @@
-"""A made-up catalogue: families of goods that are easily taken for each other.
+"""A synthetic catalogue: families of products that are easily confused.
 
-    seed -> family: a good, the same too dear, one with another quality, one without some options -> products
+    seed -> family: a product, the same too expensive, one with another quality, one with other options -> products
 
-A wish for the first of a family is met by itself, and nearly met by its relatives: so purchases are worth .5 to .9 as
-well as 0 and 1, and whoever compares prices, qualities and options is paid for it.
+The first of a family satisfies its own wish and its relatives nearly satisfy it: so purchases score .5 to .9 as well as
+0 and 1, and comparing prices, qualities and options is rewarded.
 """
 
 import random
@@ -15,9 +15,9 @@ from starpo.ragen.envs.webshop.vocabulary import DEPARTMENTS, Department
 
 _LETTERS, _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 _NUM_SHORT = 5000
-"""Up to so many goods are numbered by three characters, more by four."""
+"""Catalogues of up to this many products use ASINs of three characters, larger ones of four."""
 _OPTIONS = (0, 1, 1, 2, 2, 2, 2, 2)
-"""Of how many options a good has, one is drawn."""
+"""The number of options of a product is drawn from these."""
 _MAX_VALUES = 4
 
 
@@ -25,12 +25,12 @@ def make_products(num_products: int, seed: int, num_hidden: int) -> list[Product
     """Make a catalogue.
 
     Args:
-        num_products: How many; at most 60,000.
-        seed: Which.
-        num_hidden: How many attributes of each wish only the page Features tells.
+        num_products: Number of products; at most 60,000.
+        seed: Seed of the catalogue.
+        num_hidden: Number of attributes per wish that only the page Features shows.
 
     Returns:
-        In random order, the same in every process.
+        Products in random order, the same in every process.
     """
     rng = python_random(seed, "webshop catalogue", num_products)
     numbers = _numbers(num_products, rng)
@@ -49,7 +49,7 @@ Draft = tuple[str, tuple[str, ...], tuple[str, ...], int, tuple[tuple[str, tuple
 
 
 def _numbers(count: int, rng: random.Random) -> list[str]:
-    """Different numbers of letters and digits in turn, such as K4T: short, and alike in nothing that matters."""
+    """Draw distinct ASINs of alternating letters and digits, such as K4T: short, and unrelated to the products."""
     alphabets = (_LETTERS, _DIGITS, _LETTERS, _DIGITS)[: 3 if count <= _NUM_SHORT else 4]
     size = len(_LETTERS) ** 2 * len(_DIGITS) ** (len(alphabets) - 2)
     numbers = []
@@ -69,7 +69,7 @@ def _family(department: Department, rng: random.Random) -> Iterator[Draft]:
     price = 10 * rng.randint(1, 4) + rng.randint(1, 9)
     options = _options(department, rng)
     yield noun, (first, second), hidden, price, options
-    dear = 10 * rng.randint(price // 10 + 5, 9) + rng.randint(1, 9)  # above every limit of a wish for the first
+    dear = 10 * rng.randint(price // 10 + 5, 9) + rng.randint(1, 9)  # above any price limit for the first
     yield noun, (first, second), hidden, dear, options
     near = 10 * rng.randint(1, 4) + rng.randint(1, 9)
     yield noun, rng.choice([(first, other), (other, second)]), hidden, near, options
@@ -78,7 +78,7 @@ def _family(department: Department, rng: random.Random) -> Iterator[Draft]:
 
 
 def _options(department: Department, rng: random.Random) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Some of the department's options, in its order, each with two to four of its values, in random order."""
+    """Draw some of the department's options, in its order, each with two to four of its values, in random order."""
     chosen = sorted(rng.sample(range(len(department.options)), rng.choice(_OPTIONS)))
     offers = []
     for name, values in (department.options[place] for place in chosen):

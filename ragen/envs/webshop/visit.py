@@ -1,4 +1,4 @@
-"""`Visit`: where a shopper stands, and where each click leads.
+"""`Visit`: the current page of a shopper, and the target of each click.
 
 search -> results -> item -> description, features, reviews, attributes
                        '---> done
@@ -14,14 +14,14 @@ BACK, PREVIOUS, NEXT, BUY = "back to search", "< prev", "next >", "buy now"
 
 
 class Visit(NamedTuple):
-    """A page of the shop, and what is chosen.
+    """A page of the shop and the chosen options.
 
     Attributes:
-        page: Which.
+        page: The page.
         query: Words of the search that led here; "" on the search page.
-        number: Of the page of results, from 1.
-        asin: Of the product that is looked at, or bought; "" on the pages before.
-        chosen: Names of options and their chosen values, by name.
+        number: Number of the page of results, from 1.
+        asin: ASIN of the product that is shown or was bought; "" on earlier pages.
+        chosen: Names of options and their chosen values, sorted by name.
     """
 
     page: Page = "search"
@@ -32,18 +32,18 @@ class Visit(NamedTuple):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Of the chosen options."""
+        """Values of the chosen options."""
         return tuple(value for _, value in self.chosen)
 
 
 class Shop(NamedTuple):
-    """A catalogue and how it is shown.
+    """A catalogue and its presentation.
 
     Attributes:
-        catalogue: What is sold.
-        page_size: Products on a page of results.
-        sub_pages: Of a product's page, in order.
-        is_numbered: Are products clicked by their place on the page of results, from 1, and not by their number?
+        catalogue: The catalogue.
+        page_size: Products per page of results.
+        sub_pages: Sub-pages of a product's page, in order.
+        is_numbered: Whether products are clicked by their position on the page of results, from 1, instead of by ASIN.
     """
 
     catalogue: Catalogue
@@ -52,22 +52,22 @@ class Shop(NamedTuple):
     is_numbered: bool = False
 
     def results(self, visit: Visit) -> tuple[int, ...]:
-        """Places in the catalogue of all that the visit's search has found."""
+        """Return the catalogue positions of all results of the visit's search."""
         return self.catalogue.index.search(visit.query)
 
     def shown(self, visit: Visit) -> tuple[int, ...]:
-        """Those on the visit's page of results."""
+        """Return the catalogue positions of the products on the visit's page of results."""
         return self.results(visit)[(visit.number - 1) * self.page_size : visit.number * self.page_size]
 
     def labels(self, visit: Visit) -> tuple[str, ...]:
-        """What is clicked for each product on the visit's page of results, in lower case."""
+        """Return the label to click for each product on the visit's page of results, in lower case."""
         shown = self.shown(visit)
         if self.is_numbered:
             return tuple(str(number) for number in range(1, len(shown) + 1))
         return tuple(self.catalogue.products[place].asin.lower() for place in shown)
 
     def buttons(self, visit: Visit) -> tuple[str, ...]:
-        """Labels that lead from page to page, in lower case; none on the search page, and after the purchase."""
+        """Return the navigation labels, in lower case; empty on the search page and after the purchase."""
         if visit.page in ("search", "done"):
             return ()
         if visit.page != "results":
@@ -76,7 +76,7 @@ class Shop(NamedTuple):
         return (BACK, *((PREVIOUS,) if visit.number > 1 else ()), *((NEXT,) if has_next else ()))
 
     def clicks(self, visit: Visit) -> dict[str, Visit]:
-        """What can be clicked, in lower case -> where it leads."""
+        """Map each clickable label, in lower case, to the visit that it leads to."""
         buttons = self.buttons(visit)
         if visit.page == "results":
             steps = {PREVIOUS: visit.number - 1, NEXT: visit.number + 1}
@@ -90,7 +90,7 @@ class Shop(NamedTuple):
         return {BACK: Visit(), PREVIOUS: visit._replace(page="item")} if buttons else {}
 
     def _options(self, visit: Visit) -> dict[str, Visit]:
-        """A value that two options have is the first one's."""
+        """Map each option value to the visit with it chosen; a value shared by two options belongs to the first one."""
         clicks: dict[str, Visit] = {}
         for name, values in self.catalogue.product(visit.asin).options:
             others = [(other, value) for other, value in visit.chosen if other != name]

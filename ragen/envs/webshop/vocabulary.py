@@ -1,17 +1,17 @@
-"""The words of the synthetic catalogue, few and short, so that each is one token of the embedded policy; colours."""
+"""Words of the synthetic catalogue, few and short, so that each is one token of the embedded policy; also colours."""
 
 from typing import NamedTuple
 
 
 class Department(NamedTuple):
-    """What is sold together.
+    """A department of the shop.
 
     Attributes:
-        name: The widest category of its goods.
-        nouns: What they are; each is a category too.
-        qualities: What may stand in a title.
-        hidden: What only the page Features tells.
-        options: Name and values of each.
+        name: Widest category of its products.
+        nouns: Kinds of products; each is a category too.
+        qualities: Qualities that may occur in a title.
+        hidden: Attributes that only the page Features shows.
+        options: Name and values of each option.
     """
 
     name: str
@@ -88,7 +88,7 @@ MATERIALS = frozenset(
 )
 
 NOUNS = MATERIALS | {noun for department in DEPARTMENTS for noun in department.nouns}
-"""The nouns that occur in titles of the synthetic catalogue."""
+"""Nouns that occur in titles of the synthetic catalogue."""
 
 _COLOUR_NAMES = (
     "amber aqua apricot beige black blue bronze brown burgundy camel champagne charcoal chocolate copper coral cream "
@@ -97,4 +97,4 @@ _COLOUR_NAMES = (
     "sapphire scarlet silver sienna sky tan taupe teal turquoise violet white wine yellow"
 )
 COLOURS: tuple[str, ...] = tuple(_COLOUR_NAMES.split())
-"""Names of colours, in the order in which `score.plain_colour` looks for them."""
+"""Names of colours, in the order in which `score.plain_colour` searches for them."""
