@@ -1,1 +1,1 @@
-"""Countdown: a number from given ones. expression: reading and writing, never eval; solver: all trees, by subsets."""
+"""Countdown: make a target from numbers. expression: parsing without eval, writing; solver: all trees, by subsets."""

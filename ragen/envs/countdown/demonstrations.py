@@ -1,8 +1,8 @@
-"""Countdown as a player plays it who calculates well, tries what comes to mind, and soon gives up.
+"""Demonstrator for Countdown that calculates well, tries random expressions, and soon gives up.
 
-The noise lies in decisions: which numbers to join and how, and whether to try again. What is said of a sum, and of
-whether it makes the target, is always true. A policy that imitates it can calculate and notices a solution; that it
-pays to try again, and what is worth trying, is left to learn by reward.
+The noise is in the decisions: which numbers to combine and how, and whether to try again. Results, and whether they
+reach the target, are always stated correctly. A policy that imitates it can calculate and recognises a solution; that
+trying again pays, and what is worth trying, is left for the reward to teach.
 """
 
 import random
@@ -22,17 +22,18 @@ _MAX_ORDERS = 4
 
 
 def demonstrate(environment: Countdown, skill: float, rng: random.Random) -> Demonstration:
-    """Try expressions until one makes the target or patience ends, and answer the last. The environment is not stepped.
+    """Try expressions until one makes the target or the player gives up; answer the last one. No step is taken.
 
-    The thought is like `3 + 5 = 8, 8 - 2 = 6 vs 13 no, 3 * 5 = 15, 15 - 2 = 13 vs 13 yes`: of every attempt each
-    operation with what it makes, and then the target beside that, and whether they are the same.
+    The reasoning is like `3 + 5 = 8, 8 - 2 = 6 vs 13 no, 3 * 5 = 15, 15 - 2 = 13 vs 13 yes`: for every attempt, each
+    operation with its result, then the target, and whether the two are equal.
 
     Args:
-        environment: Before the answer.
-        skill: Probability that an attempt is the solver's. Otherwise it is drawn at random from those whose values on
-            the way are whole, not negative, and at most 100 or the largest target, and that make something new.
-        rng: The only source of chance. After a failed attempt the player gives up with probability 1/2, and in any case
-            when another one would write down more than sixteen operations: after eight attempts with three numbers.
+        environment: Environment before the answer.
+        skill: Probability that an attempt is the solver's. Otherwise it is drawn at random from the expressions with a
+            new value whose intermediate values are non-negative integers up to the largest of 100, `max_target` and
+            `max_number`.
+        rng: The only source of randomness. After a failed attempt the player gives up with probability 1/2, and always
+            if another attempt would bring the total above sixteen operations: after eight attempts with three numbers.
     """
     numbers, target = list(environment.numbers), environment.target
     largest = max(100, environment.settings.max_target, environment.settings.max_number)
@@ -50,9 +51,9 @@ def demonstrate(environment: Countdown, skill: float, rng: random.Random) -> Dem
 def _attempt(
     numbers: list[int], target: int, largest: int, skill: float, rng: random.Random, made: Collection[Fraction | None]
 ) -> Operation | None:
-    """An expression whose value was not made yet; None: none is found."""
+    """Return an expression with a new value, or a solution; None if none is found."""
     if rng.random() < skill:
-        for _ in range(_MAX_ORDERS):  # another order finds another solution
+        for _ in range(_MAX_ORDERS):  # another order yields another solution
             solution = solve(tuple(rng.sample(numbers, len(numbers))), target)
             if isinstance(solution, Operation) and _is_plain(solution, largest):
                 return solution
@@ -61,13 +62,13 @@ def _attempt(
         if isinstance(expression, Operation) and _is_plain(expression, largest) and value(expression) not in made:
             return expression
     total = Operation("+", numbers[0], numbers[1])
-    for number in numbers[2:]:  # of many large numbers nothing plain is found
+    for number in numbers[2:]:  # fallback for many large numbers
         total = Operation("+", total, number)
     return None if value(total) in made else total
 
 
 def _is_plain(expression: Expression, largest: int) -> bool:
-    """Can everything on the way be written as a whole number that is neither negative nor large?"""
+    """Whether all intermediate values are non-negative integers that are not too large."""
     made = [value(operation) for operation in operations(expression)]
     return all(number is not None and number.denominator == 1 and 0 <= number <= largest for number in made)
 

@@ -1,7 +1,7 @@
 """Countdown (RAGEN-2, environments): one expression that uses every number once and makes the target.
 
-One answer ends the episode. It pays 1 if its value is the target, 0.1 if it uses the right numbers to another end, and
-else nothing.
+One answer ends the episode. It pays 1 if it makes the target from the right numbers, 0.1 if it uses the right numbers
+but has another value, and otherwise nothing.
 
     seed -> numbers, target
 """
@@ -33,11 +33,11 @@ _GRAMMAR = Pattern(
 
 
 class CountdownSettings(EnvironmentSettings):
-    """How many numbers there are, how large they are, and what is to be made of them."""
+    """Number and size of the numbers, and range of the targets."""
 
     type: Literal["countdown"] = "countdown"
     num_numbers: int = Field(4, ge=2, le=6)
-    """Numbers of a puzzle; all of them have to be used."""
+    """Numbers per puzzle; all of them must be used."""
     max_number: int = Field(99, ge=1, le=1000)
     """Largest number; the smallest is 1."""
     min_target: int = Field(1, ge=1, le=1_000_000)
@@ -45,7 +45,7 @@ class CountdownSettings(EnvironmentSettings):
     max_target: int = Field(100, ge=1, le=1_000_000)
     """Largest target."""
     numbers_reward: float = Field(0.1, ge=0.0, lt=1.0)
-    """What the right numbers with a wrong value pay; the target pays 1."""
+    """Reward for the right numbers with a wrong value; the target pays 1."""
 
     @model_validator(mode="after")
     def _targets_can_be_made(self) -> "CountdownSettings":
@@ -61,7 +61,7 @@ class CountdownSettings(EnvironmentSettings):
 
 
 class Countdown(Environment[CountdownSettings]):
-    """One episode is one answer."""
+    """Environment whose episode is one answer."""
 
     settings_type = CountdownSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.countdown.demonstrations:demonstrate"
@@ -75,14 +75,14 @@ class Countdown(Environment[CountdownSettings]):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Of the present puzzle, sorted."""
+        """Numbers of the current puzzle, sorted."""
         if not self._numbers:
             raise EnvironmentFault("countdown: there is no puzzle before the first reset; call reset")
         return self._numbers
 
     @property
     def target(self) -> int:
-        """Of the present puzzle."""
+        """Target of the current puzzle."""
         return self._target
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
@@ -98,7 +98,7 @@ class Countdown(Environment[CountdownSettings]):
         return self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Answer; this ends the episode."""
+        """Answer the puzzle, which ends the episode."""
         numbers = self.numbers
         if self._answer is not None:
             raise EnvironmentFault("countdown: the episode has ended with the first answer; call reset")
@@ -118,7 +118,7 @@ class Countdown(Environment[CountdownSettings]):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """None are listed: an answer is any expression."""
+        """Empty: an answer is any expression."""
         return ()
 
     @property
@@ -127,19 +127,19 @@ class Countdown(Environment[CountdownSettings]):
         return _GRAMMAR
 
     def random_action(self, rng: random.Random) -> str:
-        """An expression that uses the right numbers."""
+        """Return a random expression that uses the right numbers."""
         return write(random_expression(list(self.numbers), rng))
 
     @property
     def is_success(self) -> bool:
-        """Does the answer use every number once, and make the target?"""
+        """Whether the answer uses every number once and makes the target."""
         if self._answer is None or numbers_in(self._answer) != list(self._numbers):
             return False
         made = evaluate(self._answer)
         return made is not None and abs(made - self._target) < _TOLERANCE
 
     def rules(self) -> str:
-        """The task in words."""
+        """Return the task description."""
         return (
             "Make the target from the numbers, with + - * / and parentheses.\n"
             "Use every number exactly once, as it is, and no other; divisions may leave fractions.\n"
@@ -148,12 +148,12 @@ class Countdown(Environment[CountdownSettings]):
         )
 
     def state_digest(self) -> str:
-        """Of the numbers, the target, and the answer."""
+        """Return a digest of the numbers, the target, and the answer."""
         state = (*map(str, self.numbers), "target", str(self._target), "answer", repr(self._answer))
         return blake2b(" ".join(state).encode(), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The target and the numbers; after the answer, what it makes."""
+        """Return the target and the numbers; after the answer, also its value."""
         puzzle = f"Target: {self._target}, nums: [{', '.join(map(str, self.numbers))}]"
         if self._answer is None:
             return puzzle
@@ -161,6 +161,6 @@ class Countdown(Environment[CountdownSettings]):
         return f"{puzzle}\n{self._answer} = {'no number' if made is None else made}"
 
     def render_rgb(self) -> np.ndarray:
-        """The target on a band, the numbers and the answer below."""
+        """Render the target on a band, with the numbers and the answer below."""
         _, *answer = self.render().splitlines()
         return page(f"Make {self._target}", "\n".join(["  ".join(map(str, self.numbers)), *answer]))

@@ -1,6 +1,6 @@
 """Arithmetic as text and as trees, with exact fractions.
 
-What is read is a model's and may be anything: it is never handed to Python's `eval`, and its length, its depth and the
+The input is model output and may be anything: it is never passed to Python's `eval`, and its length, its depth and the
 size of its numbers are bounded before anything is computed.
 
     "(3 + 5) * 2" -> evaluate -> Fraction(16)        Operation -> write -> "(3 + 5) * 2"
@@ -15,11 +15,11 @@ from typing import TypeAlias, Union
 from starpo.ragen.envs.sums import calculate
 
 MAX_CHARS = 200
-"""Longer text has no value."""
+"""Longer text evaluates to None."""
 
-_MAX_PENDING = 64  # operators and parentheses that wait for what is right of them
+_MAX_PENDING = 64  # operators and parentheses that wait for their right operand
 _MAX_DIGITS = 9
-_MAX_BITS = 512  # of numerator and denominator, of every value on the way
+_MAX_BITS = 512  # of numerator and denominator of every intermediate value
 _ALPHABET = re.compile(r"[-+*/()0-9 ]*")
 _TOKEN = re.compile(r"[0-9]+|[-+*/()]")
 _NUMBER = re.compile(r"[0-9]+")
@@ -29,7 +29,7 @@ _BINDS = {"(": 0, "+": 1, "-": 1, "*": 2, "/": 2, _NEGATION: 3}
 
 @dataclass(frozen=True)
 class Operation:
-    """Two expressions and what is between them: one of + - * /."""
+    """Two expressions joined by an operator, one of + - * /."""
 
     operator: str
     left: "Expression"
@@ -37,17 +37,17 @@ class Operation:
 
 
 Expression: TypeAlias = Union[int, Operation]  # noqa: UP007
-"""A whole number, or an operation."""
+"""An integer, or an operation."""
 
 
 def evaluate(text: str) -> Fraction | None:
-    """The value of + - * / and parentheses over whole numbers, with signs before operands.
+    """Evaluate + - * / and parentheses over non-negative integers, with unary signs.
 
     One pass with a stack of values and one of operators: linear in the text's length, and without recursion.
 
     Returns:
-        None: it is no such expression, divides by zero, or goes beyond 200 characters, 64 waiting operators and
-        parentheses, numbers of 9 digits, or values on the way of 512 bits.
+        The value; None if the text is not such an expression, divides by zero, or exceeds 200 characters, 64 pending
+        operators and parentheses, 9 digits per number, or 512 bits per intermediate value.
     """
     if len(text) > MAX_CHARS or not _ALPHABET.fullmatch(text):
         return None
@@ -73,19 +73,19 @@ def evaluate(text: str) -> Fraction | None:
                 return None
             pending.append(token)
             needs_operand = True
-        else:  # a number or a parenthesis straight after an operand
+        else:  # a number or an opening parenthesis directly after an operand
             return None
     is_complete = not needs_operand and "(" not in pending and _carry_out(values, pending, 1)
     return values[0] if is_complete else None
 
 
 def numbers_in(text: str) -> list[int]:
-    """The whole numbers that a text uses, sorted; of ASCII digits alone, each cut after ten, which no puzzle has."""
+    """Return the integers (ASCII digits) in a text, sorted; each is cut to ten digits, more than any puzzle uses."""
     return sorted(int(number[: _MAX_DIGITS + 1]) for number in _NUMBER.findall(text))
 
 
 def value(expression: Expression) -> Fraction | None:
-    """What an expression makes; None: it divides by zero."""
+    """Return the value of an expression; None if it divides by zero."""
     if isinstance(expression, int):
         return Fraction(expression)
     left, right = value(expression.left), value(expression.right)
@@ -93,7 +93,7 @@ def value(expression: Expression) -> Fraction | None:
 
 
 def write(expression: Expression) -> str:
-    """An expression with no more parentheses than it needs, which `evaluate` reads to the same value."""
+    """Write an expression with as few parentheses as possible, so that `evaluate` gives the same value."""
     if isinstance(expression, int):
         return str(expression)
     binds = _BINDS[expression.operator]
@@ -103,7 +103,7 @@ def write(expression: Expression) -> str:
 
 
 def operations(expression: Expression) -> Iterator[Operation]:
-    """All operations, each after those that it takes its operands from."""
+    """Yield all operations in post-order, each after its operands."""
     if isinstance(expression, Operation):
         yield from operations(expression.left)
         yield from operations(expression.right)
@@ -116,7 +116,7 @@ def _inside(expression: Expression, binds: int) -> str:
 
 
 def _carry_out(values: list[Fraction], pending: list[str], binds: int) -> bool:
-    """Do what waits and binds at least so strongly, back to a parenthesis; False: it has no value."""
+    """Apply pending operators of at least this precedence, down to a parenthesis; return False if there is no value."""
     while pending and _BINDS[pending[-1]] >= binds:
         operator = pending.pop()
         right = values.pop()

@@ -1,4 +1,4 @@
-"""Puzzles that can be solved: drawn from the end, an expression first and the target from it."""
+"""Solvable puzzles, generated backwards: an expression is drawn first, and its value is the target."""
 
 import random
 
@@ -12,14 +12,14 @@ _MAX_DRAWS = 20_000
 def draw_puzzle(num_numbers: int, largest: int, targets: range, rng: random.Random) -> tuple[tuple[int, ...], int]:
     """Draw numbers and a target that they can make.
 
-    Numbers are uniform, from 1; an expression over them is drawn, and both again until its value is a whole number
-    among the targets. No solver is asked, so six numbers are drawn as fast as two.
+    The numbers are uniform from 1 to `largest`. They and an expression over them are redrawn until its value is an
+    integer in `targets`. This needs no solver, so six numbers take no longer than two.
 
     Returns:
         The numbers, sorted, and the target.
 
     Raises:
-        EnvironmentFault: If 20,000 draws in a row have no such value.
+        EnvironmentFault: If none of 20,000 draws has such a value.
     """
     for _ in range(_MAX_DRAWS):
         numbers = [rng.randint(1, largest) for _ in range(num_numbers)]
@@ -33,7 +33,7 @@ def draw_puzzle(num_numbers: int, largest: int, targets: range, rng: random.Rand
 
 
 def random_expression(numbers: list[int], rng: random.Random) -> Expression:
-    """An expression that uses every number once: two at random are joined by a random operator, until one is left."""
+    """Draw an expression that uses every number once, by joining two random parts at a time with a random operator."""
     parts: list[Expression] = list(numbers)
     while len(parts) > 1:
         left = parts.pop(rng.randrange(len(parts)))

@@ -1,7 +1,7 @@
-"""Exact solutions: every tree over all numbers, by subsets, in exact fractions.
+"""Exact solutions: every tree over all numbers, by dynamic programming over subsets, in exact fractions.
 
-The values of a subset are those of every split of it into two, joined in every way. For the whole set they are not
-listed: each value of one part asks for the one value of the other part that would make the target.
+The values of a subset are obtained from every split of it into two parts, combined with every operator. For the full
+set they are not enumerated: each value of one part determines the value of the other part that would make the target.
 """
 
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from fractions import Fraction
 from starpo.ragen.envs.countdown.expression import Expression, Operation
 
 _Values = dict[Fraction, Expression]
-"""What some numbers can make, each with one way to make it."""
+"""Values that some numbers can make, each with one expression for it."""
 
 
 def solve(numbers: tuple[int, ...], target: int) -> Expression | None:
-    """An expression that uses every number once and makes the target; None: there is none.
+    """Find an expression that uses every number once and makes the target; None if there is none.
 
     Args:
-        numbers: At least two and at most six; which of several solutions is found depends on their order.
-        target: To be made; positive.
+        numbers: Two to six numbers; which of several solutions is found depends on their order.
+        target: Target; positive.
     """
     known: dict[int, _Values] = {1 << place: {Fraction(number): number} for place, number in enumerate(numbers)}
     full, wanted = (1 << len(numbers)) - 1, Fraction(target)
@@ -52,7 +52,7 @@ def _values(subset: int, known: dict[int, _Values]) -> _Values:
 
 
 def _asked(number: Fraction, wanted: Fraction) -> Iterator[tuple[str, Fraction, bool]]:
-    """Operator and the other operand with which a number makes what is wanted; is the other one the left operand?"""
+    """Yield (operator, other operand, whether the other operand is the left one) that give the wanted value."""
     yield "+", wanted - number, False
     yield "-", number - wanted, False
     yield "-", wanted + number, True
@@ -63,7 +63,7 @@ def _asked(number: Fraction, wanted: Fraction) -> Iterator[tuple[str, Fraction, 
 
 
 def _splits(subset: int) -> Iterator[tuple[int, int]]:
-    """Every way to part a set of at least two, once: the first part holds its lowest member."""
+    """Yield every split of a set of at least two members once: the first part contains the lowest member."""
     lowest = subset & -subset
     part = (subset - 1) & subset
     while part:

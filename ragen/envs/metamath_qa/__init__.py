@@ -1,1 +1,1 @@
-"""Questions with one short answer, and further tries at half the pay. questions: a user's, or sums in words."""
+"""Questions with one short answer; each retry halves the reward. questions: user files, or word problems."""

@@ -1,7 +1,7 @@
-"""Sums in words as a player solves them who calculates well, and often does not listen to what happens.
+"""Demonstrator for word problems that calculates well but often chooses the wrong operation.
 
-The noise lies in decisions: which operation a word stands for. What is said of a sum is always true. A policy that
-imitates it can calculate; what the words mean is left to learn by reward.
+The noise is in the decisions: which operation a word stands for. The arithmetic is always correct. A policy that
+imitates it can calculate; what the words mean is left for the reward to teach.
 """
 
 import random
@@ -16,18 +16,18 @@ _OPERATORS = "+-*"
 
 
 def demonstrate(environment: MetaMathQA, skill: float, rng: random.Random) -> Demonstration:
-    """Write the sums and answer with the last. The environment is not stepped.
+    """Write the sums and answer with the last result. The environment is not stepped.
 
-    The thought is like `3 * 4 = 12, 12 - 5 = 7`.
+    The reasoning is like `3 * 4 = 12, 12 - 5 = 7`.
 
     Args:
-        environment: With a drawn sum that is not answered yet.
+        environment: Environment with a generated word problem that is not answered yet.
         skill: Probability that a question's operations are the right ones. Otherwise each is drawn at random from
-            + - *, a difference below zero left out.
-        rng: The only source of chance.
+            + - *, without differences below zero.
+        rng: The only source of randomness.
 
     Raises:
-        ConfigError: If the questions are of a file: nobody is known who solves them.
+        ConfigError: If the questions are from a file, for which there is no solver.
     """
     question = environment.question
     if not question.changes:

@@ -1,6 +1,6 @@
-"""MetaMathQA (RAGEN-2, environments): a question, and several tries at its answer, each at half the pay of the last.
+"""MetaMathQA (RAGEN-2, environments): a question and several tries at its answer, each worth half as much as the last.
 
-seed -> question (drawn, or one of the user's file)
+seed -> question (generated, or from the user's file)
 """
 
 import random
@@ -23,20 +23,20 @@ _AGAIN = "Incorrect. Please think again."
 
 
 class MetaMathQASettings(EnvironmentSettings):
-    """Where questions come from, and how often they may be answered."""
+    """Source of the questions and number of tries."""
 
     type: Literal["metamath_qa"] = "metamath_qa"
     path: str = ""
-    """A file of questions in the form of MetaMathQA: a JSON list of objects, or one object a line, with the fields
-    `query` and `response`. "": sums in words are drawn."""
+    """File of questions in MetaMathQA's format: a JSON list of objects, or one object per line, with the fields
+    `query` and `response`. "": generate word problems."""
     digest: str = Field("", pattern="^([0-9a-f]{16})?$")
-    """Of the file's content; "": that of the file as it is now is put in."""
+    """Digest of the file's content; "": filled in from the current file."""
     max_tries: int = Field(5, ge=1, le=32)
-    """Answers an episode."""
+    """Answers per episode."""
     max_steps: int = Field(2, ge=1, le=2)
-    """Operations of a drawn sum: 1, or as often 2."""
+    """Maximum number of operations of a generated word problem. 2: one or two with equal probability."""
     max_number: int = Field(9, ge=2, le=1000)
-    """Largest number in the text of a drawn sum."""
+    """Largest number in the text of a generated word problem."""
 
     @field_validator("digest")
     @classmethod
@@ -45,7 +45,7 @@ class MetaMathQASettings(EnvironmentSettings):
 
 
 class MetaMathQA(Environment[MetaMathQASettings]):
-    """One episode is one question, until it is answered or the tries are used up."""
+    """Environment whose episode is one question, until it is answered correctly or the tries are used up."""
 
     settings_type = MetaMathQASettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.metamath_qa.demonstrations:demonstrate"
@@ -58,7 +58,7 @@ class MetaMathQA(Environment[MetaMathQASettings]):
 
     @property
     def question(self) -> Question:
-        """Of the present episode, with its answer."""
+        """Question of the current episode, with its answer."""
         if self._question is None:
             raise EnvironmentFault("metamath_qa: there is no question before the first reset; call reset")
         return self._question
@@ -67,7 +67,7 @@ class MetaMathQA(Environment[MetaMathQASettings]):
         """Draw a question.
 
         Raises:
-            EnvironmentFault: If the settings name a file that cannot be read, or has changed.
+            EnvironmentFault: If the settings name a file that cannot be read or has changed.
         """
         settings, rng = self.settings, python_random(seed, "metamath qa")
         if settings.path:
@@ -78,7 +78,7 @@ class MetaMathQA(Environment[MetaMathQASettings]):
         return self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Answer. The k-th retry pays 1/2^k if it is right, counted from 0; a wrong answer pays nothing."""
+        """Answer the question. The k-th try, counted from 0, pays 1/2^k if it is right; a wrong answer pays nothing."""
         question = self.question
         if self.is_over:
             raise EnvironmentFault("metamath_qa: the episode has ended; call reset")
@@ -91,7 +91,7 @@ class MetaMathQA(Environment[MetaMathQASettings]):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """None are listed: an answer is any text."""
+        """Empty: an answer is any text."""
         return ()
 
     @property
@@ -100,21 +100,21 @@ class MetaMathQA(Environment[MetaMathQASettings]):
         return _GRAMMAR
 
     def random_action(self, rng: random.Random) -> str:
-        """A whole number."""
+        """Return a random integer."""
         return str(rng.randint(0, 2 * self.settings.max_number))
 
     @property
     def is_success(self) -> bool:
-        """Was the last answer right?"""
+        """Whether the last answer was right."""
         return bool(self._tried) and normalised(self._tried[-1]) == normalised(self.question.answer)
 
     @property
     def is_over(self) -> bool:
-        """Was the question answered, or every try used?"""
+        """Whether the question was answered correctly or all tries are used up."""
         return self.is_success or len(self._tried) == self.settings.max_tries
 
     def rules(self) -> str:
-        """The task in words."""
+        """Return the task description."""
         return (
             "Answer the question with a number or a short expression, and nothing else.\n"
             f"You may try {self.settings.max_tries} times in all. The first answer pays 1 if it is right, and every "
@@ -122,17 +122,17 @@ class MetaMathQA(Environment[MetaMathQASettings]):
         )
 
     def state_digest(self) -> str:
-        """Of the question, its answer, and what was tried."""
+        """Return a digest of the question, its answer, and the tries."""
         state = (self.question.text, self.question.answer, *self._tried)
         return blake2b("\0".join(state).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The question; after a wrong answer, what was tried and that it was wrong; after the right one, that it is."""
+        """Return the question; after an answer, also all answers so far and whether the last one was right."""
         if not self._tried:
             return self.question.text
         tried = ", ".join(" ".join(answer.split()) for answer in self._tried)
         return f"{self.question.text}\nTried: {tried}\n{'Correct!' if self.is_success else _AGAIN}"
 
     def render_rgb(self) -> np.ndarray:
-        """The question on a page, and what was tried."""
+        """Render the question and the tries on a page."""
         return page(f"Try {len(self._tried)} of {self.settings.max_tries}", self.render())

@@ -1,4 +1,4 @@
-"""Where questions come from: a file in the form of MetaMathQA, or sums in words that are drawn from a seed.
+"""Sources of questions: a file in MetaMathQA's format, or word problems generated from a seed.
 
 seed -> sum_in_words -> Question        path, digest -> stored_questions -> Questions
 """
@@ -12,7 +12,7 @@ from typing import Any
 from starpo.ragen.envs.sources import Row, read_rows
 
 MARK = "The answer is:"
-"""What stands before the answer in MetaMathQA's responses."""
+"""Marker before the answer in MetaMathQA's responses."""
 
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Ida")
 THINGS = ("pens", "nuts", "coins", "plums", "cards", "shells", "beads", "keys")
@@ -25,10 +25,10 @@ class Question:
     """One question.
 
     Attributes:
-        text: As it is asked.
-        answer: The right one.
-        start: Of a sum in words, the number that it begins with.
-        changes: Of a sum in words, operators and numbers in order; they make the answer.
+        text: The question itself.
+        answer: The right answer.
+        start: For a word problem, its initial number.
+        changes: For a word problem, operators and numbers in order; applied to `start`, they give the answer.
     """
 
     text: str
@@ -38,12 +38,12 @@ class Question:
 
 
 def sum_in_words(num_steps: int, largest: int, rng: random.Random) -> Question:
-    """Draw a question such as `Ann has 3 bags of 4 pens and loses 5. How many pens has Ann?`.
+    """Generate a question such as `Ann has 3 bags of 4 pens and loses 5. How many pens has Ann?`.
 
     Args:
-        num_steps: 1 or 2 operations.
-        largest: Of the numbers in the text; what is left is never negative.
-        rng: The only source of chance.
+        num_steps: Number of operations, 1 or 2.
+        largest: Largest number in the text; the result is never negative.
+        rng: The only source of randomness.
     """
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     changes: list[tuple[str, int]] = []
@@ -66,7 +66,7 @@ def sum_in_words(num_steps: int, largest: int, rng: random.Random) -> Question:
 
 @lru_cache(4)
 def stored_questions(path: str, digest: str) -> tuple[Question, ...]:
-    """The questions of a file: objects with `query`, and `response` that ends with the answer after `The answer is:`.
+    """Read the questions of a file: objects with `query`, and `response` that ends in `The answer is:` and the answer.
 
     Raises:
         EnvironmentFault: See `read_rows`.
@@ -75,12 +75,12 @@ def stored_questions(path: str, digest: str) -> tuple[Question, ...]:
 
 
 def after_mark(text: str) -> str:
-    """What follows the last `The answer is:`, whatever its case; the whole text where that is missing."""
+    """Return the text after the last `The answer is:`, ignoring case; the whole text if that is missing."""
     return re.split(re.escape(MARK), text, flags=re.IGNORECASE)[-1].strip()
 
 
 def normalised(answer: str) -> str:
-    """What is compared: the part after `The answer is:`, in lower case, without any white space."""
+    """Normalise an answer for comparison: the part after `The answer is:`, in lower case, without whitespace."""
     return "".join(after_mark(answer).lower().split())
 
 
