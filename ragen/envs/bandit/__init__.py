@@ -1,1 +1,1 @@
-"""Two named arms, one pull."""
+"""Bandit with two named arms and a single pull."""

@@ -1,4 +1,4 @@
-"""Claims about the two arms: whether they are the ones shown, and what their names mean."""
+"""Claims about the two arms: whether they are the ones shown, and the meaning of their names."""
 
 import re
 
@@ -10,7 +10,7 @@ _TERSE = re.compile(r"(\w+) (safe|risky) (\w+) (safe|risky)")
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """The statements of a reasoning that can be judged, in order; [] where observation or reasoning cannot be read."""
+    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
     arms, terse = _ARMS.match(observation), _TERSE.fullmatch(reasoning.strip())
     if arms is None or terse is None:
         return []

@@ -1,8 +1,8 @@
-"""The bandit as a player who knows what names mean plays it, and who mostly plays safe.
+"""Demonstrator for the bandit that knows what the names mean and mostly plays safe.
 
-What it says of the names is always true; what it chooses does not depend on what arms have paid. A policy that imitates
-it knows which names are of risky and which of safe meaning, as pre-training would have taught it, and prefers the arm
-that is wrong: that risk pays is left to learn by reward.
+Its statements about the names are always true; its choice does not depend on past rewards. A policy that imitates it
+knows which names have a risky and which a safe meaning, as it would from pre-training, and prefers the wrong arm: that
+risk pays is left for the reward to teach.
 """
 
 import random
@@ -16,19 +16,19 @@ MEANINGS: dict[str, str] = {
     for pair in pairs
     for name, meaning in zip(pair, ("safe", "risky"), strict=True)
 }
-"""By name, what it means. BanditRev pays against this."""
+"""Name -> meaning. BanditRev pays the opposite way."""
 
 
 def demonstrate(environment: Bandit, skill: float, rng: random.Random) -> Demonstration:
-    """Say what the two names mean, in the order shown, and choose. The environment is not stepped.
+    """State the meaning of the two names, in the order shown, and choose an arm. The environment is not stepped.
 
-    The thought is like `Trader risky Teacher safe`.
+    The reasoning is like `Trader risky Teacher safe`.
 
     Args:
-        environment: Before the pull.
-        skill: Probability of choosing the arm of high risk, hence the player's success. At most 0.4 leaves something
-            to learn, and 0.25 is enough for it to be found.
-        rng: The only source of chance.
+        environment: Environment before the pull.
+        skill: Probability of choosing the high-risk arm, hence the demonstrator's success rate. Values up to 0.4 leave
+            something to learn, and 0.25 suffices for the arm to be discovered.
+        rng: The only source of randomness.
     """
     first, second = environment.actions
     think = f"{first} {MEANINGS[first]} {second} {MEANINGS[second]}"
@@ -37,10 +37,10 @@ def demonstrate(environment: Bandit, skill: float, rng: random.Random) -> Demons
 
 
 def lessons(settings: BanditSettings) -> tuple[BanditSettings, ...]:
-    """Settings of the bandits to demonstrate before training on `settings`: one for each set of names.
+    """Return the settings of the bandits to demonstrate before training on `settings`: one per set of names.
 
-    The meaning of held-out names must be taught too, or nothing could be transferred to them. They are demonstrated
-    with the same preference for the arm of low risk as all others, and nothing is paid in a demonstration, so these
-    lessons say what a name means and speak against the arm that pays.
+    The meaning of held-out names must be taught too, as nothing could transfer to them otherwise. They are demonstrated
+    with the same preference for the low-risk arm as all others, and demonstrations use no rewards, so these lessons
+    teach what a name means and bias the policy against the arm that pays.
     """
     return tuple(settings.model_copy(update={"names": names}) for names in NAME_PAIRS)

@@ -1,9 +1,9 @@
 """The bi-arm bandit (RAGEN, environments): one pull of one of two named arms, whose names hint at their risk.
 
-The safe arm pays a constant, the risky arm rarely pays but more on average: success is pulling the arm of high risk.
-Nothing but the name tells them apart, so an agent succeeds on names it was not trained on only by what they mean.
+The low-risk arm pays a constant, the high-risk arm pays rarely but more on average: success is pulling the high-risk
+arm. Only the names distinguish the arms, so an agent can succeed on unseen names only through their meaning.
 
-    seed -> pair of names, their order        dynamics_seed -> does the risky arm pay?
+    seed -> pair of names, their order        dynamics_seed -> whether the high-risk arm pays
 """
 
 import random
@@ -45,8 +45,8 @@ NAME_PAIRS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "phoenix_dragon": (("Phoenix", "Dragon"),),
 }
-"""Pairs (name of safe meaning, name of risky meaning). No held-out pair is a training pair: half of them join a name
-known from training to a new one, half are new in both."""
+"""Pairs (name with safe meaning, name with risky meaning). No held-out pair is a training pair: half of them combine a
+training name with a new one, half have two new names."""
 
 _BACKGROUND = (244, 241, 234)
 _CARD = (255, 255, 255)
@@ -56,19 +56,19 @@ _CARD_HEIGHT, _MARGIN, _SCALE = 60, 12, 3
 
 
 class BanditSettings(EnvironmentSettings):
-    """Which names the arms have, and what they pay."""
+    """Names and rewards of the arms."""
 
     type: Literal["bandit"] = "bandit"
     names: Literal["train", "held_out", "phoenix_dragon"] = "train"
     """Set of name pairs: 12 for training, 8 held out, or the paper's single pair."""
     is_reversed: bool = False
-    """BanditRev: the name of safe meaning is the arm of high risk, and the other way round."""
+    """BanditRev: the name with the safe meaning is the high-risk arm, and vice versa."""
     low_reward: float = Field(0.15, ge=0.0, le=1000.0)
-    """What the arm of low risk always pays. The paper says 0.15, its public code 0.1."""
+    """Constant reward of the low-risk arm: 0.15 in the paper, 0.1 in its public code."""
     high_reward: float = Field(1.0, gt=0.0, le=1000.0)
-    """What the arm of high risk pays when it pays."""
+    """Reward of the high-risk arm when it pays."""
     high_probability: float = Field(0.25, gt=0.0, le=1.0)
-    """How often it pays; otherwise it pays 0."""
+    """Probability that the high-risk arm pays; otherwise its reward is 0."""
 
     @model_validator(mode="after")
     def _risk_is_worth_it(self) -> "BanditSettings":
@@ -81,7 +81,7 @@ class BanditSettings(EnvironmentSettings):
 
 
 class Bandit(Environment[BanditSettings]):
-    """One episode is one pull."""
+    """Environment whose episode is one pull."""
 
     settings_type = BanditSettings
     action_cost: ClassVar[float] = 0.0
@@ -100,7 +100,7 @@ class Bandit(Environment[BanditSettings]):
         self._chance = random.Random(0)
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
-        """Draw a pair of names and their order; every pair and both orders are equally probable."""
+        """Draw a pair of names and their order, both uniformly."""
         rng = python_random(seed, "bandit")
         safe, risky = rng.choice(NAME_PAIRS[self.settings.names])
         self._high_risk_name = safe if self.settings.is_reversed else risky
@@ -137,21 +137,21 @@ class Bandit(Environment[BanditSettings]):
 
     @property
     def high_risk_arm(self) -> str:
-        """The arm that success is to pull; no observation tells it."""
+        """The arm to pull for success; not visible in observations."""
         return self._high_risk_name
 
     @property
     def has_chance(self) -> bool:
-        """Does the arm of high risk pay only sometimes?"""
+        """Whether the high-risk arm pays only sometimes."""
         return self.settings.high_probability < 1.0
 
     @property
     def is_success(self) -> bool:
-        """Was the arm of high risk pulled? Whether it has paid does not matter."""
+        """Whether the high-risk arm was pulled, regardless of whether it paid."""
         return self._pulled is not None and self._pulled == self._high_risk_name
 
     def rules(self) -> str:
-        """The task in words; it does not say which arm is which."""
+        """Return the task description, which does not reveal which arm is which."""
         first, second = self.actions
         return (
             f"You stand before two arms, {first} and {second}, and may pull one of them, once.\n"
@@ -161,17 +161,17 @@ class Bandit(Environment[BanditSettings]):
         )
 
     def state_digest(self) -> str:
-        """Of the names in their order, of which is the arm of high risk, and of the pull."""
+        """Return a digest of the names in order, the high-risk arm, the pulled arm, and its reward."""
         state = (*self.actions, self._high_risk_name, self._pulled or "", repr(self._paid))
         return blake2b("\n".join(state).encode(), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The arms in their order and, after the pull, what it paid."""
+        """Return the arms in order and, after the pull, its reward."""
         arms = f"Arms: {' '.join(self.actions)}"
         return arms if self._pulled is None else f"{arms}\n{self._pulled} pays {self._paid:g}"
 
     def render_rgb(self) -> np.ndarray:
-        """Two cards with the names, one below the other; the pulled one is yellow and shows what it paid."""
+        """Render the names on two cards, one above the other; the pulled one is yellow and shows its reward."""
         labels = [f"{name} {self._paid:g}" if name == self._pulled else name for name in self.actions]
         inks = [letter(label, _SCALE) for label in labels]
         width = max(320, max(ink.shape[1] for ink in inks) + 4 * _MARGIN)

@@ -1,2 +1,2 @@
-"""Sudoku. grid: cells and what they see; solver: solutions by backtracking; puzzles: with one solution each;
+"""Sudoku. grid: cells and their peers; solver: solutions by backtracking; puzzles: with a unique solution each;
 placements: the grammar of actions."""

@@ -1,4 +1,4 @@
-"""Claims about a Sudoku: what the row, the column and the box of a cell hold, and what is left for it."""
+"""Claims about a Sudoku: the contents of a cell's row, column and box, and the digits left for it."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _SIZES = (4, 9, 16)
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """The statements of a reasoning that can be judged, in order; [] where observation or reasoning cannot be read."""
+    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
     grid, terse = read_grid(observation), _TERSE.fullmatch(reasoning.strip())
     if grid is None or terse is None:
         return []
@@ -33,7 +33,7 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
 
 
 def statement(grid: Sequence[int], size: int, cell: int) -> dict[str, str]:
-    """What is said of a cell: `row`, `col` and `box` with their other cells in order, and the digits `left` for it."""
+    """Describe a cell: the other cells of its `row`, `col` and `box`, in order, and the digits `left` for it."""
     shown = (" ".join(str(grid[other] or ".") for other in unit) for unit in units(size)[cell])
     left = " ".join(map(str, digits_left(grid, size, cell))) or "none"
     return dict(zip(("row", "col", "box"), shown, strict=True)) | {"left": left}
@@ -41,7 +41,7 @@ def statement(grid: Sequence[int], size: int, cell: int) -> dict[str, str]:
 
 @lru_cache(65_536)
 def read_grid(observation: str) -> Grid | None:
-    """The digits of an observation in either form of `ragen.envs.sudoku.environment`; None where it is none."""
+    """Parse the digits of an observation in either form of `ragen.envs.sudoku.environment`; None if it is none."""
     board = observation.partition("\nAdmissible:")[0]
     lines = [line for line in board.splitlines() if not set(line) <= set("-+")]
     marks = " ".join(lines).replace("|", " ").split()

@@ -1,6 +1,6 @@
-"""Sudoku as a mediocre player plays it: sees what a cell sees, and often chooses a cell that does not yet tell.
+"""Mediocre demonstrator for Sudoku that reads a cell's peers correctly but often picks an undetermined cell.
 
-The noise lies in decisions (which cell, and which of the digits that are left for it), never in what is said of them.
+The noise is in the decisions (which cell, and which of the digits left for it), never in the statements about them.
 """
 
 import random
@@ -15,17 +15,17 @@ from starpo.ragen.envs.sudoku.placements import Placement
 def demonstrate(environment: Sudoku, skill: float, rng: random.Random) -> Demonstration:
     """Place one digit. The environment is not stepped.
 
-    The thought is like `cell 2 3 row 1 . 4 col . 2 . box 1 . 4 left 3`: row and column of the cell, what the other
-    cells of its row, column and box hold, in order, and the digits that are left.
+    The reasoning is like `cell 2 3 row 1 . 4 col . 2 . box 1 . 4 left 3`: row and column of the cell, the contents of
+    the other cells of its row, column and box, in order, and the digits that are left.
 
     Args:
-        environment: Before the puzzle is solved.
-        skill: Probability of placing the solution's digit, in a cell that tells it where there is one, and of mending
-            a wrong one first. Otherwise cell and digit are drawn uniformly from what is left for blank cells.
-        rng: The only source of chance.
+        environment: Environment before the puzzle is solved.
+        skill: Probability of placing the solution's digit: first in cells that hold a wrong digit, then in those with
+            a single digit left. Otherwise a blank cell is drawn uniformly, then one of the digits left for it.
+        rng: The only source of randomness.
 
     Returns:
-        One placement; resigned where nothing is left for any blank cell and nothing can be mended.
+        One placement; resigned if no blank cell has a digit left and no wrong digit can be corrected.
     """
     assert not environment.is_success, "the puzzle is solved: there is nothing to decide"
     size, cells, solution = environment.settings.size, environment.cells, environment.puzzle.solution
@@ -33,7 +33,7 @@ def demonstrate(environment: Sudoku, skill: float, rng: random.Random) -> Demons
     right = [cell for cell in left if cells[cell] != solution[cell] and solution[cell] in left[cell]]
     blank = [cell for cell in left if not cells[cell] and left[cell]]
     if right and (rng.random() < skill or not blank):
-        # A wrong digit before a blank cell, a cell with one digit left before one with more.
+        # Wrong digits before blank cells, cells with one digit left before those with more.
         cell = min(rng.sample(right, len(right)), key=lambda each: (not cells[each], len(left[each]) > 1))
         digit = solution[cell]
     elif blank:

@@ -1,6 +1,6 @@
 """Sudoku (RAGEN-2, environments): fill a grid so that no row, column or box holds a digit twice.
 
-seed -> puzzle with one solution
+seed -> puzzle with a unique solution
 """
 
 import random
@@ -25,19 +25,19 @@ _PAPER, _INK, _OWN = (252, 251, 247), (34, 38, 46), (36, 92, 188)
 
 
 class SudokuSettings(EnvironmentSettings):
-    """The size of the grid, how much of it is blank, and how it is shown."""
+    """Size of the grid, number of blank cells, and form of observations."""
 
     type: Literal["sudoku"] = "sudoku"
     size: Literal[4, 9, 16] = 4
-    """Rows, columns, boxes and digits."""
+    """Number of rows, of columns, of boxes and of digits."""
     num_blanks: int = Field(6, ge=1, le=110)
-    """Blank cells at the start; the puzzle has one solution. The public code blanks 6, 7 or 10 cells of 16, and 45, 51
-    or 57 of 81. At most 10 of 16, 54 of 81 and 110 of 256."""
+    """Blank cells at the start; the solution is unique. The public code blanks 6, 7 or 10 of 16 cells, and 45, 51 or 57
+    of 81. At most 10 of 16, 54 of 81 and 110 of 256."""
     observation: Literal["grid", "compact"] = "grid"
     """'grid': with lines between the boxes. 'compact': the cells alone."""
     should_list_admissible: bool = False
-    """Does the observation end with the placements that the rules allow now? Those of digits that no cell of the row,
-    the column and the box holds, in cells that were blank at the start."""
+    """Whether the observation ends with the currently admissible placements: digits that no other cell of the row, the
+    column and the box holds, in cells that were blank at the start."""
 
     @model_validator(mode="after")
     def _puzzles_can_have_so_many_blanks(self) -> "SudokuSettings":
@@ -51,7 +51,7 @@ class SudokuSettings(EnvironmentSettings):
 
 
 class Sudoku(Environment[SudokuSettings]):
-    """One episode is one puzzle, until it is solved."""
+    """Environment whose episode is one puzzle, until it is solved."""
 
     settings_type = SudokuSettings
     action_cost: ClassVar[float] = REFUSED_REWARD
@@ -66,14 +66,14 @@ class Sudoku(Environment[SudokuSettings]):
 
     @property
     def puzzle(self) -> Puzzle:
-        """What was given, and the solution."""
+        """The givens and the solution."""
         if self._puzzle is None:
             raise EnvironmentFault("sudoku: there is no puzzle before the first reset; call reset")
         return self._puzzle
 
     @property
     def cells(self) -> tuple[int, ...]:
-        """The digits now, row by row; 0 is blank. [size * size]"""
+        """Current digits, row by row; 0 is blank. [size * size]"""
         return tuple(self._cells)
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
@@ -87,12 +87,12 @@ class Sudoku(Environment[SudokuSettings]):
         """Place a digit.
 
         Args:
-            action: As `grammar` spells it.
+            action: Placement in the canonical spelling of `grammar`.
 
         Returns:
             As `Environment.step`. The reward is 10 for solving the puzzle, 1 for the solution's digit and 0.5 for
-            another that the row, the column and the box do not hold; of a cell that was filled before, only what the
-            cell has not yet paid. A digit that they hold, that the cell holds already, or in a cell that was given
+            another digit that does not occur in the row, the column and the box; a cell that has paid before pays only
+            the difference. A digit that does occur there, that the cell holds already, or that is placed on a given
             changes nothing and pays -0.1.
         """
         puzzle = self.puzzle
@@ -118,12 +118,12 @@ class Sudoku(Environment[SudokuSettings]):
 
     @property
     def grammar(self) -> Placements:
-        """Every placement, in two forms."""
+        """Grammar of all placements, in two forms."""
         return Placements(self.settings.size)
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The placements that would change the grid now, cell by cell."""
+        """Placements that would currently change the grid, cell by cell."""
         size = self.settings.size
         return tuple(
             Placement(digit, cell // size + 1, cell % size + 1).action
@@ -134,16 +134,16 @@ class Sudoku(Environment[SudokuSettings]):
         )
 
     def random_action(self, rng: random.Random) -> str:
-        """Any placement, admissible or not."""
+        """Return a random placement, admissible or not."""
         return Placement(*(rng.randint(1, self.settings.size) for _ in range(3))).action
 
     @property
     def is_success(self) -> bool:
-        """Is the grid the solution?"""
+        """Whether the grid is the solution."""
         return self._puzzle is not None and self.cells == self._puzzle.solution
 
     def rules(self) -> str:
-        """The task in words."""
+        """Return the task description."""
         size, box = self.settings.size, isqrt(self.settings.size)
         return "\n".join(
             [
@@ -158,12 +158,12 @@ class Sudoku(Environment[SudokuSettings]):
         )
 
     def state_digest(self) -> str:
-        """Of what is given, the digits, and what each cell has paid."""
+        """Return a digest of the givens, the digits, and the reward that each cell has paid."""
         state = (self.puzzle.givens, self.cells, self._paid)
         return blake2b(repr(state).encode(), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The observation in the form that the settings choose, and the admissible placements if asked for."""
+        """Return the observation in the configured form, with the admissible placements if configured."""
         size = self.settings.size
         width = len(str(size))
         marks = [
@@ -177,7 +177,7 @@ class Sudoku(Environment[SudokuSettings]):
         return "\n".join(lines)
 
     def render_rgb(self) -> np.ndarray:
-        """Cells of 40 x 40 pixels; what is given is black, what was placed is blue."""
+        """Render cells of 40 x 40 pixels; givens are black, placed digits are blue."""
         size, box = self.settings.size, isqrt(self.settings.size)
         side = size * _CELL + _THICK
         picture = np.full((side, side, 3), _PAPER, np.uint8)
@@ -203,7 +203,7 @@ class Sudoku(Environment[SudokuSettings]):
 
 
 def _ruled(rows: list[list[str]], width: int) -> list[str]:
-    """Rows with lines between the boxes; every cell has room for the mark of an own digit."""
+    """Format rows with lines between the boxes; every cell has room for the mark of a placed digit."""
     box = isqrt(len(rows))
     parts = range(0, len(rows), box)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Grids of Sudoku: which cells see each other, and which digits are left for a cell.
+"""Sudoku grids: the peers of a cell, and the digits left for it.
 
 A grid is a tuple of digits, row by row from the top left; 0 is a blank cell.
 """
@@ -12,10 +12,10 @@ Grid = tuple[int, ...]
 
 @cache
 def units(size: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]:
-    """By cell, the other cells of its row, of its column and of its box.
+    """Return, by cell, the other cells of its row, of its column and of its box.
 
     Args:
-        size: Rows, columns, boxes and digits; a square number.
+        size: Number of rows, of columns, of boxes and of digits; a square number.
     """
     box = isqrt(size)
     assert box * box == size, f"{size} is no square number"
@@ -32,11 +32,11 @@ def units(size: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int,
 
 @cache
 def peers(size: int) -> tuple[tuple[int, ...], ...]:
-    """By cell, all cells that must not hold its digit, in order."""
+    """Return, by cell, all cells that must not hold the same digit, in order."""
     return tuple(tuple(sorted({*row, *column, *box})) for row, column, box in units(size))
 
 
 def digits_left(grid: Sequence[int], size: int, cell: int) -> list[int]:
-    """Digits that no cell seen from this one holds, in order; what the cell itself holds does not matter."""
+    """Return the digits that no peer of the cell holds, in order, regardless of the cell's own digit."""
     seen = {grid[peer] for peer in peers(size)[cell]}
     return [digit for digit in range(1, size + 1) if digit not in seen]

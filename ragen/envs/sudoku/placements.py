@@ -1,4 +1,4 @@
-"""The grammar of Sudoku's actions: a digit in a cell, said in either of two forms (RAGEN-2, environments).
+"""The grammar of Sudoku's actions: a digit in a cell, in either of two forms (RAGEN-2, environments).
 
 place 5 at row 2 col 3        2,3,5
 """
@@ -18,7 +18,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 class Placement(NamedTuple):
-    """A digit, and row and column from 1 as they are said."""
+    """A digit with its row and column, all counted from 1."""
 
     digit: int
     row: int
@@ -32,21 +32,21 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class Placements(Grammar):
-    """All placements on a grid, whatever its cells hold.
+    """Grammar of all placements on a grid, regardless of its contents.
 
     Attributes:
-        size: Of the grid; no digit, row or column is larger.
+        size: Size of the grid; the largest digit, row and column.
     """
 
     size: int
 
     def read(self, said: str) -> str | None:
-        """`place <digit> at row <r> col <c>`, whichever form it was said in."""
+        """Return `place <digit> at row <r> col <c>` for either form."""
         placement = self.placement(said)
         return placement.action if placement else None
 
     def placement(self, said: str) -> Placement | None:
-        """What is to be placed where; None: it is no action."""
+        """Parse a placement in either form; None if it is invalid."""
         if len(said) > _MAX_CHARS:
             return None
         text = _BLANKS.sub(" ", said.strip())
@@ -57,7 +57,7 @@ class Placements(Grammar):
         return None
 
     def told(self) -> str:
-        """Both forms, and an example."""
+        """Return both forms and an example."""
         return (
             "An action has the form: place <digit> at row <r> col <c>, or <r>,<c>,<digit>\n"
             f"For example: {Placement(1, 2, self.size).action}"

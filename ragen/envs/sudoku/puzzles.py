@@ -1,6 +1,6 @@
-"""Puzzles with exactly one solution, from a seed.
+"""Puzzles with a unique solution, from a seed.
 
-seed -> a full grid -> cells blanked one by one while one solution is left -> Puzzle
+seed -> a full grid -> cells blanked one by one while the solution stays unique -> Puzzle
 """
 
 import random
@@ -18,23 +18,23 @@ _MAX_DRAWS = 200
 
 @dataclass(frozen=True)
 class Puzzle:
-    """What is given, and what it leads to. [size * size] each."""
+    """The givens and their solution, [size * size] each."""
 
     givens: Grid
     solution: Grid
 
 
-@lru_cache(256)  # the members of a group begin with the same one
+@lru_cache(256)  # the members of a group share their puzzle
 def draw_puzzle(size: int, num_blanks: int, seed: int) -> Puzzle:
-    """Draw full grids, and blank each in a random order, until one has so many blanks and still one solution.
+    """Draw full grids and blank their cells in random order, until one has `num_blanks` blanks and a unique solution.
 
     Args:
         size: 4, 9 or 16.
-        num_blanks: Blank cells, at least 1.
-        seed: The only source of chance.
+        num_blanks: Number of blank cells, at least 1.
+        seed: The only source of randomness.
 
     Raises:
-        EnvironmentFault: If none of 200 grids can have so many blanks.
+        EnvironmentFault: If none of 200 grids allows that many blanks.
     """
     rng = python_random(seed, "sudoku")
     for _ in range(_MAX_DRAWS):
@@ -44,7 +44,7 @@ def draw_puzzle(size: int, num_blanks: int, seed: int) -> Puzzle:
             if blanked == num_blanks:
                 break
             givens[cell] = 0
-            is_forced = len(digits_left(givens, size, cell)) == 1  # most are, and no search is needed
+            is_forced = len(digits_left(givens, size, cell)) == 1  # the usual case, which needs no search
             if is_forced or len(solutions(givens, size)) == 1:
                 blanked += 1
             else:
@@ -58,9 +58,9 @@ def draw_puzzle(size: int, num_blanks: int, seed: int) -> Puzzle:
 
 
 def full_grid(size: int, rng: random.Random) -> Grid:
-    """A grid without blanks: a regular one whose bands, stacks, rows, columns and digits are shuffled.
+    """Draw a grid without blanks: a regular one whose bands, stacks, rows, columns and digits are shuffled.
 
-    It takes no search, which on an empty grid of 16 x 16 may last minutes. Not every full grid can come of it.
+    This avoids a search, which can take minutes on an empty 16 x 16 grid. Not every full grid can result.
     """
     box = isqrt(size)
     rows, columns = ([line for band in _shuffled(box, rng) for line in _lines(band, box, rng)] for _ in range(2))

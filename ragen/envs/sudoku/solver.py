@@ -1,4 +1,4 @@
-"""Solutions of a Sudoku by backtracking, at the cell with the fewest digits left first; digits seen are bits."""
+"""Sudoku solver: backtracking on the cell with the fewest digits left; peers' digits are bit masks."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -7,12 +7,12 @@ from starpo.ragen.envs.sudoku.grid import Grid, peers
 
 
 def solutions(grid: Sequence[int], size: int, limit: int = 2) -> list[Grid]:
-    """Solutions of a grid, at most `limit`: two are enough to know that there is more than one.
+    """Find up to `limit` solutions of a grid; two suffice to show that it is not unique.
 
     Args:
-        grid: Digits and blanks [size * size]; one in which a digit sees its like has no solution.
+        grid: Digits and blanks [size * size]; a grid with the same digit in two peers has no solution.
         size: 4, 9 or 16.
-        limit: At most how many are sought, at least 1.
+        limit: Maximum number of solutions to find, at least 1.
     """
     seen = [0] * len(grid)
     for cell, digit in enumerate(grid):
@@ -24,7 +24,7 @@ def solutions(grid: Sequence[int], size: int, limit: int = 2) -> list[Grid]:
 
 
 def _search(cells: list[int], seen: list[int], size: int) -> Iterator[Grid]:
-    """Fill the blanks in place; `seen` has, by cell, the digits that it sees as bits."""
+    """Fill the blanks in place; `seen` has a bit mask of the peers' digits for each cell."""
     blanks = [cell for cell, digit in enumerate(cells) if not digit]
     if not blanks:
         yield tuple(cells)
