@@ -1,1 +1,1 @@
-"""A slippery walk to the goal. map: cells, moves, chances; solver: value iteration and plans."""
+"""FrozenLake: a slippery walk to the goal. map: cells, moves, slip probabilities; solver: value iteration and plans."""

@@ -1,4 +1,4 @@
-"""Claims about a lake: where the goal lies, where things are, and walks over the ice."""
+"""Claims about a lake: direction of the goal, positions of things, and walks over the ice."""
 
 import re
 from functools import lru_cache
@@ -16,7 +16,7 @@ _PLACE = re.compile(rf"({NUMBER}) ({NUMBER})")
 
 
 class SeenLake(NamedTuple):
-    """A lake as an observation shows it."""
+    """A lake parsed from an observation."""
 
     player: Cell
     goal: Cell
@@ -26,7 +26,7 @@ class SeenLake(NamedTuple):
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """The statements of a reasoning that can be judged, in order; [] where observation or reasoning cannot be read."""
+    """Return the checkable claims of a reasoning, in order; [] if the observation cannot be parsed."""
     seen = read_lake(observation)
     if seen is None:
         return []
@@ -46,13 +46,13 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
 
 
 def _is_step(end: Cell, start: Cell) -> bool:
-    """To the cell beside, or nowhere, as at the edge."""
+    """Whether a step leads to an adjacent cell or, as at the edge, to the same cell."""
     return abs(end[0] - start[0]) + abs(end[1] - start[1]) <= 1
 
 
 @lru_cache(65_536)
 def read_lake(observation: str) -> SeenLake | None:
-    """Player and goal of an observation in any form of `ragen.envs.frozen_lake.environment`; None where it is none."""
+    """Parse an observation in any form of `ragen.envs.frozen_lake.environment`; None if it is none."""
     line, _, ground = observation.partition("\n")
     if compact := _COMPACT.fullmatch(line):
         row, column, goal_row, goal_column = map(int, compact.groups())

@@ -1,8 +1,8 @@
-"""FrozenLake as a mediocre player plays it: knows the lake and the ways over it, and decides badly where to go.
+"""Mediocre demonstrator for FrozenLake that knows the lake and its paths, and chooses its destination badly.
 
-As in the other demonstrators the noise lies in decisions (which cell to walk to), never in key presses or in what is
-said about the lake: a policy that imitates it learns to read the lake and to walk, and is left with the choice of where
-to go to learn by reward.
+As in the other demonstrators, the noise is in the decisions (which cell to walk to), never in single actions or in the
+statements about the lake. A policy that imitates it learns to read the lake and to walk; the choice of the destination
+is left for the reward to teach.
 """
 
 import random
@@ -14,33 +14,33 @@ from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap
 from starpo.ragen.envs.frozen_lake.solver import best_plan
 
 MAX_ACTIONS = 5
-"""A turn has room for five actions (RAGEN, training settings)."""
+"""Actions per turn (RAGEN, training settings)."""
 MAX_ACTIONS_SLIPPERY = 2
-"""On slippery ice the player looks again after two: ten actions over five turns."""
+"""Actions per turn on slippery ice, after which the player observes again: ten actions over five turns."""
 
 
 def demonstrate(environment: FrozenLake, skill: float, rng: random.Random) -> Demonstration:
     """Choose a cell and walk there. The environment is not stepped.
 
-    The thought is like `G down right go 2 3 from 1 3 1 2`: where the goal lies from the player, the cell chosen (row
-    and column), and the cells of the walk before it, the last one first: each is next to the one before, so the way is
-    found step by step, and is read off backwards.
+    The reasoning is like `G down right go 2 3 from 1 3 1 2`: the direction from the player to the goal, the chosen cell
+    (row and column), and the earlier cells of the walk, the last one first. Each cell is adjacent to the one before, so
+    that the path is found step by step and then read off backwards.
 
     Args:
-        environment: In the position to decide in, which must not be in a hole or at the goal.
-        skill: Probability that the walk is the solver's. Otherwise the cell is drawn uniformly from all that can be
-            walked to, holes and the goal among them, and the way is a shortest one.
-        rng: The only source of chance.
+        environment: Environment in the position to decide in, with the player not in a hole or at the goal.
+        skill: Probability that the walk is the solver's. Otherwise the cell is drawn uniformly from all reachable ones,
+            including holes and the goal, and the path is a shortest one.
+        rng: The only source of randomness.
 
     Returns:
-        The walk's first five actions, or fewer; at most two where the ice is slippery.
+        Up to the first five actions of the walk; up to two if the ice is slippery.
     """
     assert not environment.is_over, "the walk has ended: there is nothing to decide"
     lake, cell, slip = environment.lake, environment.cell, environment.settings.slip
     limit = MAX_ACTIONS_SLIPPERY if slip > 0.0 else MAX_ACTIONS
     if rng.random() < skill:
         length = limit if slip > 0.0 else lake.num_cells
-        walk = best_plan(lake, cell, slip, length, actions_left=lake.num_cells)  # no shortest way is longer than that
+        walk = best_plan(lake, cell, slip, length, actions_left=lake.num_cells)  # no shortest path is longer
     else:
         walk = rng.choice(_walks(lake, cell))
     cells = _cells_meant(lake, cell, walk)
@@ -49,7 +49,7 @@ def demonstrate(environment: FrozenLake, skill: float, rng: random.Random) -> De
 
 
 def _walks(lake: LakeMap, start: int) -> list[tuple[str, ...]]:
-    """A shortest way to every other cell that can be walked to; holes and the goal end a walk. Nearest first."""
+    """Return a shortest path to every other reachable cell, nearest first; holes and the goal end a walk."""
     walks: dict[int, tuple[str, ...]] = {start: ()}
     queue = deque([start])
     while queue:
@@ -63,7 +63,7 @@ def _walks(lake: LakeMap, start: int) -> list[tuple[str, ...]]:
 
 
 def _cells_meant(lake: LakeMap, cell: int, walk: tuple[str, ...]) -> list[str]:
-    """Row and column of every cell that the walk is meant to step on, in order, up to the first that would end it."""
+    """Return row and column of every intended cell of the walk, in order, up to the first that would end it."""
     cells = []
     for action in walk:
         cell = lake.move(cell, action)
@@ -75,7 +75,7 @@ def _cells_meant(lake: LakeMap, cell: int, walk: tuple[str, ...]) -> list[str]:
 
 
 def _direction(lake: LakeMap, cell: int) -> str:
-    """Where the goal lies from a cell: such as 'down' or 'up left'."""
+    """Return the direction from a cell to the goal, such as 'down' or 'up left'."""
     (row, column), (goal_row, goal_column) = lake.coordinates(cell), lake.coordinates(lake.goal)
     words = []
     if goal_row != row:

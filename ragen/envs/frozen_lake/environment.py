@@ -25,20 +25,20 @@ _GOAL, _PLAYER, _DROWNED = (46, 160, 67), (214, 69, 65), (126, 92, 120)
 
 
 class FrozenLakeSettings(EnvironmentSettings):
-    """The lake, its slipperiness, and how it is shown."""
+    """The lake, its slipperiness, and the form of observations."""
 
     type: Literal["frozen_lake"] = "frozen_lake"
     size: int = Field(4, ge=2, le=16)
-    """Side of the square lake, in cells."""
+    """Side length of the square lake, in cells."""
     slip: float = Field(2 / 3, ge=0.0, le=1.0)
-    """Probability of not going where intended; half of it for each perpendicular direction. 2/3: all three directions
-    are equally probable, as in the paper. 0: no chance at all."""
+    """Probability of slipping; half of it for each perpendicular direction. 2/3: all three directions are equally
+    likely, as in the paper. 0: deterministic."""
     frozen_probability: float = Field(0.8, gt=0.0, le=1.0)
-    """Of each cell; the others are holes. Maps without a way to the goal are drawn again."""
+    """Probability that a cell is frozen; the others are holes. Maps without a path to the goal are redrawn."""
     placement: Literal["random", "corners"] = "random"
     """'random': start and goal on any two frozen cells. 'corners': from the top left to the bottom right."""
     min_distance: int = Field(1, ge=1, le=64)
-    """Fewest moves of the shortest way from start to goal; maps with a shorter one are drawn again. 1: any, as in the
+    """Minimum length of the shortest path from start to goal; maps with a shorter one are redrawn. 1: any, as in the
     paper, where half of all goals are at most two moves away."""
     observation: Literal["grid", "coord", "compact"] = "grid"
     """'grid': the symbols. 'coord': the symbols, and zero-based coordinates below them. 'compact': one line with the
@@ -46,7 +46,7 @@ class FrozenLakeSettings(EnvironmentSettings):
 
 
 class FrozenLake(Environment[FrozenLakeSettings]):
-    """One episode is one walk, to the goal or into a hole."""
+    """Environment whose episode is one walk, to the goal or into a hole."""
 
     settings_type = FrozenLakeSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.frozen_lake.demonstrations:demonstrate"
@@ -63,23 +63,23 @@ class FrozenLake(Environment[FrozenLakeSettings]):
 
     @property
     def lake(self) -> LakeMap:
-        """The present episode's map."""
+        """Map of the current episode."""
         if self._lake is None:
             raise EnvironmentFault("frozen_lake: there is no lake before the first reset; call reset")
         return self._lake
 
     @property
     def cell(self) -> int:
-        """Where the player is."""
+        """Cell of the player."""
         return self._cell
 
     @property
     def is_over(self) -> bool:
-        """Is the player in a hole or at the goal?"""
+        """Whether the player is in a hole or at the goal."""
         return self.lake.is_end(self._cell)
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
-        """Draw a solvable map and put the player at its start."""
+        """Draw a solvable map and place the player at its start."""
         settings = self.settings
         rng = python_random(seed, "frozen lake")
         self._lake = draw_map(
@@ -118,16 +118,16 @@ class FrozenLake(Environment[FrozenLakeSettings]):
 
     @property
     def has_chance(self) -> bool:
-        """Is the ice slippery?"""
+        """Whether the ice is slippery."""
         return self.settings.slip > 0.0
 
     @property
     def is_success(self) -> bool:
-        """Is the player at the goal?"""
+        """Whether the player is at the goal."""
         return self._lake is not None and self._cell == self._lake.goal
 
     def rules(self) -> str:
-        """The task in words, with the symbols of the chosen observation."""
+        """Return the task description, with the symbols of the configured observation."""
         return "\n".join(
             [
                 "You walk over a frozen lake and want to reach the goal without falling into a hole.",
@@ -139,12 +139,12 @@ class FrozenLake(Environment[FrozenLakeSettings]):
         )
 
     def state_digest(self) -> str:
-        """Of the map, its goal, and where the player is."""
+        """Return a digest of the map, its goal, and the player's cell."""
         state = (self.lake.size, *sorted(self.lake.holes), "goal", self.lake.goal, "player", self._cell)
         return blake2b(" ".join(map(str, state)).encode(), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The observation in the form that the settings choose."""
+        """Return the observation in the configured form."""
         if self.settings.observation == "compact":
             (row, column), (goal_row, goal_column) = map(self.lake.coordinates, (self._cell, self.lake.goal))
             return f"P {row} {column} G {goal_row} {goal_column}\n" + self._rows(self._ground)
@@ -152,7 +152,7 @@ class FrozenLake(Environment[FrozenLakeSettings]):
         return grid if self.settings.observation == "grid" else f"{grid}\n{self._coordinates()}"
 
     def render_rgb(self) -> np.ndarray:
-        """Tiles of 32 x 32 pixels: pale ice, dark holes, a green flag, a red player (violet in a hole)."""
+        """Render tiles of 32 x 32 pixels: pale ice, dark holes, a green flag, a red player (violet in a hole)."""
         size = self.lake.size
         picture = np.full((size * _TILE, size * _TILE, 3), _ICE, np.uint8)
         y, x = np.mgrid[:_TILE, :_TILE] - (_TILE - 1) / 2
@@ -167,7 +167,7 @@ class FrozenLake(Environment[FrozenLakeSettings]):
                 tile[radius <= 13] = _HOLE
             if cell == self._cell:
                 tile[radius <= 8.5] = _DROWNED if cell in self.lake.holes else _PLAYER
-            if cell == self.lake.goal:  # over the player, so that both are seen when it is reached
+            if cell == self.lake.goal:  # over the player, so that both are visible at the goal
                 tile[is_pole] = _HOLE
                 tile[is_flag] = _GOAL
         return picture

@@ -1,4 +1,4 @@
-"""Lakes: cells, moves, the chances of a slip, and random maps on which the goal can be reached.
+"""Lakes: cells, moves, slip probabilities, and random maps with a reachable goal.
 
 Cells are numbered row by row from the top left corner, `cell = row * size + column`.
 """
@@ -11,7 +11,7 @@ from typing import Literal
 from starpo.ragen.core.errors import EnvironmentFault
 
 ACTIONS = ("Left", "Down", "Right", "Up")
-"""In Gymnasium's order, in which neighbours are perpendicular: index +- 1 is where a step may slip to."""
+"""In Gymnasium's order, in which neighbours are perpendicular: a step may slip to index +- 1."""
 
 _STEPS = {"Left": (0, -1), "Down": (1, 0), "Right": (0, 1), "Up": (-1, 0)}
 _MAX_DRAWS = 10_000
@@ -19,7 +19,7 @@ _MAX_DRAWS = 10_000
 
 @dataclass(frozen=True)
 class LakeMap:
-    """A square lake: its side in cells, its holes, where the player starts, and the goal."""
+    """A square lake: its side length in cells, its holes, the start cell, and the goal cell."""
 
     size: int
     holes: frozenset[int]
@@ -28,19 +28,19 @@ class LakeMap:
 
     @property
     def num_cells(self) -> int:
-        """Cells of the lake."""
+        """Number of cells of the lake."""
         return self.size * self.size
 
     def coordinates(self, cell: int) -> tuple[int, int]:
-        """Row and column of a cell, from zero."""
+        """Return row and column of a cell, zero-based."""
         return divmod(cell, self.size)
 
     def is_end(self, cell: int) -> bool:
-        """Does the episode end here, in a hole or at the goal?"""
+        """Whether the episode ends at this cell, a hole or the goal."""
         return cell in self.holes or cell == self.goal
 
     def move(self, cell: int, action: str) -> int:
-        """The cell that one step without a slip leads to; at the edge the player stays."""
+        """Return the cell that one step without a slip leads to; at the edge the player stays."""
         row, column = self.coordinates(cell)
         down, right = _STEPS[action]
         to_row, to_column = row + down, column + right
@@ -48,12 +48,12 @@ class LakeMap:
         return to_row * self.size + to_column if is_inside else cell
 
     def outcomes(self, cell: int, action: str, slip: float) -> tuple[tuple[float, int], ...]:
-        """Where one step leads, and how probably: the rule of Gymnasium's FrozenLake-v1.
+        """Return the outcomes of one step with their probabilities, as in Gymnasium's FrozenLake-v1.
 
         Args:
-            cell: Where the player stands; not an end.
+            cell: Cell of the player; not terminal.
             action: The intended move.
-            slip: Probability of not going where intended, half of it for each perpendicular.
+            slip: Probability of slipping, half of it for each perpendicular direction.
 
         Returns:
             (probability, cell) of the intended move and of the two perpendicular ones. Cells may repeat.
@@ -64,12 +64,12 @@ class LakeMap:
         return ((1.0 - slip, self.move(cell, action)), *slips)
 
     def distances(self) -> dict[int, int]:
-        """By cell, the fewest moves to the goal past all holes; cells that cannot reach it are not in the result."""
+        """Return, by cell, the fewest moves to the goal around all holes; cells that cannot reach it are absent."""
         distances = {self.goal: 0}
         queue = deque([self.goal])
         while queue:
             cell = queue.popleft()
-            for action in ACTIONS:  # moves can be undone by their opposites, so distances from the goal are those to it
+            for action in ACTIONS:  # moves are reversible, so distances from the goal equal distances to it
                 neighbour = self.move(cell, action)
                 if neighbour not in distances and neighbour not in self.holes:
                     distances[neighbour] = distances[cell] + 1
@@ -84,18 +84,18 @@ def draw_map(
     min_distance: int,
     rng: random.Random,
 ) -> LakeMap:
-    """Draw lakes, each cell frozen with `frozen_probability` and otherwise a hole, until one has a fit way to the goal.
+    """Draw lakes, each cell frozen with `frozen_probability`, until one has a path to the goal of sufficient length.
 
     Args:
-        size: Side in cells, at least 2.
-        frozen_probability: Of each cell, in (0, 1].
+        size: Side length in cells, at least 2.
+        frozen_probability: Probability that a cell is frozen rather than a hole, in (0, 1].
         placement: 'random': start and goal on two different frozen cells. 'corners': from the top left to the bottom
             right, which are then always frozen.
-        min_distance: Fewest moves that the shortest way may have, at least 1.
-        rng: Its state is advanced by as much as the draws need.
+        min_distance: Minimum length of the shortest path, at least 1.
+        rng: Advanced by as many draws as needed.
 
     Raises:
-        EnvironmentFault: If none of 10,000 lakes is fit.
+        EnvironmentFault: If none of 10,000 lakes qualifies.
     """
     for _ in range(_MAX_DRAWS):
         holes = {cell for cell in range(size * size) if rng.random() >= frozen_probability}

@@ -1,4 +1,4 @@
-"""Where goal and holes are, on an observed lake or after a walk over it."""
+"""Positions of the goal and the holes on an observed lake, or after a walk over it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from starpo.ragen.envs.statements import Scene
 
 
 def scene(observation: str, actions: Sequence[str], info: Mapping[str, Any]) -> Scene | None:
-    """The scene of an observation, and after these actions where there are any; None: it cannot be read.
+    """Return the scene of an observation, after the given actions if any; None if it cannot be parsed.
 
     Args:
-        observation: In any form of the environment.
-        actions: Carried out from there on. Where they led, on ice that may be slippery, only `info` knows.
-        info: Of the last of them; its `cell` is the player's row and column.
+        observation: Observation in any form of the environment.
+        actions: Actions taken from there. As the ice may be slippery, their outcome is read from `info`.
+        info: Info of the last action; its `cell` is the player's row and column. Without it, the scene is None.
     """
     seen = read_lake(observation)
     if seen is None:

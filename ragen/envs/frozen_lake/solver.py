@@ -1,6 +1,6 @@
-"""What the best player of a lake can do: value iteration over a finite horizon.
+"""Optimal play on a lake: value iteration over a finite horizon.
 
-The values are upper bounds for agents, which plan several actions ahead without seeing where they slip.
+The values are upper bounds for agents, which plan several actions ahead without observing slips in between.
 
 Shapes: A actions in the order of `ACTIONS`, S cells, H actions left (0 .. horizon).
 """
@@ -9,11 +9,11 @@ import numpy as np
 
 from starpo.ragen.envs.frozen_lake.map import ACTIONS, LakeMap
 
-_DECIMALS = 12  # values that agree to these are ties: sums in another order must not decide between actions
+_DECIMALS = 12  # values equal to this precision are ties: summation order must not decide between actions
 
 
 def transition_probabilities(lake: LakeMap, slip: float) -> np.ndarray:
-    """P(s'|s, a) as float64 [A, S, S]; nothing leads out of holes and the goal."""
+    """P(s'|s, a) as float64 [A, S, S]; holes and the goal are absorbing."""
     transitions = np.zeros((len(ACTIONS), lake.num_cells, lake.num_cells))
     for cell in range(lake.num_cells):
         for index, action in enumerate(ACTIONS):
@@ -30,8 +30,8 @@ def success_probabilities(lake: LakeMap, slip: float, horizon: int) -> np.ndarra
 
     Args:
         lake: The map.
-        slip: Probability of not going where intended.
-        horizon: Most actions left that are asked for, at least 0.
+        slip: Probability of slipping.
+        horizon: Maximum number of actions left, at least 0.
 
     Returns:
         float64 [H, S] with H = horizon + 1: row h is for h actions left; 0 in holes, 1 at the goal.
@@ -40,20 +40,20 @@ def success_probabilities(lake: LakeMap, slip: float, horizon: int) -> np.ndarra
 
 
 def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_left: int) -> tuple[str, ...]:
-    """Actions decided on in advance, each the best for what is then believed about where the player is.
+    """Plan actions in advance, each optimal for the then current belief about the player's position.
 
-    The belief is a distribution over cells; an action is worth what it is worth, on average over the belief, to a
-    player who sees everything afterwards (the QMDP rule). Without slip the plan is the beginning of a shortest path.
+    The belief is a distribution over cells. The value of an action is its expected value over the belief under full
+    observability afterwards (QMDP). Without slip the plan is the start of a shortest path.
 
     Args:
         lake: The map.
-        cell: Where the player stands; not an end.
-        slip: Probability of not going where intended.
-        num_actions: Longest plan, at least 1.
-        actions_left: In the episode, at least 1; no plan is longer.
+        cell: Cell of the player; not terminal.
+        slip: Probability of slipping.
+        num_actions: Maximum length of the plan, at least 1.
+        actions_left: Actions left in the episode, at least 1; no plan is longer.
 
     Returns:
-        At least 1 action; fewer than `num_actions` where the walk is then over for certain.
+        At least 1 action; fewer than `num_actions` if the walk is then over for certain, or few actions are left.
     """
     assert not lake.is_end(cell), "the walk has ended: there is nothing to plan"
     assert num_actions >= 1, "a plan of no actions is none"
@@ -65,7 +65,7 @@ def best_plan(lake: LakeMap, cell: int, slip: float, num_actions: int, actions_l
     plan: list[str] = []
     for left in range(actions_left - 1, max(actions_left - 1 - num_actions, -1), -1):
         beliefs = belief @ transitions
-        # [A, H]: the success within `left` further actions; where that is equal, within one fewer, ...: do not dawdle.
+        # [A, H]: success within `left` further actions; ties are broken by success within one fewer, and so on.
         worth = np.round(beliefs @ values[left::-1].T, _DECIMALS).tolist()
         best = worth.index(max(worth))
         plan.append(ACTIONS[best])

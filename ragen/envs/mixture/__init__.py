@@ -1,1 +1,1 @@
-"""Several environments in one run. shares: who plays from which seed; demonstrations: each part by its own player."""
+"""Several environments in one run. shares: which part a seed plays; demonstrations: by each part's demonstrator."""

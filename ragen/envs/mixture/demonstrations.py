@@ -1,4 +1,4 @@
-"""A mixture as its parts' own players play it, each on what is its own."""
+"""Demonstrations of a mixture: each part by its own demonstrator."""
 
 import random
 from itertools import cycle
@@ -12,16 +12,16 @@ from starpo.ragen.envs.make import environment_type
 from starpo.ragen.envs.mixture.environment import Mixture, MixtureSettings
 
 _CYCLE = 60
-"""Episodes after which lessons begin again, at the least: many shares come out even in so many."""
+"""Minimum number of episodes in a cycle of lessons; many shares divide it evenly."""
 
 
 def demonstrate(environment: Environment[Any], skill: float, rng: random.Random) -> Demonstration:
-    """Let the part's own player decide.
+    """Delegate the decision to the part's own demonstrator.
 
     Args:
-        environment: A mixture in play, or the environment of one of its parts.
-        skill: As the player takes it; the same for all parts.
-        rng: The only source of chance.
+        environment: A mixture within an episode, or the environment of one of its parts.
+        skill: Skill of the demonstrator; the same for all parts.
+        rng: The only source of randomness.
     """
     part = environment.part if isinstance(environment, Mixture) else environment
     decision: Demonstration = resolve(part.demonstrator)(part, skill, rng)
@@ -29,7 +29,7 @@ def demonstrate(environment: Environment[Any], skill: float, rng: random.Random)
 
 
 def lessons(settings: MixtureSettings) -> tuple[EnvironmentSettings, ...]:
-    """Settings to demonstrate in turn: the parts' own lessons, dealt by the shares of the parts."""
+    """Return the settings to demonstrate in turn: the parts' own lessons, dealt by the shares of the parts."""
     taught = {tag: _lessons(part) for tag, part in settings.tagged().items()}
     total = sum(part.share for part in settings.parts.values())
     number = max(_CYCLE, *(ceil(len(own) * total / settings.parts[tag].share) for tag, own in taught.items()))

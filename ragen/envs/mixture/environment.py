@@ -1,10 +1,10 @@
-"""A mixture: several environments in one run, each a part with a share of the groups and a tag.
+"""A mixture: several environments in one run, each a part with a tag and a share of the groups.
 
-    seed --hash, by shares--> tag -> the part's environment: state, chance, actions, rules
+    seed --hash, by shares--> tag -> the part's environment: state, randomness, actions, rules
 
-A part plays as it would by itself: the same seed gives the same state with the same digest, so panels of the part alone
-know what was trained on. `reset` takes any seed; rollouts and panels deal their groups to the parts exactly
-(`EnvironmentSettings.dealt`) and draw seeds of the part that is due.
+A part behaves as it would on its own: the same seed gives the same state with the same digest, so that panels of the
+part alone can be checked against training states. `reset` takes any seed; rollouts and panels deal their groups to the
+parts exactly (`EnvironmentSettings.dealt`) and draw seeds for the part that is due.
 """
 
 import random
@@ -26,27 +26,27 @@ from starpo.ragen.envs.mixture.shares import deal, draw, weights_of
 
 _TAG = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _RESERVED = ("mixture", "seen")
-"""Names of other cells of an evaluation: the whole panel, and the prompts that training has met."""
+"""Reserved names of evaluation cells: the whole panel, and the prompts seen in training."""
 
 _LEAST_SHARE = 1e-4
-"""Of the whole: a seed of a part is drawn until it is one of that part."""
+"""Minimum share of the total: seeds are redrawn until one belongs to the wanted part."""
 
 
 class PartEnvironment(EnvironmentSettings, extra="allow"):
-    """The settings of any environment but a mixture; what they are is its own to say."""
+    """Settings of any environment except a mixture; their fields are defined by that environment."""
 
 
 class Part(Settings):
     """One environment of a mixture."""
 
     share: float = Field(1.0, gt=0.0, le=1_000_000.0)
-    """Of the groups, relative to the shares of the other parts."""
+    """Share of the groups, relative to the shares of the other parts."""
     environment: Annotated[SerializeAsAny[PartEnvironment], WrapValidator(as_its_own)]
-    """Settings of any environment: its `type`, and what it has of its own."""
+    """Settings of any environment: its `type` and its own fields."""
 
 
 class MixtureSettings(EnvironmentSettings):
-    """What is played, by tag, and in which shares."""
+    """The parts of a mixture with their tags and shares."""
 
     type: Literal["mixture"] = "mixture"
     parts: dict[str, Part] = Field(min_length=1)
@@ -81,11 +81,11 @@ class MixtureSettings(EnvironmentSettings):
         return hash(tuple(sorted((tag, part.share) for tag, part in self.parts.items())))
 
     def tagged(self) -> Mapping[str, EnvironmentSettings]:
-        """The settings of the parts, by tag in alphabetical order."""
+        """Return the settings of the parts, by tag in alphabetical order."""
         return {tag: self.parts[tag].environment for tag in sorted(self.parts)}
 
     def tag_of(self, seed: int) -> str:
-        """The tag that this seed draws, each as often as its share says."""
+        """Return the tag that this seed draws, with probabilities proportional to the shares."""
         return draw(self._weights, seed)
 
     def dealt(self, number: int) -> list[str]:
@@ -98,7 +98,7 @@ class MixtureSettings(EnvironmentSettings):
 
 
 class Mixture(Environment[MixtureSettings]):
-    """One episode is one of the part that its seed draws."""
+    """Environment whose episode is one of the part that its seed draws."""
 
     settings_type = MixtureSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.mixture.demonstrations:demonstrate"
@@ -109,11 +109,11 @@ class Mixture(Environment[MixtureSettings]):
         self._worlds: dict[str, Environment[Any]] = {}
         self._part: Environment[Any] | None = None
         costs = [environment_type(part.type).action_cost for part in settings.tagged().values()]
-        self.action_cost = min(costs)  # type: ignore[misc]  # before the first reset; then it is the part's
+        self.action_cost = min(costs)  # type: ignore[misc]  # before the first reset; the part's afterwards
 
     @property
     def part(self) -> Environment[Any]:
-        """What is played in the present episode."""
+        """Environment of the current episode."""
         if self._part is None:
             raise EnvironmentFault("mixture: there is no part before the first reset; call reset")
         return self._part
@@ -121,7 +121,7 @@ class Mixture(Environment[MixtureSettings]):
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
         """Begin an episode of the part that the seed draws."""
         tag = self.settings.tag_of(seed)
-        if tag not in self._worlds:  # an episode has a mixture of its own, and needs no part but its own
+        if tag not in self._worlds:  # lazily, as each episode has its own mixture and needs one part
             self._worlds[tag] = make(self.settings.tagged()[tag])
         self._part = self._worlds[tag]
         self.action_cost = self._part.action_cost  # type: ignore[misc]
@@ -144,12 +144,12 @@ class Mixture(Environment[MixtureSettings]):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Those of the part."""
+        """Actions of the part."""
         return self.part.actions
 
     @property
     def grammar(self) -> Grammar:
-        """That of the part."""
+        """Grammar of the part."""
         return self.part.grammar
 
     def random_action(self, rng: random.Random) -> str:
@@ -158,28 +158,28 @@ class Mixture(Environment[MixtureSettings]):
 
     @property
     def has_chance(self) -> bool:
-        """Has the part any? Before the first reset: has one of the parts?"""
+        """Whether the part is stochastic; before the first reset, whether any of the parts is."""
         if self._part is not None:
             return self._part.has_chance
         return any(make(part).has_chance for part in self.settings.tagged().values())
 
     @property
     def replay_fault(self) -> str:
-        """That of the first part that cannot be replayed."""
+        """Fault of the first part that cannot be replayed."""
         faults = {tag: make(part).replay_fault for tag, part in self.settings.tagged().items()}
         return next((f"part {tag}: {fault}" for tag, fault in faults.items() if fault), "")
 
     @property
     def is_success(self) -> bool:
-        """Has the goal of the part been reached?"""
+        """Whether the goal of the part has been reached."""
         return self._part is not None and self._part.is_success
 
     def rules(self) -> str:
-        """Those of the part."""
+        """Return the rules of the part."""
         return self.part.rules()
 
     def state_digest(self) -> str:
-        """The part's own, without its tag: a state that training has met is known wherever it is met again."""
+        """Return the part's own digest, without its tag, so that states seen in training are recognised anywhere."""
         return self.part.state_digest()
 
     def render(self) -> str:

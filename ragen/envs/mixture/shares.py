@@ -1,8 +1,8 @@
-"""Shares as whole numbers: which tag a seed draws, and to which tags a row of groups is dealt.
+"""Shares as integer weights: the tag that a seed draws, and the tags to which consecutive groups are dealt.
 
-    {tag: share} -> weights -> draw (by hash, for any seed) or deal (exact, for groups that follow one another)
+    {tag: share} -> weights -> draw (by hash, for any seed) or deal (exact, for consecutive groups)
 
-Tags are taken in alphabetical order, so that nothing depends on the order in which settings name them.
+Tags are taken in alphabetical order, so that nothing depends on their order in the settings.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ Weights = tuple[tuple[str, int], ...]
 
 
 def weights_of(shares: Mapping[str, float]) -> Weights:
-    """Whole numbers in the proportion of the shares, as these are written: 0.1 is a tenth."""
+    """Return integer weights in proportion to the shares, taken as written in decimal: 0.1 is exactly a tenth."""
     return _weights(tuple(sorted(shares.items())))
 
 
 def draw(weights: Weights, seed: int) -> str:
-    """The tag that a seed draws, each as often as its weight says."""
+    """Return the tag that a seed draws, with probabilities proportional to the weights."""
     point = derive_seed(seed, "mixture") * sum(weight for _, weight in weights) >> 63
     for tag, weight in weights:
         point -= weight
@@ -32,13 +32,13 @@ def draw(weights: Weights, seed: int) -> str:
 
 
 def deal(weights: Weights, number: int) -> list[str]:
-    """Deal groups to tags: each goes to the one that is furthest behind its share, a tie to the first in order.
+    """Deal groups to tags: each goes to the tag that is furthest behind its share; ties go to the first in order.
 
-    No tag is ever ahead of its share by a whole group, so where the shares come out even each has exactly its own. More
-    groups begin with the same ones.
+    No tag is ever ahead of its share by a whole group, so the counts are exact where the shares divide evenly. The
+    result for fewer groups is a prefix of that for more.
 
     Returns:
-        Tags. [number]
+        Tags, [number].
     """
     total = sum(weight for _, weight in weights)
     given = {tag: 0 for tag, _ in weights}
