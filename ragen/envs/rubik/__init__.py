@@ -1,1 +1,1 @@
-"""The 2 x 2 cube. cube: stickers and turns, from geometry; solver: exact distances by search from both ends."""
+"""The 2 x 2 cube. cube: stickers and turns, from geometry; solver: exact distances by bidirectional search."""

@@ -1,4 +1,4 @@
-"""Claims about a cube: how many faces would be of one colour after each turn."""
+"""Claims about a cube: the number of single-colour faces after each turn."""
 
 import re
 from functools import lru_cache
@@ -12,7 +12,7 @@ _FACE = re.compile(r"(?:Up|Left|Front|Right|Back|Down) (\w) (\w) (\w) (\w)")
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """The statements of a reasoning that can be judged, in order; [] where observation or reasoning cannot be read."""
+    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
     cube, said = read_cube(observation), reasoning.strip()
     if cube is None or not _TERSE.fullmatch(said):
         return []
@@ -25,7 +25,7 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
 
 @lru_cache(65_536)
 def read_cube(observation: str) -> str | None:
-    """The stickers of an observation in either form of `ragen.envs.rubik.environment`; None where it is none."""
+    """Parse the stickers of an observation in either form of `ragen.envs.rubik.environment`; None if it is none."""
     lines = observation.splitlines()
     if len(lines) != len(FACES):
         return None

@@ -1,4 +1,4 @@
-"""The 2 x 2 cube: 24 stickers, what turns and rotations do to them. All of it follows from where the stickers are.
+"""The 2 x 2 cube: 24 stickers and the effect of turns and rotations on them, derived from the sticker positions.
 
 A cube is a string of 24 colours, face by face in the order of `FACES`, each face row by row as it lies in the net
 
@@ -13,7 +13,7 @@ from itertools import product
 
 Vector = tuple[int, int, int]
 Permutation = tuple[int, ...]
-"""[24] The sticker that comes to each place."""
+"""[24] Index of the sticker that moves to each position."""
 
 FACES = ("U", "L", "F", "R", "B", "D")
 SOLVED = "WWWWOOOOGGGGRRRRBBBBYYYY"
@@ -28,7 +28,7 @@ _NORMALS: dict[str, Vector] = {
     "D": (0, -1, 0),
 }
 _DOWNWARD: dict[str, Vector] = {"U": (0, 0, 1), "D": (0, 0, -1)} | dict.fromkeys("LFRB", (0, -1, 0))
-"""By face, where its rows lead in the net."""
+"""Face -> direction from one row to the next in the net."""
 
 
 def _cross(a: Vector, b: Vector) -> Vector:
@@ -45,23 +45,23 @@ def _combined(*terms: tuple[int, Vector]) -> Vector:
 
 
 def _stickers() -> list[tuple[Vector, Vector]]:
-    """Corner and normal of each sticker, in order."""
+    """Return corner and normal of each sticker, in order."""
     found = []
     for face in FACES:
         normal, down = _NORMALS[face], _DOWNWARD[face]
-        rightward = _cross(normal, down)  # so that right, up and outward are a right-handed system
+        rightward = _cross(normal, down)  # right, up and outward form a right-handed system
         for row, column in product((-1, 1), repeat=2):
             found.append((_combined((1, normal), (row, down), (column, rightward)), normal))
     return found
 
 
 def _turned(vector: Vector, axis: Vector) -> Vector:
-    """A quarter turn clockwise, as seen from where the axis points."""
+    """Rotate by a clockwise quarter turn, seen from where the axis points."""
     return _combined((_dot(vector, axis), axis), (-1, _cross(axis, vector)))
 
 
 def _permutation(axis: Vector, *, is_whole: bool) -> Permutation:
-    """A clockwise quarter turn of the layer on this side, or of the whole cube."""
+    """Return a clockwise quarter turn of the layer on this side, or of the whole cube."""
     stickers = _stickers()
     comes = list(range(len(stickers)))
     for number, (corner, normal) in enumerate(stickers):
@@ -75,7 +75,7 @@ def _inverse(permutation: Permutation) -> Permutation:
 
 
 def _rotations() -> tuple[Permutation, ...]:
-    """The 24 ways to hold a cube; the first leaves it as it is."""
+    """Return the 24 orientations of a cube; the first is the identity."""
     generators = [_permutation(_NORMALS[face], is_whole=True) for face in "UR"]
     found = [tuple(range(len(SOLVED)))]
     for held in found:
@@ -92,7 +92,7 @@ TURNS: dict[str, Permutation] = {
     for face in "UDLRFB"
     for name, turn in ((face, _CLOCKWISE[face]), (f"{face}'", _inverse(_CLOCKWISE[face])))
 }
-"""U, U', D, D', L, L', R, R', F, F', B, B': quarter turns, clockwise as seen from outside, ' the other way."""
+"""U, U', D, D', L, L', R, R', F, F', B, B': quarter turns, clockwise seen from outside; ' is counter-clockwise."""
 ACTIONS = tuple(TURNS)
 ROTATIONS = _rotations()
 CORNERS: tuple[tuple[int, ...], ...] = tuple(
@@ -102,25 +102,25 @@ CORNERS: tuple[tuple[int, ...], ...] = tuple(
 
 
 def permuted(cube: str, permutation: Permutation) -> str:
-    """The cube after a turn or a rotation."""
+    """Return the cube after a turn or a rotation."""
     return "".join(map(cube.__getitem__, permutation))
 
 
 def turned(cube: str, action: str) -> str:
-    """The cube after one of `ACTIONS`."""
+    """Return the cube after one of `ACTIONS`."""
     return permuted(cube, TURNS[action])
 
 
 def faces(cube: str) -> dict[str, str]:
-    """The four colours of each face, row by row."""
+    """Return the four colours of each face, row by row."""
     return {face: cube[4 * number : 4 * number + 4] for number, face in enumerate(FACES)}
 
 
 def num_whole_faces(cube: str) -> int:
-    """Faces of one colour."""
+    """Count the faces of a single colour."""
     return sum(len(set(colours)) == 1 for colours in faces(cube).values())
 
 
 def is_solved(cube: str) -> bool:
-    """Is every face of one colour, however the cube is held?"""
+    """Whether every face has a single colour, in any orientation of the cube."""
     return num_whole_faces(cube) == len(FACES)

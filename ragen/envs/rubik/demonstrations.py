@@ -1,6 +1,6 @@
-"""The cube as a mediocre player plays it: sees how many faces each turn would make whole, and often turns any.
+"""Mediocre demonstrator for the cube that sees how many faces each turn completes, but often turns at random.
 
-The noise lies in decisions (which turn), never in what is said of the cube.
+The noise is in the decisions (which turn), never in the statements about the cube.
 """
 
 import random
@@ -11,20 +11,20 @@ from starpo.ragen.envs.rubik.environment import Rubik
 from starpo.ragen.envs.rubik.solver import best_actions
 
 CONSIDERED = ("U", "U'", "R", "R'", "F", "F'")
-"""One of each two turns that do the same to a cube, but for how it is held then."""
+"""One of each pair of turns that are equal up to the orientation of the cube."""
 
 
 def demonstrate(environment: Rubik, skill: float, rng: random.Random) -> Demonstration:
     """Choose one turn. The environment is not stepped.
 
-    The thought is like `U 0 U' 0 R 2 R' 6 F 0 F' 0`: how many faces would be of one colour after each turn. Six is
-    the solved cube, and two is one turn before it.
+    The reasoning is like `U 0 U' 0 R 2 R' 6 F 0 F' 0`: the number of single-colour faces after each turn. Six is the
+    solved cube; two is one turn before it.
 
     Args:
-        environment: Before the cube is solved.
-        skill: Probability that the turn begins a shortest solution, where one of at most six turns is known.
-            Otherwise it is drawn uniformly from the six that are considered.
-        rng: The only source of chance.
+        environment: Environment before the cube is solved.
+        skill: Probability that the turn begins a shortest solution, if that has at most six turns. Otherwise the turn
+            is drawn uniformly from `CONSIDERED`.
+        rng: The only source of randomness.
     """
     cube = environment.cube
     assert not environment.is_success, "the cube is solved: there is nothing to decide"

@@ -1,6 +1,6 @@
-"""The 2 x 2 cube (RAGEN-2, environments): turn faces until each has one colour.
+"""The 2 x 2 cube (RAGEN-2, environments): turn faces until each has a single colour.
 
-seed -> scramble, and how the cube is held
+seed -> scramble and orientation of the cube
 """
 
 from hashlib import blake2b
@@ -31,18 +31,18 @@ _COLOURS = {
 
 
 class RubikSettings(EnvironmentSettings):
-    """How far the cube is scrambled, and how it is shown."""
+    """Difficulty of the scramble and form of observations."""
 
     type: Literal["rubik"] = "rubik"
     scramble: int = Field(2, ge=1, le=MAX_DISTANCE)
-    """Quarter turns of the shortest solution. There are 144 different cubes for 1, 648 for 2 and 2,880 for 3: with 1
-    a panel of held-out cubes must be small."""
+    """Length of the shortest solution in quarter turns. There are 144 different cubes for 1, 648 for 2 and 2,880 for 3:
+    with 1, a panel of held-out cubes must be small."""
     observation: Literal["net", "faces"] = "net"
-    """'net': the unfolded cube. 'faces': a line a face, its four stickers row by row."""
+    """'net': the unfolded cube. 'faces': one line per face with its four stickers, row by row."""
 
 
 class Rubik(Environment[RubikSettings]):
-    """One episode is one cube, until it is solved."""
+    """Environment whose episode is one cube, until it is solved."""
 
     settings_type = RubikSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.rubik.demonstrations:demonstrate"
@@ -54,7 +54,7 @@ class Rubik(Environment[RubikSettings]):
 
     @property
     def cube(self) -> str:
-        """The 24 stickers, as `ragen.envs.rubik.cube` orders them."""
+        """The 24 stickers, in the order of `ragen.envs.rubik.cube`."""
         if self._cube is None:
             raise EnvironmentFault("rubik: there is no cube before the first reset; call reset")
         return self._cube
@@ -65,7 +65,7 @@ class Rubik(Environment[RubikSettings]):
         return self.render(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
-        """Turn a face; the reward is 1 when that solves the cube and otherwise 0."""
+        """Turn a face; the reward is 1 if that solves the cube and otherwise 0."""
         before = self.cube
         if action not in ACTIONS:
             raise EnvironmentFault(f"rubik: '{action}' is no turn; the turns are {', '.join(ACTIONS)}")
@@ -82,11 +82,11 @@ class Rubik(Environment[RubikSettings]):
 
     @property
     def is_success(self) -> bool:
-        """Has every face one colour?"""
+        """Whether every face has a single colour."""
         return self._cube is not None and is_solved(self._cube)
 
     def rules(self) -> str:
-        """The task in words, and how the chosen observation is read."""
+        """Return the task description and the format of the configured observation."""
         shown = "a line a face: its name, then its four stickers, row by row"
         if self.settings.observation == "net":
             shown = "the cube unfolded: Up above, then Left, Front, Right and Back side by side, Down below"
@@ -102,11 +102,11 @@ class Rubik(Environment[RubikSettings]):
         )
 
     def state_digest(self) -> str:
-        """Of the stickers."""
+        """Return a digest of the stickers."""
         return blake2b(self.cube.encode(), digest_size=8).hexdigest()
 
     def render(self) -> str:
-        """The observation in the form that the settings choose."""
+        """Return the observation in the configured form."""
         shown = faces(self.cube)
         if self.settings.observation == "faces":
             return "\n".join(f"{_NAMES[face]} {' '.join(colours)}" for face, colours in shown.items())
@@ -117,7 +117,7 @@ class Rubik(Environment[RubikSettings]):
         return "\n".join(lines)
 
     def render_rgb(self) -> np.ndarray:
-        """The unfolded cube, stickers of 32 x 32 pixels."""
+        """Render the unfolded cube with stickers of 32 x 32 pixels."""
         side = 2 * _STICKER
         picture = np.full((3 * side, 4 * side, 3), _GROUND, np.uint8)
         for face, colours in faces(self.cube).items():

@@ -1,7 +1,7 @@
-"""Shortest solutions of the 2 x 2 cube in quarter turns, exact up to six, by search from both ends.
+"""Shortest solutions of the 2 x 2 cube in quarter turns, exact up to six, by bidirectional search.
 
-A turn of one face and the same turn of the face behind it differ only in how the cube is held afterwards. So the search
-holds one corner still and turns the three faces that do not touch it, and what it visits are classes of 24 cubes.
+A turn of one face and the same turn of the opposite face differ only in the orientation of the cube afterwards. So the
+search fixes one corner and turns the three faces that do not touch it; its states are classes of 24 cubes.
 """
 
 import random
@@ -11,19 +11,19 @@ from starpo.ragen.core.errors import EnvironmentFault
 from starpo.ragen.envs.rubik.cube import ACTIONS, CORNERS, ROTATIONS, SOLVED, is_solved, permuted, turned
 
 MAX_DISTANCE = 6
-"""Farther cubes are not told apart. No cube needs more than 14 quarter turns."""
+"""Maximum distance computed. No cube needs more than 14 quarter turns."""
 _HALF = MAX_DISTANCE // 2
 _STILL = CORNERS[0]
-"""The corner that is held: left, down, behind."""
+"""The fixed corner: left, down, behind."""
 _TURNS = ("U", "U'", "R", "R'", "F", "F'")
-"""Those that leave it where it is."""
+"""Turns that leave the fixed corner in place."""
 _MAX_DRAWS = 10_000
 
 
 def upright(cube: str) -> str:
-    """The same cube, held so that the yellow, orange and blue corner lies left, down and behind.
+    """Rotate the cube so that the yellow, orange and blue corner lies left, down and behind.
 
-    Cubes that differ only in how they are held become equal.
+    Cubes that differ only in orientation become equal.
     """
     wanted = [SOLVED[place] for place in _STILL]
     return next(
@@ -34,7 +34,7 @@ def upright(cube: str) -> str:
 
 
 def distance(cube: str) -> int | None:
-    """Fewest quarter turns that solve the cube; None: more than six."""
+    """Return the fewest quarter turns that solve the cube; None for more than six."""
     near = layers(_HALF)
     layer, seen = {upright(cube)}, set[str]()
     for num_turns in range(MAX_DISTANCE - _HALF + 1):
@@ -48,7 +48,7 @@ def distance(cube: str) -> int | None:
 
 @cache
 def layers(depth: int) -> dict[str, int]:
-    """Every cube, held upright, that is solved by at most `depth` turns, and by how many."""
+    """Map every upright cube at a distance of at most `depth` turns to its distance."""
     distances = {SOLVED: 0}
     layer = [SOLVED]
     for num_turns in range(1, depth + 1):
@@ -59,9 +59,9 @@ def layers(depth: int) -> dict[str, int]:
 
 
 def best_actions(cube: str) -> tuple[str, ...]:
-    """The turns with which a shortest solution begins, in the order of `ACTIONS`; none where that is not known.
+    """Return the first turns of shortest solutions, in the order of `ACTIONS`; empty if solved or unknown.
 
-    A turn and the same turn of the face behind it are both among them, or neither is.
+    They contain either both or neither of a turn and the same turn of the opposite face.
     """
     left = distance(cube)
     if not left:
@@ -70,7 +70,7 @@ def best_actions(cube: str) -> tuple[str, ...]:
 
 
 def solve(cube: str) -> tuple[str, ...] | None:
-    """A shortest solution, empty if the cube is solved; None: it takes more than six turns."""
+    """Return a shortest solution, empty if the cube is solved; None if it takes more than six turns."""
     if distance(cube) is None:
         return None
     solution: list[str] = []
@@ -81,11 +81,11 @@ def solve(cube: str) -> tuple[str, ...] | None:
 
 
 def scrambled(num_turns: int, rng: random.Random) -> str:
-    """A cube whose shortest solution has exactly this length, held in any of the 24 ways.
+    """Draw a cube whose shortest solution has exactly this length, in any of the 24 orientations.
 
     Args:
-        num_turns: From 1 to `MAX_DISTANCE`. As many turns are drawn at random, again and again until none is in vain.
-        rng: Its state is advanced by as much as the draws need.
+        num_turns: From 1 to `MAX_DISTANCE`. As many random turns are redrawn until none is redundant.
+        rng: Advanced by as many draws as needed.
     """
     for _ in range(_MAX_DRAWS):
         cube = SOLVED

@@ -1,1 +1,1 @@
-"""Boxes onto targets; irreversible. board: rule of motion and alphabets; rooms: random solvable ones; solver; tiles."""
+"""Sokoban: push boxes onto targets; irreversible. board: positions, symbols; rooms: random, solvable; solver; tiles."""

@@ -1,6 +1,6 @@
-"""`Board`: a Sokoban position and its one rule of motion, and the alphabets in which it is written.
+"""`Board`: a Sokoban position, its transition function, and the vocabularies in which it is written.
 
-Knows nothing of rewards, prompts or episodes. Rooms, solver, demonstrations and environment all speak in boards.
+Independent of rewards, prompts and episodes. Rooms, solver, demonstrations and environment all use boards.
 
     text or generator -> Board -> Board.after(action) -> Board -> text
 """
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from starpo.ragen.core.errors import EnvironmentFault
 
 ACTIONS = ("Up", "Down", "Left", "Right")
-"""In gym-sokoban's order of its four push actions, which also walk where there is nothing to push."""
+"""In gym-sokoban's order of its four push actions, which walk if there is nothing to push."""
 
 
 class Symbols(NamedTuple):
-    """One character for each thing that a cell can hold (RAGEN, environments)."""
+    """One character for each possible content of a cell (RAGEN, environments)."""
 
     wall: str
     empty: str
@@ -35,7 +35,7 @@ VOCABULARIES: Mapping[str, Symbols] = {
 
 
 def offsets(width: int) -> dict[str, int]:
-    """What each action adds to a cell's number on a board of this width."""
+    """Return the offset of each action in cell numbers on a board of this width."""
     return {"Up": -width, "Down": width, "Left": -1, "Right": 1}
 
 
@@ -43,29 +43,29 @@ def offsets(width: int) -> dict[str, int]:
 class Board:
     """A position. Cells are numbered row by row: row * width + column, zero-based.
 
-    The outermost rows and columns are walls, so that a neighbour of a floor cell is always on the board.
+    The outermost rows and columns are walls, so that all neighbours of a floor cell are on the board.
     """
 
     height: int
     width: int
     floor: frozenset[int]
-    """Cells that are not walls, those with a target, a box or the player included."""
+    """Cells that are not walls, including those with a target, a box or the player."""
     targets: frozenset[int]
     boxes: frozenset[int]
     player: int
 
     @property
     def is_solved(self) -> bool:
-        """Is every box on a target?"""
+        """Whether every box is on a target."""
         return self.boxes == self.targets
 
     @property
     def num_boxes_on_target(self) -> int:
-        """Boxes that stand on a target."""
+        """Number of boxes on a target."""
         return len(self.boxes & self.targets)
 
     def after(self, action: str) -> "Board":
-        """The position after one action; the board itself where the way is blocked.
+        """Return the position after one action; the same board if the way is blocked.
 
         The player steps onto free floor, or pushes one box one cell onto free floor. It never pulls.
         """
@@ -78,11 +78,11 @@ class Board:
         return replace(self, player=ahead) if ahead in self.floor else self
 
     def coordinates(self, cell: int) -> tuple[int, int]:
-        """Row and column of a cell, zero-based from the top left."""
+        """Return row and column of a cell, zero-based from the top left."""
         return divmod(cell, self.width)
 
     def to_text(self, symbols: Symbols = VOCABULARIES["default"]) -> str:
-        """One line a row, one symbol a cell; equal texts are equal positions."""
+        """Write one line per row, one symbol per cell; equal texts mean equal positions."""
         cells = [symbols.empty if cell in self.floor else symbols.wall for cell in range(self.height * self.width)]
         for cell in self.targets:
             cells[cell] = symbols.target
@@ -93,11 +93,11 @@ class Board:
 
     @classmethod
     def from_text(cls, text: str, symbols: Symbols = VOCABULARIES["default"]) -> "Board":
-        """Read what `to_text` writes.
+        """Parse the output of `to_text`.
 
         Raises:
             EnvironmentFault: If rows differ in length, a symbol is unknown, there is not exactly one player, boxes and
-                targets differ in number, or the border is not all wall.
+                targets differ in number, or the border is not entirely wall.
         """
         rows = text.splitlines()
         if len({len(row) for row in rows}) != 1:

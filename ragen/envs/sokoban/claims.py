@@ -1,4 +1,4 @@
-"""Claims about a Sokoban board: where boxes and targets lie, and which pushes can be made."""
+"""Claims about a Sokoban board: positions of boxes and targets, and feasible pushes."""
 
 import itertools
 import re
@@ -11,12 +11,12 @@ from starpo.ragen.envs.sokoban.board import VOCABULARIES, Board, Symbols, offset
 from starpo.ragen.envs.sokoban.solver import feasible_pushes
 
 _CELLS = re.compile(rf"({NUMBER}) ({NUMBER})")
-_NOWHERE = -1  # of a cell beyond the board
+_NOWHERE = -1  # stands for a cell outside the board
 _THINGS = re.compile(rf"(\S) ({NUMBER}) ({NUMBER})")
 
 
 class SeenBoard(NamedTuple):
-    """A board as an observation shows it."""
+    """A board parsed from an observation."""
 
     board: Board
     symbols: Symbols
@@ -24,7 +24,7 @@ class SeenBoard(NamedTuple):
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """The statements of a reasoning that can be judged, in order; [] where observation or reasoning cannot be read."""
+    """Return the checkable claims of a reasoning, in order; [] if the observation cannot be parsed."""
     seen = read_board(observation)
     if seen is None:
         return []
@@ -46,9 +46,9 @@ def claims(observation: str, reasoning: str) -> list[Claim]:
 
 
 def _terse_claims(said: re.Match[str], board: Board, places: dict[str, list[Cell]]) -> list[Claim]:
-    """`X down left O up right push left from 3 4 2 4`: where box and target lie, the push, and the walk to it.
+    """Check `X down left O up right push left from 3 4 2 4`: directions of box and target, the push, the walk to it.
 
-    The box is seen from the player, the target from that box; the cells of the walk come last one first.
+    The box is relative to the player, the target to that box; the cells of the walk are listed last one first.
     """
     (player,), boxes, targets = places["player"], places["box"], places["target"]
     meant = [box for box in boxes if direction(player, box) == said["box"]]
@@ -73,7 +73,7 @@ def _terse_claims(said: re.Match[str], board: Board, places: dict[str, list[Cell
 
 
 def _is_walk(board: Board, cells: list[int]) -> bool:
-    """Is each cell free floor, and next to the one before?"""
+    """Whether each cell is free floor and adjacent to the one before."""
     steps = set(offsets(board.width).values())
     are_next = all(there - here in steps for here, there in itertools.pairwise(cells))
     return are_next and (board.floor - board.boxes).issuperset(cells)
@@ -81,7 +81,7 @@ def _is_walk(board: Board, cells: list[int]) -> bool:
 
 @lru_cache(65_536)
 def read_board(observation: str) -> SeenBoard | None:
-    """The board of an observation in any form and vocabulary of `environment`; None where it is none."""
+    """Parse the board of an observation in any form and vocabulary of `environment`; None if it is none."""
     for symbols in VOCABULARIES.values():
         for read in (_read_compact, _read_grid):
             try:
@@ -94,13 +94,13 @@ def read_board(observation: str) -> SeenBoard | None:
 
 
 def _read_grid(observation: str, symbols: Symbols) -> SeenBoard | None:
-    """A grid, which may have lines of coordinates below."""
+    """Parse a grid, optionally followed by lines of coordinates."""
     grid, _, coordinates = observation.partition("\nPlayer: ")
     return SeenBoard(Board.from_text(grid, symbols), symbols, bool(coordinates))
 
 
 def _read_compact(observation: str, symbols: Symbols) -> SeenBoard | None:
-    """A line of things with their coordinates, then walls and floor."""
+    """Parse a line of things with their coordinates, followed by a map of walls and floor."""
     line, _, grid = observation.partition("\n")
     rows = grid.splitlines()
     if not rows or not re.fullmatch(rf"{_THINGS.pattern}(?: {_THINGS.pattern})*", line):
@@ -116,7 +116,7 @@ def _read_compact(observation: str, symbols: Symbols) -> SeenBoard | None:
     if len(where[symbols.player]) != 1 or not boxes | targets | where[symbols.player] <= floor:
         return None
     board = Board(len(rows), width, floor, targets, boxes, min(where[symbols.player]))
-    # The environment's own reader has the last word on what a room is.
+    # `Board.from_text` decides whether this is a valid room.
     is_room = Board.from_text(board.to_text(symbols), symbols) == board
     return SeenBoard(board, symbols, True) if is_room else None
 

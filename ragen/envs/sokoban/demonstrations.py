@@ -1,7 +1,7 @@
-"""Sokoban as a mediocre player plays it: sees the board as it is, decides badly, and carries out what it decided.
+"""Mediocre demonstrator for Sokoban that reads the board correctly, decides badly, and executes its decision correctly.
 
-The noise lies in decisions (which push), never in key presses or in what is said about the board: a policy that
-imitates it learns to read the board and to walk, and is left with the choice of pushes to learn by reward.
+The noise is in the decisions (which push), never in single actions or in the statements about the board. A policy that
+imitates it learns to read the board and to walk; the choice of pushes is left for the reward to teach.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from starpo.ragen.envs.sokoban.environment import Sokoban
 from starpo.ragen.envs.sokoban.solver import Push, feasible_pushes, first_push, solve
 
 MAX_ACTIONS = 5
-"""A turn has room for five actions (RAGEN, training settings); a longer walk is gone on with in the next turn."""
+"""Actions per turn (RAGEN, training settings); a longer walk continues in the next turn."""
 
 
 def demonstrate(
@@ -21,17 +21,18 @@ def demonstrate(
 ) -> Demonstration:
     """Choose a push, walk to it and make it. The environment is not stepped.
 
-    The thought is like `X down left O up right push left from 3 4 2 4`: where the box lies from the player, where the
-    target lies from the box, the push, and the cells of the walk (row and column), the last one first: each is next to
-    the one before, so the way is found step by step, and is read off backwards. With several boxes it speaks of the one
-    that is pushed (of the nearest where none can be) and of the free target nearest to it.
+    The reasoning is like `X down left O up right push left from 3 4 2 4`: the direction from the player to the box, the
+    direction from the box to the target, the push, and the cells of the walk (row and column), the last one first. Each
+    cell is adjacent to the one before, so that the path is found step by step and then read off backwards. With several
+    boxes it describes the pushed one (the nearest if none can be pushed) and the free target nearest to that; a box on
+    a target is described with its own target.
 
     Args:
-        environment: In the position to decide in, which must not be solved.
-        skill: Probability that the push is the first of a shortest solution; otherwise it is drawn uniformly from
-            the feasible ones, the solver's among them. Where the position is lost it always is.
-        rng: The only source of chance.
-        max_actions: Most actions that are named.
+        environment: Environment in the position to decide in, which must not be solved.
+        skill: Probability that the push is the first of a shortest solution; otherwise it is drawn uniformly from the
+            feasible ones, including the solver's. In a lost position it is always drawn uniformly.
+        rng: The only source of randomness.
+        max_actions: Maximum number of actions to return.
 
     Returns:
         One to `max_actions` actions; one random action if no push is feasible.
@@ -53,7 +54,7 @@ def demonstrate(
 
 
 def _cells_walked(board: Board, push: Push) -> list[tuple[int, int]]:
-    """Row and column of every cell that the player steps on before the push, in order; [] where it stands right."""
+    """Return row and column of every cell on the walk to the push, in order; [] if the player need not walk."""
     steps = offsets(board.width)
     walk = itertools.accumulate((steps[action] for action in push.path[:-1]), initial=board.player)
     return [board.coordinates(cell) for cell in walk][1:]
@@ -73,13 +74,13 @@ def _nearest_free_target(board: Board, box: int) -> int:
 
 
 def _steps(board: Board, start: int, end: int) -> int:
-    """Manhattan distance between two cells."""
+    """Return the Manhattan distance between two cells."""
     (row, col), (end_row, end_col) = board.coordinates(start), board.coordinates(end)
     return abs(end_row - row) + abs(end_col - col)
 
 
 def _direction(board: Board, start: int, end: int) -> str:
-    """Where `end` lies from `start`: such as 'down', 'up left', or 'here'."""
+    """Return the direction from `start` to `end`, such as 'down', 'up left', or 'here'."""
     (row, col), (end_row, end_col) = board.coordinates(start), board.coordinates(end)
     words = []
     if end_row != row:

@@ -1,9 +1,9 @@
-"""Sokoban: push every box onto a target. Deterministic, and irreversible: a box in a corner stays there.
+"""Sokoban: push every box onto a target. Deterministic and irreversible: a box in a corner stays there.
 
-Rules, rewards and symbols of RAGEN; transitions and rewards equal gym-sokoban's, with its four push actions,
-which walk where there is nothing to push.
+Rules, rewards and symbols follow RAGEN; transitions and rewards equal gym-sokoban's, with its four push actions, which
+walk if there is nothing to push.
 
-    seed -> room (sokoban_rooms) -> Board (sokoban_board) -> text, or pixels (sokoban_tiles)
+    seed -> room (rooms) -> Board (board) -> text, or pixels (tiles)
 """
 
 import hashlib
@@ -33,31 +33,31 @@ _DEFAULT_SEARCH_DEPTH = 300
 
 
 class SokobanSettings(EnvironmentSettings):
-    """Which rooms, and how they are shown."""
+    """Generation of the rooms and form of observations."""
 
     type: Literal["sokoban"] = "sokoban"
     height: int = Field(6, ge=5, le=32)
-    """Rows, the walls around included."""
+    """Number of rows, including the surrounding walls."""
     width: int = Field(6, ge=5, le=32)
-    """Columns, the walls around included."""
+    """Number of columns, including the surrounding walls."""
     num_boxes: int = Field(1, ge=1, le=16)
-    """Boxes, and targets."""
+    """Number of boxes, and of targets."""
     vocabulary: Literal["default", "new"] = "default"
     """Symbols of wall, empty, target, box on target, box, player, player on target. 'default': # _ O √ X P S.
     'new': W . G C B A @."""
     observation: Literal["grid", "coord", "compact"] = "grid"
-    """'grid': one symbol a cell. 'coord': the grid, then zero-based coordinates of player, boxes and targets.
+    """'grid': one symbol per cell. 'coord': the grid, then zero-based coordinates of player, boxes and targets.
     'compact': a line such as `P 1 2 X 2 2 O 3 4` with a row and a column for the player and every box and target, then
     a grid of walls and empty cells alone."""
     generator: Literal["reverse_play", "distance"] = "reverse_play"
-    """'reverse_play': gym-sokoban's, the paper's. 'distance': one box, and a start whose shortest solution has a length
-    uniform in min_solution .. max_solution."""
+    """'reverse_play': as in gym-sokoban and the paper. 'distance': one box, and a start whose shortest solution has a
+    length uniform in min_solution .. max_solution."""
     min_solution: int = Field(_DEFAULT_SOLUTION[0], ge=1, le=100)
-    """Fewest actions of the shortest solution; for generator = 'distance'."""
+    """Minimum length of the shortest solution, in actions; for generator = 'distance'."""
     max_solution: int = Field(_DEFAULT_SOLUTION[1], ge=1, le=100)
-    """Most actions of the shortest solution; for generator = 'distance'."""
+    """Maximum length of the shortest solution, in actions; for generator = 'distance'."""
     search_depth: int = Field(_DEFAULT_SEARCH_DEPTH, ge=3, le=10_000)
-    """Actions that the search for a start may go back from the solved position; for generator = 'reverse_play'."""
+    """Depth limit, in actions, of the backward search from the solved position; for generator = 'reverse_play'."""
 
     @model_validator(mode="after")
     def _combination_exists(self) -> "SokobanSettings":
@@ -91,13 +91,13 @@ class SokobanSettings(EnvironmentSettings):
 
 
 class Sokoban(Environment[SokobanSettings]):
-    """An episode of Sokoban.
+    """The Sokoban environment.
 
-    Rewards: -0.1 an action, whether it moves anything or not; +1 when a box comes onto a target, -1 when one leaves it
-    (0 from target to target); +10 when all boxes are on targets, which ends the episode.
+    Rewards: -0.1 per action, effective or not; +1 when a box is pushed onto a target, -1 when one is pushed off (0 from
+    target to target); +10 when all boxes are on targets, which ends the episode.
 
-    Info: `effective`; `moved_box`; `num_boxes_on_target`; `has_lost_box`, true if some box stands where it can never be
-    pushed to a target any more (a sufficient sign of a lost position, not a necessary one).
+    Info: `effective`; `moved_box`; `num_boxes_on_target`; `has_lost_box`, true if some box is on a cell from which it
+    can never reach a target (a sufficient, not a necessary condition for a lost position).
     """
 
     settings_type: ClassVar[type[EnvironmentSettings]] = SokobanSettings
@@ -117,7 +117,7 @@ class Sokoban(Environment[SokobanSettings]):
 
     @property
     def board(self) -> Board:
-        """The present position.
+        """The current position.
 
         Raises:
             EnvironmentFault: Before the first `reset`.
@@ -133,16 +133,16 @@ class Sokoban(Environment[SokobanSettings]):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Up, Down, Left, Right: walk, or push where a box is in the way."""
+        """Up, Down, Left, Right: walk, or push a box that is in the way."""
         return ACTIONS
 
     @property
     def is_success(self) -> bool:
-        """Are all boxes on targets?"""
+        """Whether all boxes are on targets."""
         return self.board.is_solved
 
     def reset(self, *, seed: int, dynamics_seed: int = 0) -> tuple[str, Info]:
-        """Begin an episode in the room of this seed. There is no chance in the dynamics: `dynamics_seed` is unused."""
+        """Begin an episode in the room of this seed. The dynamics are deterministic: `dynamics_seed` is unused."""
         return self.start_from(_room(self.settings, seed))
 
     def start_from(self, board: Board) -> tuple[str, Info]:
@@ -163,7 +163,7 @@ class Sokoban(Environment[SokobanSettings]):
         return self.render(), reward, after.is_solved, False, info | self._prospect()
 
     def rules(self) -> str:
-        """The task, and what the symbols of the configured vocabulary mean."""
+        """Return the task description and the meaning of the symbols of the configured vocabulary."""
         s = self.symbols
         lines = [
             "You are solving a Sokoban puzzle. You are the player, and you must push every box onto a target.",
@@ -190,15 +190,15 @@ class Sokoban(Environment[SokobanSettings]):
         return "\n".join(lines)
 
     def state_digest(self) -> str:
-        """See `Environment.state_digest`; the same in every vocabulary and form of observation."""
+        """See `Environment.state_digest`; independent of the vocabulary and the form of observations."""
         return _digest(self.board)
 
     def render(self) -> str:
-        """The present observation in the configured form."""
+        """Return the current observation in the configured form."""
         return _observation(self.board, self.settings.observation, self.symbols)
 
     def render_rgb(self) -> np.ndarray:
-        """The present position as a picture, uint8 [height * 32, width * 32, 3]."""
+        """Return the current position as an image, uint8 [height * 32, width * 32, 3]."""
         return draw(self.board)
 
     def _prospect(self) -> Info:
@@ -207,14 +207,14 @@ class Sokoban(Environment[SokobanSettings]):
 
 @lru_cache(maxsize=4096)
 def _room(settings: SokobanSettings, seed: int) -> Board:
-    """The room of a seed, made once for all members of its group."""
+    """Make the room of a seed, once for all members of its group."""
     rng = python_random(seed, "sokoban", "room")
     if settings.generator == "distance":
         return at_distance(rng, settings.height, settings.width, settings.min_solution, settings.max_solution)
     return reverse_play(rng, settings.height, settings.width, settings.num_boxes, settings.search_depth)
 
 
-# The members of a group walk through much the same positions of one room, so what a position leads to is kept.
+# The members of a group visit many of the same positions of one room, so results per position are cached.
 _POSITIONS = 65_536
 
 
@@ -225,7 +225,7 @@ def _live_cells(board: Board) -> frozenset[int]:
 
 @lru_cache(_POSITIONS)
 def _outcome(before: Board, action: str) -> tuple[Board, float, Info]:
-    """What an action makes of a position: the next one, the reward, and what the step did."""
+    """Return the next position, the reward, and the info of an action."""
     after = before.after(action)
     reward = ACTION_REWARD
     if after.num_boxes_on_target > before.num_boxes_on_target:

@@ -1,4 +1,4 @@
-"""Random Sokoban rooms, every one solvable. All chance comes from the generator that is passed in.
+"""Random solvable Sokoban rooms. All randomness comes from the given generator.
 
 rng -> topology (random walk) -> target(s) -> start: played backwards, or looked up by distance -> Board
 """
@@ -19,27 +19,27 @@ _STAMPS = (
     ((1, 0), (1, 1), (2, 0), (2, 1)),
     ((1, 1), (1, 2), (2, 1)),
 )
-"""Cells of a 3x3 square, its centre the walker's, that a step may turn into floor."""
+"""Cells of a 3x3 square, centred on the walker, that a step may turn into floor."""
 _MAX_EXPLORED = 300_000
 _MAX_ATTEMPTS = 20_000
 
 
 def reverse_play(rng: random.Random, height: int, width: int, num_boxes: int, search_depth: int) -> Board:
-    """Make a room as gym-sokoban 0.0.6 does: with the same random numbers it is the same room.
+    """Make a room like gym-sokoban 0.0.6: the same random numbers give the same room.
 
-    Boxes begin on their targets; a depth-first search of pulls and steps looks for the position with the largest
+    Boxes start on their targets; a depth-first search over pulls and steps looks for the position with the largest
     (pulls made) * (sum of the boxes' Manhattan distances from their targets) in which no target is covered.
 
     Args:
-        rng: The only source of chance.
-        height: Rows, walls included.
-        width: Columns, walls included.
-        num_boxes: Boxes, and targets.
-        search_depth: Actions that the backwards search may take; gym-sokoban's is 300. Less is faster and makes
-            rooms with shorter solutions.
+        rng: The only source of randomness.
+        height: Number of rows, including walls.
+        width: Number of columns, including walls.
+        num_boxes: Number of boxes, and of targets.
+        search_depth: Depth limit of the backward search in actions; gym-sokoban's is 300. A lower limit is faster and
+            gives rooms with shorter solutions.
 
     Raises:
-        ConfigError: If no room is found in 20,000 attempts: the settings ask for what there hardly is.
+        ConfigError: If no room is found in 20,000 attempts, as such rooms are too rare.
     """
     for _ in range(_MAX_ATTEMPTS):
         cells = topology(rng, height, width)
@@ -61,15 +61,15 @@ def reverse_play(rng: random.Random, height: int, width: int, num_boxes: int, se
 def at_distance(rng: random.Random, height: int, width: int, min_solution: int, max_solution: int) -> Board:
     """Make a room with one box whose shortest solution has a length drawn uniformly from a range.
 
-    The length is drawn once and rooms are made until one has it. Drawing it anew for each room would favour short
+    The length is drawn once and rooms are made until one has it. Redrawing it for each room would favour short
     solutions, which more rooms have.
 
     Args:
-        rng: The only source of chance.
-        height: Rows, walls included.
-        width: Columns, walls included.
-        min_solution: Fewest actions of the shortest solution.
-        max_solution: Most actions of it.
+        rng: The only source of randomness.
+        height: Number of rows, including walls.
+        width: Number of columns, including walls.
+        min_solution: Minimum length of the shortest solution, in actions.
+        max_solution: Maximum length of the shortest solution, in actions.
 
     Raises:
         ConfigError: If no room is found in 20,000 attempts.
@@ -94,7 +94,7 @@ def topology(rng: random.Random, height: int, width: int) -> list[int]:
     """Carve floor out of rock by a random walk, as gym-sokoban does.
 
     Returns:
-        Cells of the floor in rising order; never empty, never on the border.
+        Floor cells in ascending order; never empty, never on the border.
     """
     directions = ((1, 0), (0, 1), (-1, 0), (0, -1))
     down, right = rng.choice(directions)
@@ -116,14 +116,14 @@ def _farthest_start(
     """Search backwards from the solved position.
 
     Returns:
-        The player's cell and the boxes' (in the order of their targets), or None if no position scores above 0.
+        The cells of the player and of the boxes (in the order of their targets); None if no position scores above 0.
     """
     directions = tuple(offsets(width).values())
     target_set = frozenset(targets)
     homes = tuple(divmod(target, width) for target in targets)
     best_score, best = 0, None
     explored: set[tuple[int, frozenset[int], frozenset[int]]] = set()
-    # Boxes that were never pulled are told apart from those that returned to a target, as gym-sokoban tells them.
+    # Boxes that were never pulled are distinguished from those that returned to a target, as in gym-sokoban.
     stack = [(player, tuple(targets), frozenset[int](), 0, search_depth - 1)]
     while stack:
         player, boxes, pulled, num_pulls, depth_left = stack.pop()

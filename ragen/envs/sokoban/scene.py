@@ -1,4 +1,4 @@
-"""Where boxes and targets are, on an observed board or after actions on it."""
+"""Positions of boxes and targets on an observed board, or after actions on it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from starpo.ragen.envs.statements import Scene
 
 
 def scene(observation: str, actions: Sequence[str], info: Mapping[str, Any]) -> Scene | None:
-    """The scene of an observation, and after these actions where there are any; None: it cannot be read.
+    """Return the scene of an observation, after the given actions if any; None if it cannot be parsed.
 
     Args:
-        observation: In any form of the environment.
-        actions: Carried out from there on, by the board's one rule of motion.
-        info: Not read: there is no chance in Sokoban.
+        observation: Observation in any form of the environment.
+        actions: Actions to apply from there, with `Board.after`.
+        info: Unused, as Sokoban is deterministic.
     """
     seen = read_board(observation)
     if seen is None:

@@ -1,6 +1,6 @@
-"""Search over Sokoban positions: shortest solutions, distances to the solution, pushes within reach.
+"""Search over Sokoban positions: shortest solutions, distances to the solution, feasible pushes.
 
-Pure functions of a `Board`; nothing here is random and nothing is remembered between calls.
+Pure functions of a `Board`: deterministic, and without state between calls.
 """
 
 from collections import deque
@@ -16,11 +16,11 @@ class Push(NamedTuple):
     """A push that the player can make without another push before it."""
 
     box: int
-    """The cell of the box."""
+    """Cell of the box."""
     action: str
-    """The direction of the push."""
+    """Direction of the push."""
     path: tuple[str, ...]
-    """The shortest walk to behind the box, and the push itself as its last action."""
+    """A walk to the cell behind the box, ending with the push itself; the shortest one from `feasible_pushes`."""
 
 
 def solve(board: Board, max_states: int = 200_000) -> list[str] | None:
@@ -28,10 +28,10 @@ def solve(board: Board, max_states: int = 200_000) -> list[str] | None:
 
     Args:
         board: Any number of boxes; any box may go to any target.
-        max_states: Positions looked at before the search gives up. One box on a 6x6 board has at most 240.
+        max_states: Number of positions visited before the search gives up. One box on a 6x6 board has at most 240.
 
     Returns:
-        The actions, [] if the board is solved; None if there is no solution, or none among `max_states` positions.
+        The actions, [] if the board is solved; None if there is no solution, or none within `max_states` positions.
     """
     if board.is_solved:
         return []
@@ -62,17 +62,17 @@ def solve(board: Board, max_states: int = 200_000) -> list[str] | None:
 def distance_table(
     width: int, floor: frozenset[int], target: int, max_distance: int | None = None
 ) -> dict[tuple[int, int], int]:
-    """Length of the shortest solution of every position with one box, by one backwards search from the target.
+    """Compute the shortest solution length of every one-box position, by one backward search from the target.
 
     Args:
-        width: Of the board that numbers the cells.
-        floor: Its cells that are not walls.
-        target: The one target.
+        width: Width of the board, which determines the cell numbers.
+        floor: Cells of the board that are not walls.
+        target: Cell of the only target.
         max_distance: Leave out positions farther away. None: all solvable positions.
 
     Returns:
-        (player, box) -> actions to the solution. Positions from which there is none are absent. Of the solved ones
-        (0 actions) only those that a push can end in are there. In order of distance, and always in the same order.
+        (player, box) -> number of actions to the solution. Unsolvable positions are absent. Solved positions (0
+        actions) are included only if a push can end in them. In order of distance, and deterministic.
     """
     directions = tuple(offsets(width).values())
     layer = [(target - offset, target) for offset in directions if target - offset in floor]
@@ -86,8 +86,8 @@ def distance_table(
                 before = player - offset
                 if before not in floor or before == box:
                     continue
-                # An episode ends with the box on the target, so no walk starts there. A push that starts there is
-                # found too, but its positions are in the first layer already.
+                # An episode ends with the box on the target, so no walk starts there. A push off the target is found
+                # too, but the position before it is in the first layer already.
                 if box != target and (before, box) not in table:
                     table[before, box] = distance
                     earlier.append((before, box))
@@ -99,10 +99,10 @@ def distance_table(
 
 
 def feasible_pushes(board: Board) -> list[Push]:
-    """All pushes that the player can walk to and make, wise or not.
+    """Find all pushes that the player can walk to and make, useful or not.
 
     Returns:
-        In order of the boxes' cells and of `ACTIONS`; empty if no box can be moved any more.
+        Pushes in order of the boxes' cells and of `ACTIONS`; empty if no box can be moved.
     """
     came_from = _walks(board)
     free = board.floor - board.boxes
@@ -115,7 +115,7 @@ def feasible_pushes(board: Board) -> list[Push]:
 
 
 def first_push(board: Board, actions: list[str]) -> Push | None:
-    """The first push in a sequence of actions, with the walk that leads there; None if it makes none."""
+    """Return the first push in a sequence of actions, with the walk that leads there; None if there is no push."""
     for number, action in enumerate(actions, start=1):
         following = board.after(action)
         if following.boxes != board.boxes:
@@ -125,7 +125,7 @@ def first_push(board: Board, actions: list[str]) -> Push | None:
 
 
 def live_cells(board: Board) -> frozenset[int]:
-    """Cells from which a lone box can still be pushed to some target. A box on any other cell is lost for good."""
+    """Return the cells from which a lone box can be pushed to some target. A box on any other cell is lost."""
     directions = tuple(offsets(board.width).values())
     live = set(board.targets)
     queue = deque(sorted(board.targets))
@@ -140,7 +140,7 @@ def live_cells(board: Board) -> frozenset[int]:
 
 
 def _moves(board: Board) -> dict[int, list[tuple[str, int, int, int]]]:
-    """By floor cell: action, the cell ahead, its bit, and the bit of the cell beyond it, 0 if no box may go there."""
+    """Map each floor cell to (action, cell ahead, its bit, bit of the cell beyond or 0 if no box may go there)."""
     live = live_cells(board)
     moves: dict[int, list[tuple[str, int, int, int]]] = {cell: [] for cell in board.floor}
     for cell in board.floor:
@@ -152,7 +152,7 @@ def _moves(board: Board) -> dict[int, list[tuple[str, int, int, int]]]:
 
 
 def _walks(board: Board) -> dict[int, tuple[int, str] | None]:
-    """By cell that the player can walk to: the cell before it and the action between; None at the player's own."""
+    """Map each cell within walking reach to (previous cell, action); None at the player's own cell."""
     steps = offsets(board.width)
     came_from: dict[int, tuple[int, str] | None] = {board.player: None}
     queue = deque([board.player])
@@ -167,7 +167,7 @@ def _walks(board: Board) -> dict[int, tuple[int, str] | None]:
 
 
 def _path(came_from: Mapping[P, tuple[P, str] | None], position: P) -> list[str]:
-    """The actions that led to a position of a breadth-first search."""
+    """Return the actions that led to a position of a breadth-first search."""
     actions = []
     while (step := came_from[position]) is not None:
         position, action = step

@@ -1,6 +1,6 @@
-"""Pictures of Sokoban positions, drawn with numpy alone: flat tiles with soft edges, told apart by shape and colour.
+"""Images of Sokoban positions, drawn with numpy alone: flat, anti-aliased tiles that differ in shape and colour.
 
-Tiles are drawn once at four times their size and averaged down.
+Tiles are drawn once at four times their size and downsampled by averaging.
 """
 
 from functools import cache
@@ -10,7 +10,7 @@ import numpy as np
 from starpo.ragen.envs.sokoban.board import VOCABULARIES, Board
 
 TILE_SIZE = 32
-"""Pixels a side of a cell."""
+"""Side length of a cell in pixels."""
 
 _OVERSAMPLING = 4
 _KIND = VOCABULARIES["default"]
@@ -61,7 +61,7 @@ def _tile(symbol: str) -> np.ndarray:
 
 
 class _Canvas:
-    """One cell, in coordinates from 0 (left, top) to 1 (right, bottom)."""
+    """Canvas of one cell, in coordinates from 0 (left, top) to 1 (right, bottom)."""
 
     def __init__(self) -> None:
         size = TILE_SIZE * _OVERSAMPLING
@@ -69,7 +69,7 @@ class _Canvas:
         self.pixels = np.zeros((size, size, 3))
 
     def averaged(self) -> np.ndarray:
-        """The finished tile; read-only, since all boards share it."""
+        """Return the finished tile; read-only, since all boards share it."""
         blocks = self.pixels.reshape(TILE_SIZE, _OVERSAMPLING, TILE_SIZE, _OVERSAMPLING, 3)
         tile = blocks.mean(axis=(1, 3)).round().astype(np.uint8)
         tile.flags.writeable = False
@@ -83,7 +83,7 @@ class _Canvas:
         self._fill(self._box(0, 0, 1, 1), _MORTAR)
         for course in range(4):
             top = course / 4
-            # Courses are shifted by half a brick; bricks cut by the left edge go on from the neighbouring tile.
+            # Courses are shifted by half a brick; bricks cut by the left edge continue from the neighbouring tile.
             for left in (-0.25, 0.25, 0.75) if course % 2 else (0.0, 0.5):
                 self._fill(self._box(left + 0.02, top + 0.02, left + 0.48, top + 0.23), _BRICK)
                 self._fill(self._box(left + 0.02, top + 0.02, left + 0.48, top + 0.06), _BRICK_LIGHT)
