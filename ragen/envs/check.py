@@ -71,7 +71,7 @@ def check(settings: EnvironmentSettings, *, should_start_process: bool = True) -
 
 
 def trace(settings: EnvironmentSettings, seed: int, dynamics_seed: int, max_steps: int = _MAX_STEPS) -> list[Any]:
-    """Play one random episode, whose random player depends on `seed` alone, and record everything an agent could see.
+    """Play one random episode, with its random player seeded by `seed` alone, and record all that an agent could see.
 
     Returns:
         JSON-serialisable: the first observation, info, digest, rules and action grammar, then for every step its

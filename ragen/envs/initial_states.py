@@ -30,7 +30,7 @@ def fresh_env_seed(
 
     Returns:
         A seed for `Environment.reset`. An environment with few initial states (`num_initial_states`) gets the first
-        candidate, excluded or not, since its panel may cover all the states there are.
+        candidate, excluded or not, since its panel covers every state available for training.
 
     Raises:
         EnvironmentFault: If 101 candidates in a row are excluded.

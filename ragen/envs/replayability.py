@@ -1,4 +1,4 @@
-"""Whether an environment's episodes can be replayed: it is played twice in this process and once in another.
+"""Replayability of an environment: it is played twice in this process and once in another.
 
 settings -> check -> findings -> Replayability
 """
@@ -13,7 +13,7 @@ from starpo.ragen.envs.make import make
 
 @dataclass(frozen=True)
 class Replayability:
-    """Whether the same seeds and actions give the same episode, in any process.
+    """Verdict on whether the same seeds and actions give the same episode, in any process.
 
     Attributes:
         fault: Reason why they may not; empty if they do, as far as random play has shown.

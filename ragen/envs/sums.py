@@ -1,4 +1,4 @@
-"""Written-out arithmetic such as `3 * 4 = 12`, extracted from a reasoning as claims, each true or false."""
+"""Written-out arithmetic such as `3 * 4 = 12`, extracted from reasoning as claims, each true or false."""
 
 import re
 from fractions import Fraction

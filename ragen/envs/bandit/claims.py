@@ -10,7 +10,7 @@ _TERSE = re.compile(r"(\w+) (safe|risky) (\w+) (safe|risky)")
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
+    """Return the checkable claims in the reasoning, in order; [] if observation or reasoning cannot be parsed."""
     arms, terse = _ARMS.match(observation), _TERSE.fullmatch(reasoning.strip())
     if arms is None or terse is None:
         return []

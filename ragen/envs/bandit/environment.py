@@ -81,7 +81,7 @@ class BanditSettings(EnvironmentSettings):
 
 
 class Bandit(Environment[BanditSettings]):
-    """Environment whose episode is one pull."""
+    """Environment with one pull per episode."""
 
     settings_type = BanditSettings
     action_cost: ClassVar[float] = 0.0

@@ -1,4 +1,4 @@
-"""Claims of a reasoning about a puzzle: sums, and whether an attempt reaches the target."""
+"""Claims in reasoning about a puzzle: sums, and whether an attempt reaches the target."""
 
 import re
 
@@ -10,7 +10,7 @@ _VERDICT = re.compile(r"= (?P<made>\d{1,9}) vs (?P<target>\d{1,9}) (?P<said>yes|
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the checkable claims of a reasoning, sums first; [] if the observation cannot be parsed."""
+    """Return the checkable claims in the reasoning, sums first; [] if the observation cannot be parsed."""
     puzzle = _PUZZLE.match(observation)
     if puzzle is None:
         return []

@@ -61,7 +61,7 @@ class CountdownSettings(EnvironmentSettings):
 
 
 class Countdown(Environment[CountdownSettings]):
-    """Environment whose episode is one answer."""
+    """Environment with one answer per episode."""
 
     settings_type = CountdownSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.countdown.demonstrations:demonstrate"

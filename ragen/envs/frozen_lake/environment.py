@@ -46,7 +46,7 @@ class FrozenLakeSettings(EnvironmentSettings):
 
 
 class FrozenLake(Environment[FrozenLakeSettings]):
-    """Environment whose episode is one walk, to the goal or into a hole."""
+    """Environment with one walk per episode, to the goal or into a hole."""
 
     settings_type = FrozenLakeSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.frozen_lake.demonstrations:demonstrate"

@@ -64,7 +64,7 @@ class LakeMap:
         return ((1.0 - slip, self.move(cell, action)), *slips)
 
     def distances(self) -> dict[int, int]:
-        """Return, by cell, the fewest moves to the goal around all holes; cells that cannot reach it are absent."""
+        """Return, by cell, the minimum number of moves to the goal avoiding holes; omit cells that cannot reach it."""
         distances = {self.goal: 0}
         queue = deque([self.goal])
         while queue:

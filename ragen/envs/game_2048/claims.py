@@ -14,7 +14,7 @@ four tiles are 1024 or more."""
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
+    """Return the checkable claims in the reasoning, in order; [] if observation or reasoning cannot be parsed."""
     board, terse = read_board(observation), _TERSE.fullmatch(reasoning.strip())
     if board is None or terse is None:
         return []

@@ -65,7 +65,7 @@ class Game2048Settings(EnvironmentSettings):
 
 
 class Game2048(Environment[Game2048Settings]):
-    """Environment whose episode is one game, until the goal is reached or no move is possible."""
+    """Environment with one game per episode, until the goal is reached or no move is possible."""
 
     settings_type = Game2048Settings
     num_initial_states: ClassVar[int | None] = 480  # 120 pairs of cells, each cell with 2 or 4

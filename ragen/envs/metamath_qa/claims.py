@@ -1,9 +1,9 @@
-"""Claims of a reasoning about a question: the arithmetic that it writes out."""
+"""Claims in reasoning about a question: the arithmetic that it writes out."""
 
 from starpo.ragen.envs.claim import Claim
 from starpo.ragen.envs.sums import sums
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the sums of a reasoning, in order; their truth does not depend on the question."""
+    """Return the sums in the reasoning, in order; their truth does not depend on the question."""
     return sums(reasoning)

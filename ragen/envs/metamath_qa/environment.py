@@ -45,7 +45,7 @@ class MetaMathQASettings(EnvironmentSettings):
 
 
 class MetaMathQA(Environment[MetaMathQASettings]):
-    """Environment whose episode is one question, until it is answered correctly or the tries are used up."""
+    """Environment with one question per episode, until it is answered correctly or the tries are used up."""
 
     settings_type = MetaMathQASettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.metamath_qa.demonstrations:demonstrate"

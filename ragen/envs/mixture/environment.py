@@ -98,7 +98,7 @@ class MixtureSettings(EnvironmentSettings):
 
 
 class Mixture(Environment[MixtureSettings]):
-    """Environment whose episode is one of the part that its seed draws."""
+    """Environment that plays each episode with the part that its seed draws."""
 
     settings_type = MixtureSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.mixture.demonstrations:demonstrate"
@@ -109,7 +109,7 @@ class Mixture(Environment[MixtureSettings]):
         self._worlds: dict[str, Environment[Any]] = {}
         self._part: Environment[Any] | None = None
         costs = [environment_type(part.type).action_cost for part in settings.tagged().values()]
-        self.action_cost = min(costs)  # type: ignore[misc]  # before the first reset; the part's afterwards
+        self.action_cost = min(costs)  # type: ignore[misc]  # before the first reset; then it is the part's
 
     @property
     def part(self) -> Environment[Any]:

@@ -12,7 +12,7 @@ _FACE = re.compile(r"(?:Up|Left|Front|Right|Back|Down) (\w) (\w) (\w) (\w)")
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
+    """Return the checkable claims in the reasoning, in order; [] if observation or reasoning cannot be parsed."""
     cube, said = read_cube(observation), reasoning.strip()
     if cube is None or not _TERSE.fullmatch(said):
         return []

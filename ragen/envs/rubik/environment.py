@@ -42,7 +42,7 @@ class RubikSettings(EnvironmentSettings):
 
 
 class Rubik(Environment[RubikSettings]):
-    """Environment whose episode is one cube, until it is solved."""
+    """Environment with one cube per episode, until it is solved."""
 
     settings_type = RubikSettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.rubik.demonstrations:demonstrate"

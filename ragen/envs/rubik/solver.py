@@ -34,7 +34,7 @@ def upright(cube: str) -> str:
 
 
 def distance(cube: str) -> int | None:
-    """Return the fewest quarter turns that solve the cube; None for more than six."""
+    """Return the minimum number of quarter turns that solve the cube; None if more than six."""
     near = layers(_HALF)
     layer, seen = {upright(cube)}, set[str]()
     for num_turns in range(MAX_DISTANCE - _HALF + 1):
@@ -84,7 +84,7 @@ def scrambled(num_turns: int, rng: random.Random) -> str:
     """Draw a cube whose shortest solution has exactly this length, in any of the 24 orientations.
 
     Args:
-        num_turns: From 1 to `MAX_DISTANCE`. As many random turns are redrawn until none is redundant.
+        num_turns: From 1 to `MAX_DISTANCE`. Sequences of that many random turns are drawn until one has no shortcut.
         rng: Advanced by as many draws as needed.
     """
     for _ in range(_MAX_DRAWS):

@@ -69,7 +69,7 @@ class SearchQASettings(EnvironmentSettings):
     questions_digest: str = Field("", pattern="^([0-9a-f]{16})?$")
     """Digest of that file's content; "": filled in from the current file."""
     num_people: int = Field(120, ge=2, le=256)
-    """People of the synthetic world, one document each, in addition to 24 places."""
+    """Number of people in the synthetic world, one document each, in addition to 24 places."""
     world_seed: int = Field(0, ge=0)
     """Seed of the facts of the synthetic world."""
     hops: Literal["one", "two", "both"] = "both"
@@ -99,7 +99,7 @@ class SearchQASettings(EnvironmentSettings):
 
 
 class SearchQA(Environment[SearchQASettings]):
-    """Environment whose episode is one question, until it is answered or the steps are used up."""
+    """Environment with one question per episode, until it is answered or the steps are used up."""
 
     settings_type = SearchQASettings
     demonstrator: ClassVar[str] = "starpo.ragen.envs.search_qa.demonstrations:demonstrate"

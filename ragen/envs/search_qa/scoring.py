@@ -1,6 +1,6 @@
 """Scoring of answers against the gold answers, as in SQuAD's evaluation: exact match, and F1 over words.
 
-answer -> normalised: lower case, no punctuation, no articles, single blanks
+answer -> normalised: lower case, no punctuation, no articles, single spaces
 """
 
 import re

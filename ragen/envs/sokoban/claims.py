@@ -24,7 +24,7 @@ class SeenBoard(NamedTuple):
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the checkable claims of a reasoning, in order; [] if the observation cannot be parsed."""
+    """Return the checkable claims in the reasoning, in order; [] if the observation cannot be parsed."""
     seen = read_board(observation)
     if seen is None:
         return []

@@ -18,7 +18,7 @@ _SIZES = (4, 9, 16)
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
+    """Return the checkable claims in the reasoning, in order; [] if observation or reasoning cannot be parsed."""
     grid, terse = read_grid(observation), _TERSE.fullmatch(reasoning.strip())
     if grid is None or terse is None:
         return []

@@ -51,7 +51,7 @@ class SudokuSettings(EnvironmentSettings):
 
 
 class Sudoku(Environment[SudokuSettings]):
-    """Environment whose episode is one puzzle, until it is solved."""
+    """Environment with one puzzle per episode, until it is solved."""
 
     settings_type = SudokuSettings
     action_cost: ClassVar[float] = REFUSED_REWARD

@@ -57,7 +57,7 @@ class AlfworldSettings(SuiteSettings):
 
 
 class AlfworldGame(Suite[AlfworldSettings]):
-    """Environment whose episode is one game, until it is won or lost.
+    """Environment with one game per episode, until it is won or lost.
 
     Its state is the set of true facts: a command that changes none, such as one that only prints text, is not
     effective.

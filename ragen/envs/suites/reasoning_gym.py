@@ -46,7 +46,7 @@ class ReasoningGymSettings(SuiteSettings):
 
 
 class ReasoningGymTask(Suite[ReasoningGymSettings]):
-    """Environment whose episode is one question."""
+    """Environment with one question per episode."""
 
     settings_type = ReasoningGymSettings
     name: ClassVar[str] = "reasoning_gym"

@@ -38,7 +38,7 @@ class TextArenaSettings(SuiteSettings):
 
 
 class TextArenaGame(Suite[TextArenaSettings]):
-    """Environment whose episode is one game."""
+    """Environment with one game per episode."""
 
     settings_type = TextArenaSettings
     name: ClassVar[str] = "textarena"

@@ -37,7 +37,7 @@ class VerifiersSettings(SuiteSettings):
 
 
 class VerifiersTask(Suite[VerifiersSettings]):
-    """Environment whose episode is one response to one task."""
+    """Environment with one response to one task per episode."""
 
     settings_type = VerifiersSettings
     name: ClassVar[str] = "verifiers"

@@ -23,7 +23,7 @@ class SeenPage(NamedTuple):
 
 
 def claims(observation: str, reasoning: str) -> list[Claim]:
-    """Return the checkable claims of a reasoning, in order; [] if observation or reasoning cannot be parsed."""
+    """Return the checkable claims in the reasoning, in order; [] if observation or reasoning cannot be parsed."""
     page = read_page(observation)
     found = []
     for line in reasoning.splitlines() if page.results else ():

@@ -93,7 +93,7 @@ class WebShopSettings(EnvironmentSettings):
 
 
 class WebShop(Environment[WebShopSettings]):
-    """Environment whose episode is one purchase.
+    """Environment with one purchase per episode.
 
     The info of the purchase step has `score`, its parts, and `nouns`, the rule by which nouns were found.
     """
