@@ -24,8 +24,9 @@ _MAX_ORDERS = 4
 def demonstrate(environment: Countdown, skill: float, rng: random.Random) -> Demonstration:
     """Try expressions until one makes the target or the player gives up, and answer with the last one.
 
-    The environment is not stepped. The reasoning is like `3 + 5 = 8, 8 - 2 = 6 vs 13 no, 3 * 5 = 15, 15 - 2 = 13 vs 13
-    yes`: for every attempt, each operation with its result, then the target, and whether the two are equal.
+    The environment is not stepped. The reasoning is like
+    `3 + 5 = 8, 8 - 2 = 6 vs 13 no, 3 * 5 = 15, 15 - 2 = 13 vs 13 yes`: for every attempt, each operation with its
+    result, then the target, and whether the two are equal.
 
     Args:
         environment: Environment before the answer.
