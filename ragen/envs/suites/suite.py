@@ -86,7 +86,7 @@ class Suite(Environment[S]):
 
     @property
     def replay_fault(self) -> str:
-        """Non-empty if two equally seeded trials of a few random steps fail or differ; cached per process."""
+        """Non-empty if two equally seeded trials of a few random steps fail or differ; successful ones are cached."""
         try:
             first, second = (_heard(type(self), self.settings, 0, which) for which in range(2))
         except EnvironmentFault as error:
