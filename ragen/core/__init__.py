@@ -1,7 +1,7 @@
-"""What every wing uses and none owns. Begin with `errors`, then `registry`.
+"""Code shared by all packages. Start with `errors`, then `registry`.
 
-errors, faults, redaction, visible, templates   what users are told, and untrusted text made safe to show
-registry, lookup                                everything that a setting chooses by name, and how
+errors, faults, redaction, visible, templates   error messages, and making untrusted text safe to display
+registry, lookup                                everything that a setting selects by name, and how names are resolved
 identity, definitions                           a digest of the code behind a name
 seeding, settings, frames, process_start, allocator
 """

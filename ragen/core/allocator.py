@@ -1,9 +1,10 @@
-"""How processes that compute keep the memory that they free: in large pages, for the next step.
+"""Settings of glibc's malloc that make compute processes keep freed memory, in huge pages, for the next step.
 
-    GLIBC_TUNABLES=$(python -m starpo.ragen.core.allocator) python ...     has to be said before a process starts
+    GLIBC_TUNABLES=$(python -m starpo.ragen.core.allocator) python ...     must be set before the process starts
 
-A turn's cache, a micro-batch's activations and their gradients are freed and asked for again at every step. Given back
-to the system, they come back a page fault at a time: 7% of a shard of a rollout, 11% of an update.
+A turn's KV cache and a micro-batch's activations and gradients are freed and reallocated at every step. If the memory
+is returned to the operating system in between, every page faults again: 7% of the time of a rollout shard, 11% of that
+of an update.
 """
 
 import os
@@ -15,14 +16,14 @@ _TUNABLES = {
     "top_pad": 64 * 2**20,
     "mmap_threshold": 256 * 2**20,
     "trim_threshold": 2**30,
-    "arena_max": (os.cpu_count() or 1) + 1,  # else each of the threads that an update begins keeps what it has freed
+    "arena_max": (os.cpu_count() or 1) + 1,  # otherwise every thread that an update starts keeps its freed memory
 }
 KEEP_FREED_MEMORY = ":".join(f"glibc.malloc.{name}={value}" for name, value in _TUNABLES.items())
-"""Settings of glibc's malloc; sizes in bytes. Another library's malloc does not read them."""
+"""Value of GLIBC_TUNABLES; sizes in bytes. Other malloc implementations ignore it."""
 
 
 def keeping_freed_memory(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a process to start, in which freed memory is kept; a setting of the user's own stays."""
+    """Return the environment for a subprocess that keeps freed memory; a GLIBC_TUNABLES that the user set wins."""
     return {"GLIBC_TUNABLES": KEEP_FREED_MEMORY, **environment}
 
 

@@ -1,8 +1,8 @@
-"""Python modules as parsed sources: which statements define a name, what they refer to, and what they mean as text.
+"""Python modules as parsed sources: which statements define a name, which names they refer to, and a canonical dump.
 
     module -> `read` -> Source: definitions, imports          statement -> `references`, `dump`
 
-Nothing is imported but the packages that a module lies in.
+Only the parent packages of a module are imported.
 """
 
 import ast
@@ -13,7 +13,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 
 Place = tuple[str, str | None]
-"""A module and the name of a definition in it; None: all of the module."""
+"""A module and the name of a definition in it; None for the whole module."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Source:
     """A parsed module.
 
     Attributes:
-        name: Of the module.
-        whole: Its statements, less what means nothing.
-        definitions: Name -> the top-level statements that bind or change it; imports are not among them.
-        imports: Name -> module and attribute; None: the module itself.
-        stars: Modules of which everything is imported.
+        name: Name of the module.
+        whole: Its statements, without docstrings and annotations.
+        definitions: Name -> the top-level statements that bind or modify it, imports excluded.
+        imports: Name -> module and attribute; attribute None for the module itself.
+        stars: Modules imported with `from ... import *`.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Source:
     stars: tuple[str, ...]
 
     def imported(self, name: str) -> Place | None:
-        """Where an imported name comes from; None: it is not imported."""
+        """Return where an imported name comes from; None if it is not imported."""
         if name in self.imports:
             return self.imports[name]
         for module in self.stars:
@@ -47,13 +47,13 @@ class Source:
 
 @cache
 def read(module: str) -> Source | None:
-    """Parse a module; None: there is no such module, or no source of it."""
+    """Parse a module; None if there is no such module or its source is not available."""
     text = _text(module)
     if text is None:
         return None
     try:
         tree = _Meaning().visit(ast.parse(text))
-    except SyntaxError:  # whoever imports it will say so
+    except SyntaxError:  # reported when the module is imported
         return None
     definitions: dict[str, list[ast.stmt]] = {}
     imports: dict[str, Place] = {}
@@ -70,7 +70,7 @@ def read(module: str) -> Source | None:
 
 
 class _Meaning(ast.NodeTransformer):
-    """Takes out of a syntax tree what changes no result: docstrings and annotations."""
+    """Removes from a syntax tree what cannot change a result: docstrings and annotations."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         self.generic_visit(node)
@@ -103,7 +103,7 @@ class _Meaning(ast.NodeTransformer):
 
 
 def dump(node: object) -> str:
-    """A syntax tree as text, the same in every version of Python: fields that are empty, or that follow, left out."""
+    """Dump a syntax tree as text that is the same in every version of Python; omits empty and derivable fields."""
     if isinstance(node, ast.AST):
         fields = ((name, value) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind", "type_comment"))
         inner = ", ".join(f"{name}={dump(value)}" for name, value in fields if value is not None and value != [])
@@ -112,7 +112,7 @@ def dump(node: object) -> str:
 
 
 def references(node: ast.AST) -> Iterator[str]:
-    """Names that a definition reads, dotted where attributes are read off them."""
+    """Yield the names that a definition reads, dotted where attributes of them are read."""
     parts: list[str] = []
     root = node
     while isinstance(root, ast.Attribute):
@@ -127,7 +127,7 @@ def references(node: ast.AST) -> Iterator[str]:
 
 
 def _bound(statement: ast.stmt) -> set[str]:
-    """Names that a top-level statement defines, or changes in place."""
+    """Return the names that a top-level statement defines or modifies in place."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return {statement.name}
@@ -144,7 +144,7 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 
 def _stored(statement: ast.stmt) -> set[str]:
-    """Names that are assigned to, or whose items or attributes are."""
+    """Return the names that are assigned to, directly or through their items or attributes."""
     names = {
         node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     }
@@ -159,14 +159,14 @@ def _stored(statement: ast.stmt) -> set[str]:
 
 
 def local_imports(statements: list[ast.stmt], module: str) -> dict[str, Place]:
-    """The imports inside of definitions."""
+    """Return the imports inside definitions, as name -> place."""
     nodes = (node for statement in statements for node in ast.walk(statement))
     found = (_imports(node, module) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
     return {name: place for names in found for name, place in names.items()}
 
 
 def _imports(node: ast.Import | ast.ImportFrom, module: str) -> dict[str, Place]:
-    """Name -> module and attribute, of one import statement."""
+    """Return name -> module and attribute for one import statement."""
     if isinstance(node, ast.Import):
         return {
             alias.asname or alias.name.partition(".")[0]: (
@@ -180,7 +180,7 @@ def _imports(node: ast.Import | ast.ImportFrom, module: str) -> dict[str, Place]
 
 
 def _origin(node: ast.ImportFrom, module: str) -> str:
-    """The module that `from ... import` names, from within `module`."""
+    """Resolve the module that a `from ... import` inside `module` refers to."""
     if not node.level:
         return node.module or ""
     spec = find_spec(module)
@@ -204,7 +204,7 @@ def _text(module: str) -> str | None:
 
 @cache
 def find_spec(module: str) -> ModuleSpec | None:
-    """Where a module is, as the import system says; None: there is none."""
+    """Return the import spec of a module; None if there is no such module."""
     try:
         return importlib.util.find_spec(module)
     except (ImportError, ValueError, AttributeError):

@@ -1,48 +1,48 @@
 """Errors of the library: one type for each boundary that data or a request crosses.
 
-Every message says what was found, what was expected, where, and what to do next. All of them derive from
-`StarPOError`, so that a command line or a flow can print one line instead of a traceback.
+Every message states what was found, what was expected, where, and what to do next. All of them derive from
+`StarPOError`, so that the command line or a flow can print one line instead of a traceback.
 """
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without its advice; its type where it says nothing."""
+    """Return the first line of an error's message, without its advice; its type name if the message is empty."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(".:")
 
 
 def named_line(error: BaseException) -> str:
-    """The same with the error's type, for errors that were not foreseen."""
+    """Return `first_line` preceded by the error's type, for unexpected errors."""
     return f"{type(error).__name__}: {first_line(error)}"
 
 
 def one_line(error: BaseException) -> str:
-    """All that an error says, its advice too, on one line."""
+    """Return the whole message of an error, advice included, on one line."""
     return " ".join(str(error).split())
 
 
 class StarPOError(ValueError):
-    """Base of every error that a user can cause and can mend."""
+    """Base of every error that a user can cause and fix."""
 
 
 class ConfigError(StarPOError):
-    """A setting is unknown, of the wrong type or out of its bounds."""
+    """A setting is unknown, has the wrong type or is out of bounds."""
 
 
 class RegistryError(StarPOError):
-    """What a registered name stands for cannot be imported."""
+    """The target of a registered name cannot be imported."""
 
 
 class MissingPackageError(StarPOError):
-    """An optional package is needed for what was asked; the message names the extra to install."""
+    """The request needs an optional package; the message names the extra to install."""
 
 
 class EnvironmentFault(StarPOError):  # noqa: N818
-    """An environment broke its own rules (not: an agent that failed in it)."""
+    """An environment broke its own contract (not an agent failing in it)."""
 
 
 class TemplateError(StarPOError):
-    """A tokenizer has no chat template, or one to which turns cannot be appended."""
+    """A tokenizer has no chat template, or one that is not append-only."""
 
 
 class PolicyError(StarPOError):
@@ -50,11 +50,11 @@ class PolicyError(StarPOError):
 
 
 class EngineError(StarPOError):
-    """A rollout engine failed or was asked for what it cannot do."""
+    """A rollout engine failed or received a request that it cannot serve."""
 
 
 class LearnerError(StarPOError):
-    """An update cannot be computed from what it was given."""
+    """An update cannot be computed from its inputs."""
 
 
 class StoreError(StarPOError):
@@ -62,45 +62,45 @@ class StoreError(StarPOError):
 
 
 class ArtifactMissingError(StoreError):
-    """No artifact of this kind and key is in the store."""
+    """The store has no artifact of this kind and key."""
 
 
 class ArtifactDamagedError(StoreError):
-    """An artifact is there, but its bytes or its manifest are not what was written."""
+    """An artifact exists, but its bytes or its manifest are not what was written."""
 
     what: str = ""
-    """What is wrong with it, in a few words, for tables; empty where only the message says it."""
+    """What is wrong with it, in a few words, for tables; empty if only the message describes it."""
 
 
 class NotAskedError(StoreError):
-    """What somebody outside answered is not in the store, and nobody is asked for it here."""
+    """The answer of an external service is not in the store, and no service may be queried here."""
 
 
 class HubError(StarPOError):
-    """The Hugging Face Hub cannot be reached, refuses, or there are no credentials for it."""
+    """The Hugging Face Hub cannot be reached, refuses the request, or there are no credentials for it."""
 
 
 class DataError(StarPOError):
-    """A dataset violates its contract; the failing data are in quarantine."""
+    """A dataset violates its contract; the offending data are quarantined."""
 
 
 class QueryError(StarPOError):
-    """A question in SQL is malformed, would write, or would reach beyond the views."""
+    """An SQL query is malformed, would write, or would read beyond the views."""
 
 
 class RunStoppedError(StarPOError):
-    """The training loop ends a run early, by what was measured: the same data would end it again."""
+    """The training loop ends a run early because of what it measured; the same data would end it again."""
 
 
 class NothingKeptError(RunStoppedError):
-    """The filter kept no group, too many iterations in a row."""
+    """The filter kept no group in too many consecutive iterations."""
 
 
 class CollapsedError(RunStoppedError):
-    """The run is collapsing, and its settings say what to do then.
+    """The run is collapsing, and its settings define the reaction.
 
     Attributes:
-        healthy: The iteration at which it did best while nothing pointed to it.
+        healthy: The iteration at which it did best while no collapse signal was raised.
     """
 
     def __init__(self, message: str, healthy: int) -> None:

@@ -1,18 +1,18 @@
-"""Where somebody else's exception comes from, in one line: the file, the line, the type and what it says."""
+"""One-line descriptions of exceptions from third-party code: file, line, type and message."""
 
 import traceback
 from importlib.util import find_spec
 
 
 def describe_fault(error: BaseException, module: str) -> str:
-    """One line about an exception that a module raised, while it was imported or later.
+    """Describe in one line an exception that a module raised, during its import or later.
 
     Args:
         error: The exception.
-        module: Full name of the module at fault, whose line is named.
+        module: Full name of the module at fault; the line reported is in this module.
 
     Returns:
-        Such as `/there/gridworld.py, line 3: SyntaxError: invalid syntax`.
+        For example `/there/gridworld.py, line 3: SyntaxError: invalid syntax`.
     """
     words = str(error).strip().partition("\n")[0]
     if isinstance(error, SyntaxError) and error.filename:
@@ -26,6 +26,6 @@ def describe_fault(error: BaseException, module: str) -> str:
 def _file(module: str) -> str | None:
     try:
         spec = find_spec(module)
-    except (ImportError, ValueError, AttributeError):  # of a package that is not there
+    except (ImportError, ValueError, AttributeError):  # its parent package is missing
         return None
     return spec.origin if spec is not None else None

@@ -1,14 +1,15 @@
-"""`code_identity`: what a name stands for, as a digest of the code behind it.
+"""`code_identity`: a digest of the code that a name resolves to.
 
-A result's key must stand for the code that made it, so for whatever settings look up by name the key holds this:
+A cache key must identify the code that made the result, so it includes this digest for everything that settings look up
+by name:
 
     "module:attribute" -> its definition, and the definitions that it refers to -> syntax trees -> digest
 
-Sources are read and parsed, never imported. Comments, layout, docstrings and annotations change nothing. Definitions
-are followed one by one into modules of the same package, of this project, and of folders outside of site-packages; an
-added line elsewhere in a file changes nothing either. Of what is installed the distribution and its version count,
-except of the libraries that this project itself requires: manifests name their versions, and keys do not. What code
-reads from files, or looks up by a name that it puts together, is not seen: put it into a constant or a setting.
+Sources are read and parsed, never imported. Comments, layout, docstrings and annotations have no effect. Definitions
+are followed one by one into modules of the same package, of this project, and of folders outside site-packages; a line
+added elsewhere in a file has no effect either. Installed code counts by distribution and version, except the libraries
+that this project itself requires: manifests record their versions, keys do not. What code reads from files, or looks up
+by a computed name, is not seen: put it into a constant or a setting.
 """
 
 import hashlib
@@ -30,26 +31,26 @@ DIGITS = 16
 """Hexadecimal digits of an identity: 64 bits."""
 
 UNREADABLE = "unreadable:"
-"""How the identity of code begins that has neither source nor version; see `is_reusable`."""
+"""Prefix of the identity of code that has neither source nor version; see `is_reusable`."""
 
 _PROJECT = "starpo"
 _OPAQUE = ("starpo.ragen.core.lookup", "starpo.ragen.core.registry")
-"""Modules that only look names up: what is found there has an identity of its own."""
+"""Modules that only look up names: what they return has an identity of its own."""
 _TOKEN = "RAGEN_CODE_TOKEN"
 
 
 @cache
 def code_identity(target: str) -> str:
-    """The identity of some code: two results may share a key only if theirs are equal.
+    """Return the identity of some code: two results may share a key only if their identities are equal.
 
-    Kept for the life of the process, since what it has imported stays what it was.
+    Cached for the life of the process, since modules that are already imported do not change.
 
     Args:
-        target: `module:attribute`, or `module` for all of it.
+        target: `module:attribute`, or `module` for the whole module.
 
     Returns:
-        16 hexadecimal digits of its source; where there is no source to read, `distribution==version`; where that is
-        unknown too, a word that no other run has.
+        16 hexadecimal digits of its source; without a readable source, `distribution==version`; if that is unknown too,
+        a token that is unique to the run.
     """
     module, _, attribute = target.partition(":")
     closure = _Closure(module.partition(".")[0])
@@ -63,7 +64,7 @@ def code_identity(target: str) -> str:
 
 
 def is_reusable(identity: str) -> bool:
-    """May a later run use what this code made? Not where nothing tells whether it is the same code then."""
+    """Whether a later run may reuse results of this code; not if there is no way to tell that the code is the same."""
     return not identity.startswith(UNREADABLE)
 
 
@@ -72,10 +73,10 @@ class _Closure:
     """The definitions that a target consists of.
 
     Attributes:
-        package: Top-level package of the target, whose sources count wherever they are.
-        lines: Definitions in the order of the walk, and which of them each name of theirs stands for.
-        versions: `distribution==version` of what is installed and not followed.
-        unknown: Modules of which neither source nor version is known.
+        package: Top-level package of the target, whose sources count wherever they are installed.
+        lines: Definitions in traversal order, and which definition each name in them resolves to.
+        versions: `distribution==version` of installed code that is not followed.
+        unknown: Modules with neither a known source nor a known version.
     """
 
     package: str
@@ -85,7 +86,7 @@ class _Closure:
     _numbers: dict[Place, int] = field(default_factory=dict)
 
     def add(self, module: str, attribute: str | None) -> str:
-        """Take in a definition and all that it refers to; says how the line of who refers to it names it."""
+        """Add a definition and everything that it refers to; return the label by which a referring line names it."""
         place = (module, attribute)
         if place in self._numbers:
             return str(self._numbers[place])
@@ -99,7 +100,7 @@ class _Closure:
                 return self.add(*found)
             if find_spec(f"{module}.{attribute}") is not None:
                 return self.add(f"{module}.{attribute}", None)
-            return self.add(module, None)  # made in a way that cannot be seen: all of the module counts
+            return self.add(module, None)  # defined dynamically: the whole module counts
         number = self._numbers[place] = len(self._numbers)
         self.lines += [f"{number} {dump(statement)}" for statement in statements]
         imports = source.imports | local_imports(statements, module)
@@ -110,7 +111,7 @@ class _Closure:
         return str(number)
 
     def _referred(self, source: Source, imports: Mapping[str, Place], name: str) -> str:
-        """What a dotted name in a definition stands for; nothing where it is a local or a built-in name."""
+        """Resolve a dotted name in a definition to its label; empty for a local or a built-in name."""
         first, *rest = name.split(".")
         if first in source.definitions:
             return self.add(source.name, first)
@@ -123,7 +124,7 @@ class _Closure:
         return self.add(module, attribute)
 
     def _source(self, module: str) -> Source | str:
-        """A module's source if it is to be followed; else what stands for the module."""
+        """Return a module's source if it is to be followed; otherwise a label for the module."""
         top = module.partition(".")[0]
         if top in sys.stdlib_module_names or module in _OPAQUE:
             return ""
@@ -141,7 +142,7 @@ class _Closure:
 
 
 def _is_installed(spec: ModuleSpec | None) -> bool:
-    """Does it lie where distributions are installed, so that its version stands for it?"""
+    """Whether a module is installed as a distribution, so that its version identifies it."""
     origin = spec.origin if spec is not None else None
     return origin is None or bool({"site-packages", "dist-packages"} & set(Path(origin).parts))
 
@@ -152,13 +153,13 @@ def _distributions() -> dict[str, list[str]]:
 
 
 def _versions(top: str) -> dict[str, str]:
-    """Distribution -> version, of those that install a top-level package."""
+    """Return distribution -> version for the distributions that provide a top-level package."""
     return {_normalised(name): metadata.version(name) for name in _distributions().get(top, [])}
 
 
 @cache
 def _requirements() -> frozenset[str]:
-    """The libraries that this project requires, extras included; not those whose tasks are played."""
+    """Return the libraries that this project requires, extras included, environment suites excluded."""
     try:
         required = metadata.requires("starpo") or []
     except metadata.PackageNotFoundError:

@@ -1,9 +1,9 @@
-"""`Registry`: names of settings -> the one place that implements each, imported only when it is used.
+"""`Registry`: names used in settings -> the implementation of each, imported only when it is used.
 
-    built-in lines + entry points of installed packages -> Registry: name -> "module:attribute" -> load -> the thing
+    built-in entries + entry points of installed packages -> Registry: name -> "module:attribute" -> load -> object
 
-Listing the names costs no import, so settings can be validated and shown without torch. The registries themselves are
-in `ragen.core.registry`.
+Listing names needs no import, so settings can be validated and shown without torch. The registries themselves are in
+`ragen.core.registry`.
 """
 
 import re
@@ -24,18 +24,18 @@ _INSTALLED = metadata.entry_points()
 
 
 class Entry(str):
-    """`module:attribute` of something built in, and what is known of it without importing it.
+    """`module:attribute` of a built-in implementation, with the properties that are known without importing it.
 
     Attributes:
-        needs: What it cannot do without, as words (`needs`).
-        options: `module:attribute` of the settings model of its own; '': it has none.
+        needs: Its requirements, as words separated by spaces (`needs`).
+        options: `module:attribute` of its own settings model; '' if it has none.
     """
 
     needs: str
     options: str
 
     def __new__(cls, target: str, needs: str = "", options: str = "") -> "Entry":
-        """A target that knows more."""
+        """Create a target with its properties."""
         entry = super().__new__(cls, target)
         entry.needs, entry.options = needs, options
         return entry
@@ -45,12 +45,12 @@ class Registry(dict[str, str]):
     """`name -> "module:attribute"`: built-in names, and those of installed packages.
 
     Attributes:
-        group: Entry points of this group are in it.
-        packages: Name -> the package that declares it, for those that are not built in.
-        faults: Name -> why nobody can use it: two packages declare it.
-        shadowed: Built-in name -> which package declares it too. The built-in one stays, but no run should begin with
-            a name that somebody may take for the other (`ragen.readiness`).
-        takes_targets: May a setting name `module:attribute` itself?
+        group: Entry-point group whose entries are included.
+        packages: Name -> the package that declares it, for names that are not built in.
+        faults: Name -> why it is unusable: two packages declare it.
+        shadowed: Built-in name -> message that a package declares it too. The built-in one wins, but no run should
+            start with an ambiguous name (`ragen.readiness`).
+        takes_targets: Whether a setting may give `module:attribute` instead of a name.
     """
 
     def __init__(self, group: str, built_in: Mapping[str, str], *, takes_targets: bool = False) -> None:
@@ -63,7 +63,7 @@ class Registry(dict[str, str]):
             self._add(point)
 
     def __missing__(self, name: str) -> str:
-        """A target stands for itself."""
+        """Return a target itself, where targets are allowed."""
         if self.takes_targets and TARGET.fullmatch(name):
             return name
         raise KeyError(name)
@@ -85,17 +85,17 @@ def resolve(target: str) -> Any:
     """Import `module:attribute`.
 
     Raises:
-        RegistryError: If it cannot be imported; the message names the file, the line and the fault.
+        RegistryError: If it cannot be imported; the message gives the file, the line and the error.
     """
     return _resolve(target, target)
 
 
 def load(registry: Mapping[str, str], name: str) -> Any:
-    """Import what `name` stands for.
+    """Import the implementation that `name` refers to.
 
     Raises:
-        ConfigError: If the registry has no such name; the message lists those it has.
-        RegistryError: If what it stands for cannot be imported; the message names the file, the line and the fault.
+        ConfigError: If the registry has no such name; the message lists the names it has.
+        RegistryError: If the implementation cannot be imported; the message gives the file, the line and the error.
     """
     return _resolve(name, registry[known(registry, name)])
 
@@ -103,20 +103,20 @@ def load(registry: Mapping[str, str], name: str) -> Any:
 NEEDS = frozenset(
     {"critic", "prm", "groups", "states", "greedy", "spans", "probabilities", "covariances", "scene", "store"}
 )
-"""What a part of an objective may not be able to do without: a value function; a process reward model; groups of at
-least two; the states of the environment; a greedy rollout of each group; which tokens are reasoning and which the
-answer; the probabilities of tokens; covariances over a mini-batch. And a reward component: an environment in `SCENES`;
-the store that the turns are in, as its third argument."""
+"""Possible requirements. Of a part of an objective: a value function; a process reward model; groups of at least two;
+the states of the environment; a greedy rollout of each group; which tokens are reasoning and which are the answer; the
+probabilities of tokens; covariances over a mini-batch. Of a reward component: an environment in `SCENES`; the store
+that holds the turns, as its third argument."""
 
 
 def needs(registry: "Registry", name: str) -> frozenset[str]:
-    """What a part of an objective, or a reward component, cannot do without, of `NEEDS`.
+    """Return the requirements, from `NEEDS`, of a part of an objective or of a reward component.
 
-    A built-in entry says so, so that nobody has to import it to check settings; any other by an attribute of the
-    function, `mine.needs = "critic"`, several words with spaces between.
+    A built-in entry declares them in the registry, so that settings can be checked without importing it. Any other
+    declares them as an attribute of the function, `mine.needs = "critic"`, several words separated by spaces.
 
     Raises:
-        RegistryError: If it cannot be loaded, or says something else.
+        RegistryError: If it cannot be loaded, or declares anything else.
     """
     if name in registry and name not in registry.packages:
         return frozenset(getattr(registry[name], "needs", "").split())
@@ -127,12 +127,13 @@ def needs(registry: "Registry", name: str) -> frozenset[str]:
 
 
 def checked_options(registry: "Registry", name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a thing's own, with defaults filled in.
+    """Validate an implementation's own options and fill in their defaults.
 
-    It says what they are by an attribute, a settings model: `mine.options = MyOptions`; a built-in entry names it.
+    The options are declared by a settings model in an attribute, `mine.options = MyOptions`; a built-in entry names its
+    model in the registry.
 
     Raises:
-        ValueError: If they are wrong, or it has none.
+        ValueError: If the options are invalid, or if it takes none.
         RegistryError: If it cannot be loaded.
     """
     if name in registry and name not in registry.packages:
@@ -156,7 +157,7 @@ def known(registry: Mapping[str, str], name: str) -> str:
     """Return `name` if the registry has it, or if it is a target that can be loaded.
 
     Raises:
-        ConfigError: Otherwise; the message lists the names there are.
+        ConfigError: Otherwise; the message lists the known names.
         RegistryError: If it is a target that cannot be imported.
     """
     fault = registry.faults.get(name) if isinstance(registry, Registry) else None
@@ -174,7 +175,7 @@ def known(registry: Mapping[str, str], name: str) -> str:
 
 
 def registered(registry: Mapping[str, str]) -> tuple[AfterValidator, WithJsonSchema]:
-    """Annotations for a string setting that must name an entry: `Annotated[str, *registered(FILTERS)]`."""
+    """Return annotations for a string setting that must name an entry: `Annotated[str, *registered(FILTERS)]`."""
     schema: dict[str, Any] = {"type": "string", "enum": sorted(registry)}
     if isinstance(registry, Registry) and registry.takes_targets:
         target = {"type": "string", "pattern": f"^{TARGET.pattern}$", "title": "module:attribute"}

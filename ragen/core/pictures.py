@@ -1,4 +1,4 @@
-"""The door to pictures: a figure of matplotlib as SVG, the same bytes each time, in which text of others is text."""
+"""Gateway to figures: matplotlib figures as SVG, byte-for-byte reproducible, with untrusted text as plain text."""
 
 import io
 import textwrap
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_LABEL = 60
-"""Characters of a name in a picture."""
+"""Maximum characters of a name in a figure."""
 COLOURS = ("#2b63c9", "#c2570c", "#0f8a6b", "#8b3fb0", "#b1890c", "#c0264b", "#1797a6", "#7a5230", "#5b6472")
 _STYLE: dict[Any, Any] = {
     "axes.edgecolor": "#d0d5dd",
@@ -36,7 +36,7 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """How pictures look; around all that draws, `svg` included."""
+    """Apply the common style; must enclose all drawing, `svg` included."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -46,13 +46,13 @@ def style() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, title: str, note: str) -> "Figure":
-    """An empty figure with a heading.
+    """Create an empty figure with a heading.
 
     Args:
         width: In inches.
         height: In inches.
-        title: What it is.
-        note: What it shows, below.
+        title: Title.
+        note: Description, drawn below the title.
     """
     from matplotlib.figure import Figure
 
@@ -66,14 +66,14 @@ def new_figure(width: float, height: float, title: str, note: str) -> "Figure":
 
 
 def success_axis(axes: "Axes") -> None:
-    """Updates from left to right, success from 0 to 100% upwards."""
+    """Set up axes with updates on x and success from 0 to 100% on y."""
     updates_axis(axes)
     axes.set(ylim=(0, 1), yticks=[0, 0.25, 0.5, 0.75, 1])
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
 
 
 def updates_axis(axes: "Axes") -> None:
-    """Updates from left to right."""
+    """Set up an x axis of updates."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set(xlabel="updates")
@@ -82,12 +82,12 @@ def updates_axis(axes: "Axes") -> None:
 
 
 def label(text: str, limit: int = MAX_LABEL) -> str:
-    """A name as it may be drawn: on one line, cut, and nothing in it unseen."""
+    """Make a name safe to draw: on one line, truncated, without invisible characters."""
     return shortened(" ".join(visible(text, lambda _: "").split()), limit)
 
 
 def svg(figure: "Figure") -> str:
-    """The figure as an SVG document."""
+    """Render a figure as an SVG document."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     return stream.getvalue()[stream.getvalue().index("<svg") :]

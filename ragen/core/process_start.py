@@ -1,7 +1,7 @@
-"""When a process began, such that setting the clock does not change it: process ids are used again.
+"""Start time of a process, unaffected by changes of the system clock; it tells apart processes that reuse an id.
 
-Linux counts clock ticks since the machine was started; the time of day of a start is worked out from the clock as it is
-now, and moves when that is set. Other systems keep the time of day as it was.
+Linux counts clock ticks since boot; a wall-clock start time would be computed from the present clock and would shift
+whenever the clock is set. Other systems record the wall-clock time of the start.
 """
 
 from pathlib import Path
@@ -10,14 +10,17 @@ import psutil
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _STARTED = 22 - 3
-"""Place of `starttime` in /proc/PID/stat (field 22 of proc(5)) behind the name, whose brackets end field 2."""
+"""Index of `starttime` (field 22 of proc(5)) among the fields of /proc/PID/stat that follow the name, field 2."""
 
 
 def process_start(pid: int) -> str | None:
-    """What tells a process from all others that have or had its id on this machine; None: there is no such process.
+    """Return a token that distinguishes a process from all others that have or had its id on this machine.
 
     Args:
         pid: Its process id.
+
+    Returns:
+        None if there is no such process.
     """
     try:
         if _BOOT_ID.exists():
@@ -29,7 +32,7 @@ def process_start(pid: int) -> str | None:
 
 
 def is_alive(pid: int, started: str) -> bool:
-    """Does the process of this id and this start still run? One that has ended, and is not waited for, does not."""
+    """Whether the process with this id and start time is still running; a zombie is not."""
     try:
         return process_start(pid) == started and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Secrets do not leave: what is shown, logged or raised goes through `without_secrets`."""
+"""Redaction of secrets: everything that is shown, logged or raised goes through `without_secrets`."""
 
 import os
 import re
@@ -8,21 +8,21 @@ _SECRET_VARIABLE = re.compile(r"SECRET|TOKEN|PASSWORD|ACCESS_KEY|API_?KEY|FSSPEC
 _SECRET_SETTING = re.compile(
     r"(?:^|[._-])(?:password|passwd|secret|credentials?|api_?key|access_?key|token)$", re.IGNORECASE
 )
-_MIN_SECRET = 6  # shorter values are no secrets, and occur in any text
+_MIN_SECRET = 6  # shorter values are not secrets, and occur in any text
 
 
 def without_secrets(text: str) -> str:
-    """Blank what could be a secret: `user:password@` and the query of an address, values of secret variables."""
+    """Mask possible secrets: `user:password@` and the query string of a URL, and values of secret variables."""
     for value in sorted(_secret_values(), key=len, reverse=True):
         text = text.replace(value, _HIDDEN)
-    # A secret may hold slashes; only an address of HTTP has a port, and may have an '@' behind it.
+    # A secret may contain slashes; only an HTTP URL has a port, and may have an '@' after it.
     text = re.sub(r"(?<=s3://)[^/\s:]*:\S*@", f"{_HIDDEN}@", text)
     text = re.sub(r"(?<=://)([^/\s]*|[^/\s:]*:(?!\d+/)\S*)@", f"{_HIDDEN}@", text)
     return re.sub(r"(://[^\s?\"']*)\?[^\s\"']*", rf"\1?{_HIDDEN}", text)
 
 
 def hidden_if_secret(name: str, text: str) -> str:
-    """What is shown of a setting's value: a password is one whatever it looks like."""
+    """Mask the value of a setting whose name marks it as a secret, whatever the value looks like."""
     return _HIDDEN if _SECRET_SETTING.search(name) else text
 
 

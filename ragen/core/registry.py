@@ -1,7 +1,7 @@
-"""The registries: a name in a setting -> the one place that implements it.
+"""The registries: a name in a setting -> its implementation.
 
-Adding something to this package is one new file and one line here. A package of one's own declares entry points in the
-group `starpo.<kind>`, such as `starpo.rewards` (docs/extend.md). Most may also be named as `module:attribute`.
+Extending this package takes one new file and one line here. A third-party package declares entry points in the group
+`starpo.<kind>`, such as `starpo.rewards` (docs/extend.md). Most settings also accept `module:attribute`.
 """
 
 from starpo.ragen.core.lookup import Entry, Registry
@@ -39,12 +39,12 @@ SUITES: dict[str, str] = {
     "openenv": "openenv-core",
     "alfworld": "textworld",
 }
-"""Environments that stand for all tasks of a package -> the package, which is the extra of the same name. Their tasks
-are named as `suite/task`."""
+"""Environments that wrap all tasks of a package -> the package; the extra to install has the environment's name. Their
+tasks are named `suite/task`."""
 
 DEMONSTRATORS = Registry("starpo.demonstrators", {}, takes_targets=True)
-"""Functions `(environment, skill, rng) -> Demonstration` of one mediocre decision, beside those that environments name
-themselves (`Environment.demonstrator`)."""
+"""Functions `(environment, skill, rng) -> Demonstration` of one mediocre decision, in addition to those that
+environments declare themselves (`Environment.demonstrator`)."""
 
 REWARDS = Registry(
     "starpo.rewards",
@@ -88,14 +88,14 @@ REWARDS = Registry(
     },
     takes_targets=True,
 )
-"""Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total is the sum of those that
-`reward.components` names. One that needs the store is called with it as third argument."""
+"""Functions `(turns: pa.Table, RewardConfig) -> float64 [rows]`; a turn's total reward is the sum of those in
+`reward.components`. A component that needs the store receives it as third argument."""
 
 SCENES: dict[str, str] = {
     "sokoban": "starpo.ragen.envs.sokoban.scene:scene",
     "frozen_lake": "starpo.ragen.envs.frozen_lake.scene:scene",
 }
-"""Environment -> `(observation, actions, info) -> Scene`: where things are, for the rewards of what is said of it."""
+"""Environment -> `(observation, actions, info) -> Scene`: object positions, for rewards of statements about them."""
 
 FILTERS = Registry(
     "starpo.filters",
@@ -178,18 +178,18 @@ PROMPTS = Registry(
     },
     takes_targets=True,
 )
-"""Classes of the form of `ragen.agents.prompting.prompt.Prompt`: what the agent is told."""
+"""Classes that implement `ragen.agents.prompting.prompt.Prompt`: the text that the agent receives."""
 
 PARSER = "starpo.ragen.agents.prompting.parser"
-"""What turns responses into actions: a whole module, since settings choose among what it does."""
+"""The module that parses responses into actions; the whole module, since settings select among its functions."""
 
 
 REASONING_FORMS = "starpo.ragen.agents.prompting.forms"
-"""What tells forms of reasoning and holds responses to them."""
+"""The module that describes forms of reasoning in prompts and enforces them in responses."""
 
 
 def agent_code(prompt: str, form: str = "free") -> dict[str, str]:
-    """What the key of whatever an agent plays or imitates holds of its code, by role; of forms where one is set."""
+    """Return the agent's code, by role, for the keys of everything it plays or imitates; `form` only if one is set."""
     return {"prompt": PROMPTS[prompt], "parser": PARSER} | ({} if form == "free" else {"form": REASONING_FORMS})
 
 
@@ -198,7 +198,7 @@ LOSSES: dict[str, str] = {
     "ratio": "starpo.ragen.learning.objectives.ratios",
     "kl": "starpo.ragen.learning.objectives.kl:KL_ESTIMATORS",
 }
-"""What every objective is made of, whatever it names: weights and ratios, and the estimators of the divergence."""
+"""Code that every objective uses, whatever its settings: loss weights, ratios and KL estimators."""
 
 ENGINES: dict[str, str] = {
     "torch": "starpo.ragen.agents.rollout.torch_engine:TorchEngine",
@@ -230,7 +230,7 @@ AUDITS = Registry(
         "contamination": "starpo.ragen.evidence.audit.contamination:contaminated_panels",
     },
 )
-"""Functions `Database -> Finding`, both of `ragen.evidence.audit`: questions to what a run has stored."""
+"""Functions `Database -> Finding`, both types of `ragen.evidence.audit`: checks of what a run has stored."""
 
 PLUGGABLE = (ENVIRONMENTS, DEMONSTRATORS, PROMPTS, REWARDS, FILTERS, ADVANTAGES, SHAPINGS, SURROGATES, AUDITS)
 """Registries to which installed packages may add names."""

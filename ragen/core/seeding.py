@@ -1,8 +1,7 @@
-"""Counter-based seeds: every random number in a run is a function of the run's seed and of what it is for.
+"""Counter-based seeds: every random number in a run is a function of the run's seed and of its purpose.
 
-No global random state is read anywhere. A seed is derived by hashing a path of names and numbers, so
-it is the same in every process, on every machine, in whatever order it is asked for, and resuming a run cannot
-repeat or skip one.
+No global random state is read anywhere. A seed is derived by hashing a path of names and numbers, so it is the same in
+every process, on every machine and in any order of calls, and resuming a run cannot repeat or skip one.
 
     run seed --(iteration, group)--> `ragen.envs.initial_states` --(member)--> dynamics_seed, sampling_seed
 """
@@ -33,31 +32,31 @@ def derive_seed(*path: str | int) -> int:
 
 
 def dynamics_seed(environment_seed: int, member: int) -> int:
-    """Seed of the chance in one member's dynamics (slips, pay-outs)."""
+    """Seed of the randomness in one member's dynamics (slips, pay-outs)."""
     return derive_seed(environment_seed, "dynamics", member)
 
 
 def sampling_seed(environment_seed: int, member: int) -> int:
-    """Seed of the tokens one member samples."""
+    """Seed of the tokens that one member samples."""
     return derive_seed(environment_seed, "sampling", member)
 
 
 def python_random(*path: str | int) -> random.Random:
-    """A `random.Random` of its own for one purpose."""
+    """Return a separate `random.Random` for one purpose."""
     return random.Random(derive_seed(*path))
 
 
 def token_uniforms(seed: int, turn: int, count: int) -> np.ndarray:
-    """Uniform numbers that choose the tokens of one turn by inverse transform sampling.
+    """Return the uniform numbers that select the tokens of one turn by inverse transform sampling.
 
-    They depend on nothing but the trajectory's sampling seed and the turn, so a trajectory samples the same
-    tokens whatever else is in its batch.
+    They depend only on the trajectory's sampling seed and the turn, so a trajectory samples the same tokens whatever
+    else is in its batch.
 
     Returns:
         float64 array [count] in [0, 1).
     """
     generator = _philox()
-    generator.state = {  # of a new one with this key; setting it takes a quarter of the time of making one
+    generator.state = {  # that of a new generator with this key; setting it takes a quarter of the time of creating one
         "bit_generator": "Philox",
         "state": {"counter": _ZEROS, "key": np.array([seed, turn], dtype=np.uint64)},
         "buffer": _ZEROS,
@@ -65,11 +64,11 @@ def token_uniforms(seed: int, turn: int, count: int) -> np.ndarray:
         "has_uint32": 0,
         "uinteger": 0,
     }
-    return (generator.random_raw(count) >> np.uint64(11)) * 2.0**-53  # numpy's own way from bits to float64
+    return (generator.random_raw(count) >> np.uint64(11)) * 2.0**-53  # as numpy converts bits to float64
 
 
 def _philox() -> np.random.Philox:
-    """The thread's generator, in whatever state."""
+    """Return the thread's generator, in an arbitrary state."""
     if not hasattr(_THREAD, "philox"):
         _THREAD.philox = np.random.Philox(key=0)
     return _THREAD.philox

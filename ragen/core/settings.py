@@ -1,10 +1,10 @@
-"""`Settings`: the base of every configuration model. Frozen, strict, unknown keys rejected, fields documented."""
+"""`Settings`: the base of every configuration model. Frozen and strict; unknown keys are rejected."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Settings(BaseModel):
-    """A group of settings that change numbers; it goes into stage keys and manifests as JSON."""
+    """A group of settings that affect results; serialised as JSON into stage keys and manifests."""
 
     model_config = ConfigDict(
         frozen=True,

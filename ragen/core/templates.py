@@ -1,4 +1,4 @@
-"""The door to pages and pictures: values in a template are escaped, and made visible."""
+"""Gateway to HTML pages: values in a template are escaped, and their invisible characters replaced."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from starpo.ragen.core.visible import visible
 
 
 def template(package: str, name: str) -> Template:
-    """A file of a package's folder `templates`."""
+    """Load a template from a package's folder `templates`."""
     environment = Environment(
         loader=PackageLoader(package, "templates"),
         autoescape=True,
@@ -21,4 +21,4 @@ def template(package: str, name: str) -> Template:
 
 
 def _seen(value: Any) -> Any:
-    return visible(value) if type(value) is str else value  # Markup is a kind of str, and ours
+    return visible(value) if type(value) is str else value  # Markup is a subclass of str, and trusted

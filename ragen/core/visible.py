@@ -1,8 +1,8 @@
-"""Text of others as people may see it: nothing in it is unseen, reorders what is around it, or steers a terminal.
+"""Untrusted text made safe to display: no hidden characters, no bidirectional reordering, no terminal control codes.
 
-Inside, text is data and stays as it is. It is made safe once, where it leaves: in a terminal
-(`flows.console.terminal`), in logs (`flows.logs`), on Prefect's pages (`flows.markdown`), on pages and in pictures of
-our own (`ragen.core.templates`, `ragen.core.pictures`), and as a value that an error quotes (`quoted`).
+Internally, text is data and is kept unchanged. It is made safe once, on output: in a terminal
+(`flows.console.terminal`), in logs (`flows.logs`), on Prefect's pages (`flows.markdown`), in our own pages and figures
+(`ragen.core.templates`, `ragen.core.pictures`), and as a value quoted in an error message (`quoted`).
 """
 
 import re
@@ -13,28 +13,28 @@ from typing import Any
 from starpo.ragen.core.redaction import without_secrets
 
 MAX_VALUE = 200
-"""Characters of a value that a message quotes."""
+"""Maximum characters of a value quoted in a message."""
 MAX_TEXT = 20_000
-"""Characters of a text that a terminal shows in one piece."""
+"""Maximum characters of a text that a terminal shows in one piece."""
 
 _PICTURE = "[\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]\ufe0f?[\U0001f3fb-\U0001f3ff]?"
 _JOINED_PICTURES = re.compile(f"({_PICTURE}(?:\u200d{_PICTURE})+)")
-"""Emoji of several parts, such as a family: the one place where a joiner, which nobody sees, means something."""
+"""Emoji of several parts, such as a family: the only place where the invisible joiner is meaningful."""
 
 
 def visible(text: str, replaced: Callable[[str], str] = lambda _: "\ufffd") -> str:
-    """Text with every character replaced that is unseen or steers what shows it.
+    """Replace every character that is invisible or controls how the text is displayed.
 
-    Those are controls (C0 and C1, but for line feed and tab), marks of direction, joiners and other formats of no
-    width, separators of lines and paragraphs, halves of surrogate pairs, and what Unicode has not assigned.
+    These are control characters (C0 and C1, except line feed and tab), directional marks, joiners and other zero-width
+    format characters, line and paragraph separators, lone surrogates, and code points that Unicode has not assigned.
 
     Args:
-        text: Any.
-        replaced: What to put in the place of such a character.
+        text: Any text.
+        replaced: Maps such a character to its replacement.
     """
     if text.isprintable():
         return text
-    parts = _JOINED_PICTURES.split(text)  # every second part is a picture
+    parts = _JOINED_PICTURES.split(text)  # every second part is a joined emoji
     return "".join(
         part if number % 2 else "".join(c if _is_seen(c) else replaced(c) for c in part)
         for number, part in enumerate(parts)
@@ -42,7 +42,7 @@ def visible(text: str, replaced: Callable[[str], str] = lambda _: "\ufffd") -> s
 
 
 def shortened(text: str, limit: int = MAX_TEXT) -> str:
-    """Text of at most about `limit` characters: of a longer one the beginning and the end, and how long it is."""
+    """Shorten text to about `limit` characters: the beginning and the end of a longer one, with its total length."""
     if len(text) <= limit:
         return text
     end = limit // 4
@@ -50,9 +50,9 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def quoted(value: Any, limit: int = MAX_VALUE) -> str:
-    """A value as an error message may hold it: as Python writes it, without secrets, and cut, with its length told."""
+    """Format a value for an error message: its `repr`, without secrets, truncated with its length stated."""
     text = repr(value)
-    shown = without_secrets(text[: 4 * limit])  # to look for secrets in megabytes would take minutes
+    shown = without_secrets(text[: 4 * limit])  # searching megabytes for secrets would take minutes
     return shown if max(len(text), len(shown)) <= limit else f"{shown[:limit]}... ({len(text):,} characters)"
 
 
