@@ -1,17 +1,17 @@
-"""Paired intervals of a difference of success rates: pure functions of success prompt by prompt.
+"""Paired intervals of a difference of success rates: pure functions of the success on each prompt.
 
 Every cell is run with the same seeds and evaluated on the same prompts, so a cell and the base are compared pair by
-pair, and what makes a seed lucky or a prompt hard for both of them cancels.
+pair, and whatever makes a seed lucky or a prompt hard for both of them cancels out.
 
-    d[s, p] = rate of the cell - rate of the base        seed s, prompt p; only where both were measured
+    d[s, p] = rate of the cell - rate of the base        seed s, prompt p; only if both were measured
     difference = sum of d / number of pairs
-    resample: draw the seeds with replacement; for every drawn seed draw its pairs with replacement
+    resample: draw the seeds with replacement; for every drawn seed, draw its pairs with replacement
     interval: the 2.5% and 97.5% quantiles of the resampled differences (percentile method, Efron 1979)
 
-Drawing prompts anew for every seed takes the prompts of two seeds for different ones, although they are the same. The
-alternative, one draw of prompts for all seeds of a resample (Owen 2007, "The pigeonhole bootstrap"), allows for that
-but counts the chance of single episodes threefold, and with one episode a prompt that chance is nearly all there is:
-its 95% intervals held the truth in 99% of simulated ablations; see docs/ablation.md for those of this module.
+Drawing prompts anew for every seed treats the prompts of two seeds as different, although they are the same. The
+alternative, one draw of prompts for all seeds of a resample (Owen 2007, "The pigeonhole bootstrap"), avoids this but
+counts the variance of single episodes three times, and with one episode per prompt nearly all variance is of that kind:
+its 95% intervals covered the truth in 99% of simulated ablations; docs/ablation.md has the coverage of this module.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ NUM_RESAMPLES = 10_000
 SEED = 20_250_424
 CONFIDENCE = 0.95
 _ROUNDING = 1e-12
-"""Pairs that differ by less are equal."""
+"""Differences closer together than this count as equal."""
 _PAIRS_AT_ONCE = 1 << 17
 
 
@@ -36,7 +36,7 @@ class PairedDifference:
         mean: Over all pairs of a seed and a prompt.
         low: Lower end of the interval.
         high: Upper end.
-        per_seed: The difference in each seed. [seeds]
+        per_seed: The difference for each seed. [seeds]
         num_prompts: Prompts with at least one pair.
     """
 
@@ -50,22 +50,22 @@ class PairedDifference:
 def paired_difference(
     cell: np.ndarray, base: np.ndarray, *, least: float = -1.0, seed: int = SEED, num_resamples: int = NUM_RESAMPLES
 ) -> PairedDifference:
-    """Difference of two cells' success rates with its paired bootstrap interval.
+    """Compute the difference of two cells' success rates with its paired bootstrap interval.
 
-    Deterministic: the same rates and the same seed give the same interval. Where all pairs differ by the same amount
-    d, most often 0, resampling has no width and would claim certainty; then the interval allows for a share h of
-    prompts that were not met, with h the upper end of Wilson's interval of 0 in `num_prompts`, on which the difference
-    may be anything: from d (1 - h) - h to d (1 - h) + h.
+    Deterministic: the same rates and the same seed give the same interval. If all pairs differ by the same amount d,
+    most often 0, resampling gives an interval of zero width, which would claim certainty. The interval then allows for
+    a share h of unseen prompts on which the difference may be anything, where h is the upper end of Wilson's interval
+    of 0 successes in `num_prompts` trials: from d (1 - h) + least h to d (1 - h) + h.
 
     With few seeds the interval is too narrow, as is every bootstrap of few units (docs/ablation.md has its measured
-    coverage); with one seed it says nothing about other seeds.
+    coverage); with one seed it carries no information about other seeds.
 
     Args:
-        cell: Success rates in [0, 1]; NaN where a prompt has no valid episode. [seeds, prompts]
-        base: The same of the base, aligned by seed and prompt. [seeds, prompts]
-        least: What a difference can be at the least; 0 where the base is nothing, and it is a success rate.
-        seed: Of the resampling.
-        num_resamples: How many.
+        cell: Success rates in [0, 1]; NaN if a prompt has no valid episode. [seeds, prompts]
+        base: Success rates of the base, aligned by seed and prompt. [seeds, prompts]
+        least: Lower bound of a difference; 0 if the base is all zeros, so that the difference is a success rate.
+        seed: Seed of the resampling.
+        num_resamples: Number of resamples.
 
     Raises:
         ValueError: If the shapes differ, or if a seed has no pair.
@@ -90,14 +90,14 @@ def paired_difference(
 
 
 def percentiles(resampled: np.ndarray) -> tuple[float, float]:
-    """The interval that holds `CONFIDENCE` of the resamples, with as many below it as above."""
+    """Return the central interval that contains a share `CONFIDENCE` of the resamples."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return float(low), float(high)
 
 
 def _resample(pairs: np.ndarray, weights: np.ndarray, seed: int, num_resamples: int) -> np.ndarray:
-    """Differences of resamples; one that holds no pair, possible only where most are missing, is left out."""
+    """Return the differences of the resamples, except those without a pair, rare unless most pairs are missing."""
     num_seeds, num_prompts = pairs.shape
     random = np.random.default_rng(seed)
     at_once = max(1, _PAIRS_AT_ONCE // num_prompts)

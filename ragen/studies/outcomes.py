@@ -1,4 +1,4 @@
-"""What stored evaluations say, prompt by prompt.
+"""Outcomes of stored evaluations, by prompt.
 
 run -> its evaluate stages -> {panel: {iteration: Rates}}
 episodes, their manifest -> Outcome
@@ -19,7 +19,7 @@ from starpo.schemas.datasets import ERROR_STATUSES
 Prompt = tuple[int, str]
 """A prompt of a panel: its environment seed and the digest of its initial state."""
 Counts = Mapping[Prompt, tuple[int, int]]
-"""Prompt -> (successes, episodes); a prompt whose episodes all ended in an error is absent."""
+"""Prompt -> (successes, episodes); prompts whose episodes all ended in an error are absent."""
 Rates = dict[Prompt, float]
 """Prompt -> share of its episodes that succeed."""
 Evaluations = dict[str, dict[int, Rates]]
@@ -34,10 +34,10 @@ class Outcome:
     """An evaluated cell.
 
     Attributes:
-        headline: What the stage says of it: name, without its prefix -> value; see `ragen.agents.evaluation.summary`.
-        counts: Prompt -> (successes, episodes), without those that ended in an error; prompts in which no training of
-            the checkpoint began.
-        seen: The same of the prompts in which it began.
+        headline: Headline metrics of the stage: name without prefix -> value; see `ragen.agents.evaluation.summary`.
+        counts: Prompt -> (successes, episodes), without episodes that ended in an error; only prompts from which
+            training of the checkpoint never started.
+        seen: The same for the prompts from which it started.
     """
 
     headline: dict[str, float]
@@ -49,8 +49,8 @@ def read_outcome(store: Store, key: str, environment: str) -> Outcome:
     """Read a cell.
 
     Args:
-        store: Where it is.
-        key: Of its episodes.
+        store: The store that has it.
+        key: Key of its episodes.
         environment: Name of its panel.
 
     Raises:
@@ -78,13 +78,13 @@ def read_evaluations(store: Store, run: str) -> Evaluations:
 
 
 def read_series(store: Store, run: str, stages: Collection[str], names: tuple[str, ...]) -> dict[str, Series]:
-    """Metrics of a run, by iteration.
+    """Read metrics of a run, by iteration.
 
     Args:
-        store: Where it is.
+        store: The store that has the run.
         run: Its name.
-        stages: Those whose metrics are read.
-        names: Names of metrics, or beginnings of names that end in '/'.
+        stages: Stages whose metrics are read.
+        names: Names of metrics, or prefixes that end in '/'.
 
     Raises:
         StoreError: If an artifact is missing or damaged.
@@ -100,11 +100,11 @@ def read_series(store: Store, run: str, stages: Collection[str], names: tuple[st
 
 
 def read_seconds(store: Store, run: str) -> Series:
-    """Iteration -> wall-clock seconds that the run's rollouts, rewards, filters and updates had taken before it.
+    """Return iteration -> wall-clock seconds spent before it in the run's rollouts, rewards, filters and updates.
 
-    Each stage, of every attempt, is counted once, as long as it took when it was made, in whichever run that was. Warm
-    start, evaluations, probes and audits are not counted. With `rollout.staleness` = 1 a rollout and an update run side
-    by side, and both are counted.
+    Each stage of every attempt is counted once, with the time it took when it was computed, in whichever run that was.
+    Warm start, evaluations, probes and audits are not counted. With `rollout.staleness` = 1 a rollout and an update run
+    concurrently, and both are counted.
 
     Raises:
         StoreError: If a manifest is missing or damaged.
@@ -123,7 +123,7 @@ def read_seconds(store: Store, run: str) -> Series:
 
 
 def success_by_prompt(store: Store, key: str) -> Rates:
-    """Success of the prompts in a dataset `episodes`, by its key; of those in which training never began.
+    """Return the success rate of each prompt in a dataset `episodes`, given its key; unseen prompts only.
 
     Raises:
         StoreError: If it is missing or damaged.
@@ -132,12 +132,12 @@ def success_by_prompt(store: Store, key: str) -> Rates:
 
 
 def rates(counts: Counts) -> Rates:
-    """Share of the episodes of each prompt that succeed."""
+    """Return the share of successful episodes for each prompt."""
     return {prompt: successes / trials for prompt, (successes, trials) in counts.items()}
 
 
 def pooled(several: Iterable[Counts]) -> dict[Prompt, tuple[int, int]]:
-    """Counts of several seeds of one policy on one panel, added up prompt by prompt."""
+    """Sum the counts of several seeds of one policy on one panel, by prompt."""
     counts: dict[Prompt, tuple[int, int]] = {}
     for one in several:
         for prompt, (successes, trials) in one.items():
@@ -147,7 +147,7 @@ def pooled(several: Iterable[Counts]) -> dict[Prompt, tuple[int, int]]:
 
 
 def _counts(store: Store, key: str) -> tuple[Counts, Counts]:
-    """Those of prompts that training never began in, and of the others."""
+    """Return the counts of prompts from which training never started, and those of the other prompts."""
     columns = ["cell", "env_seed", "initial_state_digest", "status", "success"]
     episodes = pl.DataFrame(store.read_table("episodes", key, columns=columns))
     counts = (

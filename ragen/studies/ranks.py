@@ -1,8 +1,8 @@
-"""Rank correlations with intervals: do cells stand in an expected order, and does one number rise with another?
+"""Rank correlations with intervals: whether cells follow an expected order, and whether one number rises with another.
 
-Spearman's rho = the correlation of the ranks, in which equal values share the mean of theirs (Spearman 1904). Intervals
-are percentiles of resamples (Efron 1979): of seeds and, within each, of prompts, as in `ragen.studies.bootstrap`; or of
-whole runs, since the points of one run hang together.
+Spearman's rho = the correlation of the ranks, where equal values share the mean of their ranks (Spearman 1904).
+Intervals are percentiles of resamples (Efron 1979): of seeds and, within each, of prompts, as in
+`ragen.studies.bootstrap`; or of whole runs, since the points of one run are dependent.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ class RankCorrelation(Part):
     """Spearman's rho with its interval."""
 
     rho: float
-    """In [-1, 1]: 1 is the same order, -1 the opposite, 0 none."""
+    """In [-1, 1]: 1 for the same order, -1 for the opposite one, 0 for none."""
     low: float
     """Lower end of the bootstrap interval."""
     high: float
     """Upper end."""
     num: int
-    """Cells, or points, that were ranked."""
+    """Number of cells, or points, that were ranked."""
 
     def __str__(self) -> str:
         return f"rank correlation {self.rho:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
@@ -35,11 +35,11 @@ def spearman(xs: np.ndarray, ys: np.ndarray) -> float | None:
     """Spearman's rank correlation.
 
     Args:
-        xs: Finite. [points]
-        ys: Finite. [points]
+        xs: Finite values. [points]
+        ys: Finite values. [points]
 
     Returns:
-        None: there are fewer than two points, or all values of one side are equal, so there is no order.
+        None if there are fewer than two points, or if all values on one side are equal, so that there is no order.
     """
     if len(xs) < 2:
         return None
@@ -49,15 +49,15 @@ def spearman(xs: np.ndarray, ys: np.ndarray) -> float | None:
 
 
 def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
-    """Do cells succeed more, the later they stand?
+    """Correlate the success of cells with their expected order.
 
-    Seeds and prompts are drawn once for all cells, so that what makes a seed lucky moves them together.
+    Seeds and prompts are drawn once for all cells, so that a lucky seed affects them together.
 
     Args:
-        rates: Success rates in the expected order, lowest first; NaN where not measured. [cells, seeds, prompts]
+        rates: Success rates in the expected order, lowest first; NaN if not measured. [cells, seeds, prompts]
 
     Returns:
-        None: a cell was not measured, or all succeed alike.
+        None if a cell was not measured, or if all succeed equally often.
     """
     num_cells, num_seeds, num_prompts = rates.shape
     if not np.isfinite(rates).any(axis=(1, 2)).all():
@@ -85,13 +85,14 @@ def order_of_cells(rates: np.ndarray) -> RankCorrelation | None:
 
 
 def correlation_over_runs(runs: Sequence[tuple[np.ndarray, np.ndarray]]) -> RankCorrelation | None:
-    """Does y rise with x over the points of several runs? The interval is from drawing whole runs.
+    """Correlate y with x over the points of several runs; the interval comes from resampling whole runs.
 
     Args:
-        runs: (x, y) of each, aligned, finite.
+        runs: (x, y) of each run, aligned and finite.
 
     Returns:
-        None: there is no order. One run says nothing about others: its interval is [-1, 1].
+        None if there is no order. With a single run the interval is [-1, 1], since it carries no information about
+        other runs.
     """
     runs = [run for run in runs if len(run[0])]
     if not runs:
@@ -119,19 +120,19 @@ def _with_interval(rho: float, resampled: np.ndarray, num: int) -> RankCorrelati
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """From 0 up; equal values share the mean of theirs. [points]"""
+    """Ranks from 0 up; equal values share the mean of their ranks. [points]"""
     return _weighted_ranks(values, np.ones((1, len(values))))[0]
 
 
 def _weighted_ranks(values: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Ranks of points that are there several times, or not at all.
+    """Ranks of points with multiplicities, which may be 0.
 
     Args:
         values: [points]
-        times: How often each is there. [resamples, points]
+        times: Multiplicity of each point. [resamples, points]
 
     Returns:
-        From 0 up; equal values share the mean of theirs. [resamples, points]
+        Ranks from 0 up; equal values share the mean of their ranks. [resamples, points]
     """
     different, places = np.unique(values, return_inverse=True)
     counts = times @ np.eye(len(different))[places]
@@ -139,7 +140,7 @@ def _weighted_ranks(values: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def _rhos(xs: np.ndarray, ys: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Correlation of each row; 0 where one side has no order. [resamples, points] each -> [resamples]"""
+    """Correlation of each row; 0 if one side has no order. [resamples, points] each -> [resamples]"""
     total = weights.sum(axis=1, keepdims=True)
     xs, ys = (of - (weights * of).sum(axis=1, keepdims=True) / total for of in (xs, ys))
     norms = np.sqrt((weights * xs**2).sum(axis=1) * (weights * ys**2).sum(axis=1))

@@ -1,4 +1,4 @@
-"""What results of studies have in common: a name, what failed, what to keep in mind, and tables for people."""
+"""Base classes of study results: a name, failures, warnings, and tables to display."""
 
 from abc import abstractmethod
 from typing import NamedTuple
@@ -7,16 +7,16 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Part(BaseModel):
-    """A part of a result: a record that is written once."""
+    """A part of a result: an immutable record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Difference(Part):
-    """Success minus that of another, prompt by prompt."""
+    """Difference between two success rates, paired by prompt."""
 
     mean: float
-    """Over all pairs."""
+    """Mean over all pairs."""
     low: float
     """Lower end of the paired bootstrap interval; see `ragen.studies.bootstrap`."""
     high: float
@@ -27,12 +27,12 @@ class Difference(Part):
 
 
 class Table(NamedTuple):
-    """Part of a result in words.
+    """Part of a result as a table of text.
 
     Attributes:
-        title: What it shows.
-        rows: Name of a column -> text.
-        texts: Columns that are no numbers.
+        title: Title.
+        rows: Rows, each column name -> text.
+        texts: Non-numeric columns.
     """
 
     title: str
@@ -41,10 +41,10 @@ class Table(NamedTuple):
 
 
 class StudyResult(Part):
-    """A result. Made of stored runs and cells alone: the same ones give the same bytes."""
+    """Result of a study. A function of stored runs and cells alone: the same ones give the same bytes."""
 
     name: str
-    """Of the study."""
+    """Name of the study."""
 
     @property
     @abstractmethod
@@ -54,9 +54,9 @@ class StudyResult(Part):
     @property
     @abstractmethod
     def warnings(self) -> list[str]:
-        """What to keep in mind when reading the numbers."""
+        """Caveats for reading the numbers."""
 
 
 def share(value: float | None) -> str:
-    """A share in a table; nothing where there is none."""
+    """Format a share for a table; empty for None."""
     return "" if value is None else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""`StudySpec`: what a study asks for, read from a TOML file or put together from a command line."""
+"""`StudySpec`: specification of a study, read from a TOML file or built from the command line."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,48 +14,48 @@ from starpo.ragen.core.settings import Settings
 
 
 class StudySpec(Settings):
-    """What a study asks for.
+    """Specification of a study.
 
     Class attributes:
-        word: What such a file holds, such as "a grid".
+        word: What such a file contains, for messages, such as "a grid".
     """
 
     word: ClassVar[str]
     name: str
-    """What its result is called; the file's name where the file gives none."""
+    """Name of its result; default: the name of the file."""
 
     @classmethod
     def load(cls, path: Path, shipped: Path | None = None) -> Self:
-        """Read a TOML file.
+        """Load and validate a TOML file.
 
         Args:
-            path: Of the file.
-            shipped: A folder of others that it may build on.
+            path: Path of the file.
+            shipped: Folder of other files that it may extend.
 
         Raises:
-            ConfigError: If the file is missing, is no TOML or holds something else.
+            ConfigError: If the file is missing, is not valid TOML or has invalid contents.
         """
         return cls.make({"name": path.stem, **cls.read(path, shipped)}, str(path))
 
     @classmethod
     def read(cls, path: Path, shipped: Path | None = None) -> dict[str, Any]:
-        """What a TOML file says.
+        """Read the values of a TOML file.
 
         Raises:
-            ConfigError: If the file is missing or is no TOML.
+            ConfigError: If the file is missing or is not valid TOML.
         """
         return read_toml(path, f"a TOML file with {cls.word}")
 
     @classmethod
     def make(cls, values: Mapping[str, Any], source: str) -> Self:
-        """What these settings ask for.
+        """Build a specification from values.
 
         Args:
-            values: By name.
-            source: Where they are from, for messages.
+            values: Values by name.
+            source: Where they come from, for messages.
 
         Raises:
-            ConfigError: If one of them is unknown or wrong.
+            ConfigError: If one of them is unknown or invalid.
         """
         try:
             return cls.model_validate_json(json.dumps(cls.reshaped(values, source), default=str))
@@ -64,16 +64,16 @@ class StudySpec(Settings):
 
     @classmethod
     def reshaped(cls, values: Mapping[str, Any], source: str) -> Mapping[str, Any]:
-        """The settings of a file as the model has them.
+        """Convert the layout of a file into that of the model.
 
         Raises:
-            ConfigError: If that cannot be.
+            ConfigError: If the values cannot be converted.
         """
         del source
         return values
 
 
 def repeated(values: Iterable[Any]) -> list[Any]:
-    """Values that are there more than once, in order."""
+    """Return the values that occur more than once, sorted."""
     found = list(values)
     return sorted({value for value in found if found.count(value) > 1})

@@ -1,10 +1,11 @@
 """Results of studies in the store, by name.
 
-    <store>/<folder>/<name>/<asked>.json   what was asked for: `grid.json` of an ablation, `sweep.json` of a sweep
+    <store>/<folder>/<name>/<asked>.json   the specification: `grid.json` of an ablation, `sweep.json` of a sweep
     <store>/<folder>/<name>/result.json    the result
-    <store>/<folder>/<name>/success.svg    its drawing, and beside it a further one, such as `signals.svg`
+    <store>/<folder>/<name>/success.svg    its drawing, and possibly a second one, such as `signals.svg`
 
-Made of stored runs and cells alone, so they can be made again at any time: running the same study again replaces them.
+They are functions of stored runs and cells alone and can be recomputed at any time: running the same study again
+replaces them.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,15 +42,15 @@ class Studies(Generic[Asked, Result]):
 
     Class attributes:
         word: The kind, such as "ablation".
-        cells: What fails or succeeds in it, such as "runs".
-        command: Makes a result.
-        folder: In the store.
-        spec: Model of what is asked for.
-        result: Model of a result.
-        tables: A result in words.
-        method: What the columns of its tables are.
-        conclude: Whether what a paper found shows, in a sentence; empty where no paper is asked.
-        draw: A result as pictures and pages, by the names of their files.
+        cells: Name of its units, which succeed or fail, such as "runs".
+        command: Command that computes a result.
+        folder: Folder in the store.
+        spec: Model of the specification.
+        result: Model of the result.
+        tables: Returns the tables of a result.
+        method: Explains the columns of the tables.
+        conclude: Whether a paper's finding is reproduced, in a sentence; empty if no finding is specified.
+        draw: Returns figures and pages of a result, by file name.
     """
 
     word: ClassVar[str]
@@ -67,7 +68,7 @@ class Studies(Generic[Asked, Result]):
         self._location = Location(store_url)
 
     def begin(self, asked: Asked) -> None:
-        """Note what is asked for, before any work: a store that cannot be written says so here.
+        """Record the specification before any work, so that a store that is not writable fails here.
 
         Raises:
             StoreError: If the store cannot be written.
@@ -81,10 +82,10 @@ class Studies(Generic[Asked, Result]):
         self._write(result, RESULT)
 
     def get(self, name: str) -> Result:
-        """The result of this name.
+        """Return the result of this name.
 
         Raises:
-            StoreError: If there is none; the message names those that are near.
+            StoreError: If there is none; the message suggests similar names.
             ArtifactDamagedError: If it cannot be read.
         """
         try:
@@ -103,17 +104,17 @@ class Studies(Generic[Asked, Result]):
         return found  # type: ignore[return-value]
 
     def files(self, name: str) -> list[str]:
-        """The files of a result, the record first."""
+        """List the files of a result, the record first."""
         names = self._location.names(self._path(name, "").rstrip("/"))
         return [RESULT, *(file for file in names if file.endswith(_DRAWINGS))]
 
     def names(self) -> list[str]:
-        """Names of those that have a result."""
+        """List the names of the studies that have a result."""
         names = self._location.names(self.folder)
         return [name for name in names if RESULT in self._location.names(f"{self.folder}/{name}")]
 
     def place(self, name: str) -> str:
-        """Where the files are, for people."""
+        """Return the location of the files, for display."""
         root = str(self._location.local) if self._location.local is not None else self._location.name.rstrip("/")
         return f"{root}/{self.folder}/{name}"
 
@@ -140,16 +141,16 @@ class Ablations(Studies[Grid, AblationResult]):
 
 
 class Sweeps(Studies[Sweep, SweepResult]):
-    """The sweeps of one store, and the cells that they have measured, which garbage collection keeps."""
+    """The sweeps of one store, and the cells that they have measured, which garbage collection protects."""
 
     word, cells, command, folder = "sweep", "cells", "ragen eval-sweep RUN", SWEEPS
     spec, result, tables, method, conclude = Sweep, SweepResult, sweep_tables, sweep_method, sweep_conclusion
     draw = draw_heat_maps
 
     def name_cells(self, name: str, cells: Mapping[str, Mapping[str, str]]) -> None:
-        """Say which cells have been measured, in place of what was said before."""
+        """Record which cells have been measured, replacing the previous record."""
         write_cells(self._location, name, cells)
 
     def measured(self, name: str) -> StageKeys:
-        """Label of a cell -> {kind: key} of what has been measured; empty before the sweep has begun."""
+        """Return label of a cell -> {kind: key} of the artifacts measured so far; empty before the sweep starts."""
         return named_cells(self._location, name)

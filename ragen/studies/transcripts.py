@@ -1,6 +1,6 @@
-"""Responses to the same prompts at a run's first and last evaluation, side by side: what training made of them.
+"""Responses to the same prompts at a run's first and last evaluation, side by side, to show the effect of training.
 
-episodes of two evaluations -> Transcript, one a prompt
+episodes of two evaluations -> Transcript, one per prompt
 """
 
 import polars as pl
@@ -11,27 +11,27 @@ from starpo.ragen.studies.result import Part
 from starpo.schemas.datasets import ERROR_STATUSES
 
 NUM_PROMPTS = 6
-"""Prompts of a run that are shown, the first of its panel."""
+"""Number of prompts shown of a run: the first ones of its panel."""
 _MAX_CHARACTERS = 2000
 _KEYS = ["env_seed", "initial_state_digest"]
 
 
 class Response(Part):
-    """The first response of an episode; what a model wrote, so untrusted."""
+    """The first response of an episode; written by a model and therefore untrusted."""
 
     iteration: int
-    """Updates before it."""
+    """Number of updates before it."""
     text: str
-    """What it says; of more than 2,000 characters the beginning and the end."""
+    """Its text; if longer than 2,000 characters, the beginning and the end."""
     success: bool
-    """Did the episode reach the goal?"""
+    """Whether the episode reached the goal."""
 
 
 class Transcript(Part):
-    """A prompt and what the policy said to it, before and after."""
+    """A prompt and the policy's responses to it, before and after training."""
 
     observation: str
-    """What it saw."""
+    """The first observation."""
     before: Response
     """At the first evaluation."""
     after: Response
@@ -39,16 +39,16 @@ class Transcript(Part):
 
 
 def read_transcripts(store: Store, run: str, panel: str, number: int = NUM_PROMPTS) -> list[Transcript]:
-    """First responses of a run to the first prompts of its panel.
+    """Read the first responses of a run to the first prompts of its panel.
 
     Args:
-        store: Where it is.
+        store: The store that has the run.
         run: Its name.
         panel: Name of the panel.
-        number: Prompts, at most.
+        number: Maximum number of prompts.
 
     Returns:
-        None where the run was evaluated fewer than two times.
+        Empty if the run was evaluated fewer than two times.
 
     Raises:
         StoreError: If an artifact is missing or damaged.
@@ -78,7 +78,7 @@ def _response(row: dict, suffix: str) -> Response:
 
 
 def _responses(store: Store, iteration: int, key: str) -> pl.DataFrame:
-    """The first response to every prompt of an evaluation, errors left out."""
+    """Return the first response to every prompt of an evaluation, without episodes that ended in an error."""
     columns = [*_KEYS, "member", "status", "success", "observations", "responses"]
     episodes = pl.DataFrame(store.read_table("episodes", key, columns=columns))
     return episodes.filter(

@@ -1,1 +1,1 @@
-"""Ablations: which setting made the difference, over matched seeds and matched panel prompts."""
+"""Ablations: the effect of settings, compared over matched seeds and matched panel prompts."""

@@ -1,4 +1,4 @@
-"""A grid's cells: the axes multiplied out, and the configuration of each, checked before anything runs.
+"""Cells of a grid: the product of the axes, and the configuration of each, checked before anything runs.
 
 Grid, base configuration --expand--> [Cell] --configuration(seed)--> StarPOConfig
 """
@@ -28,10 +28,10 @@ class Cell:
     """One combination of the axes' values.
 
     Attributes:
-        label: What people call it, such as "keep=0.5 online_k=1".
-        values: Axis -> value; of a cell with a name, its settings.
-        config: Its settings; the seed in them is to be replaced.
-        is_base: Is it the one that the others are compared to?
+        label: Display name, such as "keep=0.5 online_k=1".
+        values: Axis -> value; for a named cell, its settings.
+        config: Complete settings; the seed in them is a placeholder.
+        is_base: Whether it is the cell that the others are compared with.
     """
 
     label: str
@@ -41,28 +41,28 @@ class Cell:
 
     @property
     def slug(self) -> str:
-        """The label as part of a run's name: letters, digits, '.', '_' and '-'."""
+        """Label in a form suitable for a run's name: letters, digits, '.', '_' and '-'."""
         return re.sub(r"[^A-Za-z0-9._]+", "-", self.label).strip("-")[:_MAX_SLUG]
 
     def configuration(self, seed: int) -> StarPOConfig:
-        """The cell's settings with this seed."""
+        """Return the cell's settings with this seed."""
         return self.config.model_copy(update={"seed": seed})
 
 
 def expand(
     grid: Grid, base: StarPOConfig, source: str, methods: Mapping[str, dict[str, JsonValue]] | None = None
 ) -> list[Cell]:
-    """Multiply the axes out, the last one fastest; the base cell comes first.
+    """Expand a grid into its cells, the last axis varying fastest; the base cell comes first.
 
     Args:
         grid: A checked grid.
         base: The settings of its preset or run.
-        source: Where the grid is from, for messages.
+        source: Where the grid comes from, for messages.
         methods: Name of each of the grid's methods -> its settings, by dotted path.
 
     Raises:
-        ConfigError: If an axis or an override is no setting, if a cell's settings are wrong or contradict each other
-            (the message names the cell), if two cells are the same, or if cells are evaluated on different panels.
+        ConfigError: If an axis or an override is not a setting, if a cell's settings are invalid or contradictory (the
+            message names the cell), if two cells are identical, or if cells are evaluated on different panels.
     """
     named = {f"cells.{name}": cell for name, cell in grid.cells.items()}
     checked: dict[str, Iterable[str]] = {"axes": grid.axes, "overrides": grid.overrides, **named}
@@ -74,25 +74,25 @@ def expand(
         for at, (label, values) in enumerate({**(grid.cells or _multiplied(grid)), **(methods or {})}.items())
     ]
     _check_distinct(cells, source)
-    if grid.figure != "length":  # which compares no success, so its cells may train on different environments
+    if grid.figure != "length":  # it does not compare success, so its cells may train on different environments
         _check_same_panel(cells, source)
     _check_finding(grid, [cell.label for cell in cells], source)
     return cells
 
 
 def _over(overrides: Mapping[str, JsonValue], values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """A cell's values over the grid's overrides, by dotted path, whichever of them are whole tables."""
+    """Merge a cell's values over the grid's overrides, by dotted path; either may contain whole tables."""
     return flattened(merged(nested(overrides), nested(values), StarPOConfig))
 
 
 def _configured(base: StarPOConfig, values: Mapping[str, JsonValue], name: str) -> StarPOConfig:
-    """The base with these settings, in every iteration, whatever its schedule makes of them."""
+    """Apply settings to the base in every iteration: schedule entries that would change them are removed."""
     kept = {} if "schedule" in values else {"schedule": without(base.schedule, values)}
     return apply_overrides(base, {**values, **kept}, name=name)
 
 
 def _multiplied(grid: Grid) -> dict[str, dict[str, JsonValue]]:
-    """Label -> values of the axes."""
+    """Return label -> values of the axes, for every combination that is not excluded."""
     labels = _short_names(list(grid.axes))
     combinations = (
         dict(zip(grid.axes, combination, strict=True)) for combination in itertools.product(*grid.axes.values())
@@ -105,7 +105,7 @@ def _multiplied(grid: Grid) -> dict[str, dict[str, JsonValue]]:
 
 
 def _check_finding(grid: Grid, labels: list[str], source: str) -> None:
-    """What a paper reports is of cells that the grid has, and the base is compared with nothing."""
+    """Check that a finding refers only to cells of the grid, and expects no difference of the base from itself."""
     if grid.finding is None:
         return
     order = grid.finding.order
@@ -124,7 +124,7 @@ def _check_finding(grid: Grid, labels: list[str], source: str) -> None:
 
 
 def _check_path(path: str, place: str) -> None:
-    """Follow a dotted path through the models of the settings."""
+    """Check that a dotted path leads to a setting, by following it through the models."""
     annotation: object = StarPOConfig
     for part in path.split("."):
         found = setting(annotation, part)
@@ -144,7 +144,7 @@ def _check_distinct(cells: list[Cell], source: str) -> None:
 
 
 def _check_same_panel(cells: list[Cell], source: str) -> None:
-    """Differences are taken prompt by prompt, so all cells must be asked the same prompts."""
+    """Check that all cells are evaluated on the same prompts, since differences are paired by prompt."""
     panels = {}
     for cell in cells:
         evaluation = cell.config.evaluation
@@ -159,7 +159,7 @@ def _check_same_panel(cells: list[Cell], source: str) -> None:
 
 
 def _short_names(axes: list[str]) -> dict[str, str]:
-    """Axis -> the end of its path that no other axis shares."""
+    """Return axis -> the shortest suffix of its path that no other axis shares."""
     short = {}
     for axis in axes:
         parts = axis.split(".")
@@ -170,7 +170,7 @@ def _short_names(axes: list[str]) -> dict[str, str]:
 
 
 def _text(value: JsonValue) -> str:
-    """A value as TOML has it, but text without quotes and tables by their contents."""
+    """Format a value as in TOML, except strings without quotes and tables by their contents."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict):

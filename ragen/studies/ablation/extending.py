@@ -1,14 +1,16 @@
-"""Grids made of other grids: several figures of a paper are cuts of one experiment, so their files share its settings.
+"""Grids that extend other grids: several figures of a paper are subsets of one experiment, so their files share its
+settings.
 
-extends = "fig-9-bandit"           # a grid beside this file, or a shipped one; not its name, figure and finding
-only = ["vanilla", "mine"]         # cells to take, in this order; the first is the base. None: all
+extends = "fig-9-bandit"           # a grid in the same folder, or a shipped one; its name, figure and finding are not
+                                   # inherited
+only = ["vanilla", "mine"]         # cells to take, in this order; the first is the base. Default: all
 
-[cells.mine]                       # beside those that are there
+[cells.mine]                       # added to the inherited cells
 
-[overrides]                        # over those that are there
+[overrides]                        # merged over the inherited overrides
 iterations = 20
 
-Runs are named after their grid, and cells of equal settings share every stage, so a cut costs no training.
+Runs are named after their grid, and cells with equal settings share every stage, so a subset costs no training.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +24,7 @@ from starpo.ragen.core.errors import ConfigError
 from starpo.ragen.core.visible import quoted
 
 _ITS_OWN = ("name", "finding", "figure")
-"""What a grid does not take from the one that it extends."""
+"""Fields that a grid does not inherit from the one that it extends."""
 
 
 def extended(
@@ -31,16 +33,17 @@ def extended(
     shipped: Path | None = None,
     extending: tuple[Path, ...] = (),
 ) -> dict[str, Any]:
-    """What a grid's file says, with what it extends.
+    """Read a grid file together with the grids that it extends.
 
     Args:
         path: The file.
         read: Reads one file.
-        shipped: Where grids are looked for that are not beside it.
-        extending: Files that have led here.
+        shipped: Folder searched for grids that are not in the folder of the file.
+        extending: Chain of files that extend this one.
 
     Raises:
-        ConfigError: If a file cannot be read, if they extend each other, or `only` names a cell that is not there.
+        ConfigError: If a file cannot be read, if files extend each other in a cycle, or if `only` names an unknown
+            cell.
     """
     values = read(path)
     name = values.pop("extends", None)
@@ -72,7 +75,7 @@ def extended(
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` over `base`: overrides as settings extend settings, cells by name, all else as a whole."""
+    """Merge `own` over `base`: overrides are merged as settings, cells by name; all other fields are replaced."""
     together: dict[str, Any] = {}
     for part in ("cells", "overrides"):
         if isinstance(base.get(part), dict) and isinstance(own.get(part), dict):

@@ -1,4 +1,4 @@
-"""`Finding`: what a paper reports, beside what a grid measures; and in a sentence whether it shows here."""
+"""`Finding`: what a paper reports, to compare with what a grid measures; and a verdict on whether it is reproduced."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -10,33 +10,33 @@ from starpo.ragen.studies.ranks import RankCorrelation
 from starpo.ragen.studies.result import Difference
 
 Expected = Literal["higher", "lower", "alike", "later"]
-"""Of a cell, against the base: success at the end is higher, lower or about the same; or training falls later, or
-never."""
+"""Expected relation of a cell to the base: success at the end is higher, lower or about the same; or training collapses
+later or never."""
 
 
 class Finding(Settings):
     """A result of a paper."""
 
     source: str = Field(min_length=1)
-    """Where it stands, such as "RAGEN, Table 4"."""
+    """Reference, such as "RAGEN, Table 4"."""
     claim: str = Field(min_length=1)
-    """What it says, in a sentence."""
+    """The claim, in a sentence."""
     numbers: dict[str, float] = Field(default_factory=dict)
-    """Label of a cell -> success in the paper, as a share; another model, other rooms: an order, not a target."""
+    """Label of a cell -> success in the paper, as a share; its model and rooms differ: an order, not a target."""
     expected: dict[str, Expected] = Field(default_factory=dict)
-    """Label of a cell -> how it differs from the base if the finding shows."""
+    """Label of a cell -> how it differs from the base if the finding is reproduced."""
     margin: float = Field(0.05, gt=0, le=1)
-    """Points of success, as a share, within which a cell that is expected to be alike may differ."""
+    """Largest difference in success, as a share, of a cell that is expected to be alike."""
     order: list[str] = Field(default_factory=list)
     """Labels of cells from the lowest success at the end to the highest, if the finding is an order; at least three."""
 
 
 Falls = Mapping[int, int | None]
-"""Seed -> iteration at which success in training had halved for good (`diagnostics.backtest.fall`); None: never."""
+"""Seed -> iteration at which training success had halved for good (`diagnostics.backtest.fall`); None if never."""
 
 
 def judge_end(expected: Literal["higher", "lower"], difference: Difference | None) -> str:
-    """Does success at the end differ as expected? Only if the whole interval does."""
+    """Judge whether success at the end differs as expected; requires that the whole interval does."""
     if difference is None:
         return "not measured"
     sign = 1 if expected == "higher" else -1
@@ -47,7 +47,7 @@ def judge_end(expected: Literal["higher", "lower"], difference: Difference | Non
 
 
 def judge_alike(difference: Difference | None, margin: float) -> str:
-    """Is success at the end about the same? Only if the whole interval lies within the margin."""
+    """Judge whether success at the end is about the same; requires that the whole interval lies within the margin."""
     if difference is None:
         return "not measured"
     said = f"{difference}, margin {margin:.3f}"
@@ -58,7 +58,7 @@ def judge_alike(difference: Difference | None, margin: float) -> str:
 
 
 def judge_order(correlation: RankCorrelation | None) -> str:
-    """Do cells stand in the expected order? Only if the whole interval of the rank correlation says so."""
+    """Judge whether cells follow the expected order; requires the whole interval of the rank correlation above 0."""
     if correlation is None:
         return "not measured"
     if correlation.low > 0:
@@ -67,7 +67,7 @@ def judge_order(correlation: RankCorrelation | None) -> str:
 
 
 def judge_fall(falls: Falls, base: Falls) -> str:
-    """Does training fall later than the base's, or never, in every seed in which the base falls?"""
+    """Judge whether training falls later than the base, or never, in every seed in which the base falls."""
     fell = {seed: iteration for seed, iteration in base.items() if iteration is not None}
     if not fell:
         return "cannot show: the base falls in no seed"
@@ -82,17 +82,17 @@ def judge_fall(falls: Falls, base: Falls) -> str:
 
 
 def fallen(falls: Falls) -> str:
-    """In how many seeds success fell, and when."""
+    """Format in how many seeds success fell, and when."""
     at = [str(iteration) for iteration in falls.values() if iteration is not None]
     return f"{len(at)} of {len(falls)} fell" + (f", at {', '.join(at)}" if at else "")
 
 
 def sentence(verdicts: Mapping[str, str]) -> str:
-    """All verdicts of a study as one sentence: for what the finding shows at this scale, and for what it does not.
+    """Combine all verdicts of a study into one sentence: for what the finding shows at this scale, and for what not.
 
     Args:
-        verdicts: What was judged -> its verdict, which begins with 'shows', 'does not show', 'the opposite shows',
-            'cannot show' or 'not measured'.
+        verdicts: Claim -> its verdict, which begins with 'shows', 'does not show', 'the opposite shows', 'cannot show'
+            or 'not measured'.
     """
     kinds = {
         "shows": "the finding shows for",

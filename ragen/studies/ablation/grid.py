@@ -1,26 +1,26 @@
-"""`Grid`: what an ablation asks for, as a TOML file.
+"""`Grid`: specification of an ablation, as a TOML file.
 
 preset = "bandit"                  # or: run = "the name of a stored run"
 seeds = [0, 1, 2]
 exclude = [{ filter.keep = 0.25, online_k = 5 }]
 
-[axes]                             # the first value of every axis makes the base cell
+[axes]                             # the first value of every axis defines the base cell
 filter.keep = [0.5, 0.25, 1.0]
 online_k = [1, 5]
 
-[overrides]                        # in every cell
+[overrides]                        # for every cell
 iterations = 20
 
-In place of axes, cells that differ in several settings have names; the first is the base:
+Instead of axes, cells that differ in several settings can be named; the first is the base:
 
 [cells.vanilla]
 [cells.filtered]
 filter.strategy = "top_fraction"
 filter.keep = 0.25
 
-A method's preset may be a cell as it is: `methods = ["gspo", "trico"]`, beside the named cells.
+A method's preset can be a cell by itself: `methods = ["gspo", "trico"]`, in addition to the named cells.
 
-A grid may be made of another (`ragen.studies.ablation.extending`).
+A grid can extend another (`ragen.studies.ablation.extending`).
 """
 
 import json
@@ -39,9 +39,9 @@ from starpo.ragen.studies.ablation.finding import Finding
 from starpo.ragen.studies.spec import StudySpec, repeated
 
 FigureName = Literal["success", "bars", "signals", "length", "transcripts", "dependence", "gradients", "league"]
-"""How a paper draws it; `ragen.studies.ablation.figures` has one of each."""
+"""Figures in the style of the papers; `ragen.studies.ablation.figures` implements each."""
 MIN_SEEDS = 3
-"""With fewer, what differs between seeds cannot be told from what differs between cells."""
+"""With fewer, differences between seeds cannot be told apart from differences between cells."""
 
 
 class Grid(StudySpec):
@@ -50,44 +50,45 @@ class Grid(StudySpec):
     word = "a grid"
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$")
-    """What the ablation and its runs are called; the file's name where the file gives none."""
+    """Name of the ablation and prefix of its runs; default: the name of the file."""
     preset: str | None = None
     """The preset, or TOML file of settings, that cells start from; either this or `run`."""
     run: str | None = None
     """The stored run whose settings cells start from; its seed is replaced."""
     axes: dict[str, list[JsonValue]] = Field(default_factory=dict)
-    """Dotted path of a setting -> its values. The cell of all first values is the base that others are compared to."""
+    """Dotted path of a setting -> its values. The cell of all first values is the base of comparison."""
     cells: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
-    """In place of axes: name of a cell -> its settings, by dotted path. The first is the base."""
+    """Instead of axes: name of a cell -> its settings, by dotted path. The first is the base."""
     methods: list[str] = Field(default_factory=list)
-    """Presets of methods that are cells of their own, after those that have names (`ragen presets --methods`)."""
+    """Method presets that are cells by themselves, after the named cells (`ragen presets --methods`)."""
     exclude: list[dict[str, JsonValue]] = Field(default_factory=list)
-    """Cells to leave out: those that have all values of one of these tables."""
+    """Cells to leave out: those that match all values of one of these tables."""
     seeds: list[int] = Field(min_length=1)
-    """Seeds of the runs of every cell; at least three unless fewer are asked for expressly."""
+    """Seeds of the runs of every cell; at least three unless fewer are explicitly allowed."""
     overrides: dict[str, JsonValue] = Field(default_factory=dict)
     """Settings of all cells, by dotted path."""
     finding: Finding | None = None
-    """What a paper reports of these cells."""
+    """What a paper reports about these cells."""
     figure: FigureName = "success"
-    """What is drawn beside the curves of success. 'bars': success at the end beside the paper's numbers. 'signals':
-    what falls first. 'length': of the reasoning, over training; its cells may train on different environments.
-    'transcripts': a page of responses at the first and the last evaluation. 'dependence': I(X; Z) against success.
-    'gradients': by the standard deviation of a group's returns. 'league': every cell's difference to the base, at
-    equal trajectories and at equal time."""
+    """Figure drawn in addition to the success curves. 'bars': success at the end beside the paper's numbers. 'signals':
+    which signal falls first. 'length': length of the reasoning over training; its cells may train on different
+    environments. 'transcripts': a page of responses at the first and the last evaluation. 'dependence': I(X; Z) against
+    success. 'gradients': gradients by the standard deviation of a group's returns. 'league': every cell's difference
+    from the base, at equal trajectories and at equal time."""
 
     @classmethod
     def read(cls, path: Path, shipped: Path | None = None) -> dict[str, Any]:
-        """What a file says, and the grids that it extends.
+        """Read a file and the grids that it extends.
 
         Raises:
-            ConfigError: If one of them is missing or is no TOML, if they extend each other, or name no cell of theirs.
+            ConfigError: If one of them is missing or is not valid TOML, if they extend each other in a cycle, or if
+                `only` names an unknown cell.
         """
         return extended(path, super().read, shipped)
 
     @classmethod
     def reshaped(cls, values: Mapping[str, Any], source: str) -> Mapping[str, Any]:
-        """Nested tables of axes, cells and exclusions as dotted paths."""
+        """Flatten nested tables of axes, cells and exclusions into dotted paths."""
         cells = values.get("cells")
         if isinstance(cells, dict) and all(isinstance(cell, dict) for cell in cells.values()):
             values = {**values, "cells": {name: flattened(cell) for name, cell in cells.items()}}
@@ -104,16 +105,17 @@ class Grid(StudySpec):
 
 
 def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> None:
-    """Check what the model's types cannot say.
+    """Check what the model's types cannot express.
 
     Args:
         grid: The grid.
-        source: Where it is from, for messages.
-        allow_few_seeds: Are fewer than three seeds meant?
+        source: Where it comes from, for messages.
+        allow_few_seeds: Whether fewer than three seeds are allowed.
 
     Raises:
-        ConfigError: If it has not exactly one base, an axis without or with repeated values, an exclusion that no cell
-            can meet or that takes the base, seeds that are negative, repeated or too few, or if it sets `seed` itself.
+        ConfigError: If it does not have exactly one base, has an axis without or with repeated values, an exclusion
+            that no cell can match or that removes the base, seeds that are negative, repeated or too few, or if it sets
+            `seed` itself.
     """
 
     def refuse(what: str) -> None:
@@ -159,10 +161,10 @@ def check_grid(grid: Grid, source: str, *, allow_few_seeds: bool = False) -> Non
 
 
 def is_excluded(grid: Grid, values: Mapping[str, JsonValue]) -> bool:
-    """Does the grid leave out the cell with these values?"""
+    """Whether the grid excludes the cell with these values."""
     return any(all(_same(values[axis], value) for axis, value in cell.items()) for cell in grid.exclude)
 
 
 def _same(one: JsonValue, other: JsonValue) -> bool:
-    """Equal, and not as True equals 1."""
+    """Whether two values are equal, without treating True as equal to 1."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

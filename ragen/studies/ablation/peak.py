@@ -1,17 +1,17 @@
-"""The best of several checkpoints, and how much of it is luck: pure functions of success prompt by prompt.
+"""The best of several checkpoints, with and without selection bias: pure functions of the success on each prompt.
 
-The largest of many noisy measurements is, on average, larger than what it measures. A peak is therefore shown beside
-the last checkpoint, never instead of it, and beside a second number without that bias.
+The largest of many noisy measurements is, on average, larger than the quantity it measures. A peak is therefore shown
+beside the last checkpoint, never instead of it, and beside a second number without that bias.
 """
 
 import numpy as np
 
 
 def peak(rates: np.ndarray) -> tuple[int, float]:
-    """The best checkpoint on average over seeds and prompts; the earliest of equals.
+    """Find the best checkpoint on average over seeds and prompts; the earliest in case of ties.
 
     Args:
-        rates: Success rates, NaN where not measured. [checkpoints, seeds, prompts]
+        rates: Success rates, NaN if not measured. [checkpoints, seeds, prompts]
 
     Returns:
         Its index, and its mean success, which is biased upwards.
@@ -22,17 +22,17 @@ def peak(rates: np.ndarray) -> tuple[int, float]:
 
 
 def cross_fitted_peak(rates: np.ndarray) -> float | None:
-    """Success at the checkpoint that the other half of the prompts would have chosen; the mean of both halves.
+    """Measure success at the checkpoint that the other half of the prompts selects; the mean of both halves.
 
-    Prompts 0, 2, 4, ... choose a checkpoint and 1, 3, 5, ... measure it, and the other way round. What chose it has no
-    part in the measurement, so its luck is not in the number; it says what picking a checkpoint on one panel gives on
-    another.
+    Prompts 0, 2, 4, ... select a checkpoint and 1, 3, 5, ... measure it, and vice versa. The selecting prompts take no
+    part in the measurement, so it has no selection bias: it estimates the success on one panel of a checkpoint that was
+    selected on another.
 
     Args:
-        rates: Success rates, NaN where not measured. [checkpoints, seeds, prompts]
+        rates: Success rates, NaN if not measured. [checkpoints, seeds, prompts]
 
     Returns:
-        None with fewer than two prompts.
+        None with fewer than two prompts, or if a checkpoint was not measured on one of the halves.
     """
     halves = rates[:, :, 0::2], rates[:, :, 1::2]
     if any(half.shape[2] == 0 or not np.isfinite(half).any(axis=(1, 2)).all() for half in halves):

@@ -1,4 +1,4 @@
-"""An ablation as one SVG: success over updates, a colour a cell, and the differences to the base with their intervals.
+"""An ablation as one SVG: success over updates, one colour per cell, and differences from the base with intervals.
 
 AblationResult -> draw_ablation -> SVG
 """
@@ -10,10 +10,10 @@ _BASE = "#1f2430"
 
 
 def draw_ablation(result: AblationResult) -> str:
-    """Draw a result: on the left the mean over seeds of every cell, thin lines the seeds; on the right the intervals.
+    """Draw a result: on the left every cell's mean over seeds, with thin lines for seeds; on the right the intervals.
 
     Returns:
-        An SVG document. Cells of which no run came to its end are named and not drawn.
+        An SVG document. Cells without a finished run are labelled but not drawn.
     """
     rows = range(len(result.cells))
     note = (

@@ -1,4 +1,4 @@
-"""The result of an ablation: every cell's success, and its difference to the base.
+"""The result of an ablation: every cell's success, and its difference from the base.
 
 (cells, outcomes of their runs) --summarise--> AblationResult --> record, table, plot
 """
@@ -26,96 +26,98 @@ class MatchedDifference(Difference):
     """A cell's success at its last evaluation minus the base's, over matched seeds and prompts."""
 
     per_seed: dict[int, float]
-    """Seed -> difference; the seeds in which both cells came to their end."""
+    """Seed -> difference, for the seeds in which both cells finished."""
     num_prompts: int
-    """Prompts that both cells were measured on."""
+    """Number of prompts on which both cells were measured."""
 
 
 class PanelResult(Part):
-    """A cell on one panel; means are over the seeds that came to their end, and over prompts."""
+    """A cell on one panel; means are over the seeds that finished, and over prompts."""
 
     first: float | None
-    """Mean success at iteration 0, before any update; None: not evaluated there."""
+    """Mean success at iteration 0, before any update; None if it was not evaluated there."""
     last: float
     """Mean success at the last evaluation of each run."""
     last_iteration: int
-    """Updates before it."""
+    """Number of updates before it."""
     last_low: float | None = None
     """Lower end of the bootstrap interval of `last`, over seeds and prompts."""
     last_high: float | None = None
     """Upper end."""
     peak: float
-    """The largest mean success of any evaluation, which is biased upwards: the luckiest of many."""
+    """The largest mean success of any evaluation, which is biased upwards as the maximum of noisy measurements."""
     peak_iteration: int
-    """Updates before it."""
+    """Number of updates before it."""
     peak_cross_fitted: float | None
-    """Success at the evaluation that the other half of the prompts would choose; without that bias."""
+    """Success at the evaluation that the other half of the prompts selects, without that bias; None with fewer than two
+    prompts."""
     difference: MatchedDifference | None
-    """To the base; None: this is the base, or no seed came to its end in both."""
+    """Difference from the base; None if this is the base, or if no seed finished in both."""
     curve: dict[int, float]
-    """Updates -> mean success, where all seeds were evaluated."""
+    """Updates -> mean success, at iterations where all seeds were evaluated."""
     seed_curves: dict[int, dict[int, float]]
     """Seed -> updates -> success."""
 
 
 class EqualTime(Part):
-    """A cell on the training environment's panel when it had trained for as long as the base had at its end.
+    """A cell on the training environment's panel after training for the same time as the whole run of the base.
 
-    Between two evaluations success is interpolated linearly in time, prompt by prompt.
+    Success is interpolated linearly in time between two evaluations, prompt by prompt.
     """
 
     relative_seconds: float
-    """Seconds of its training, whole runs, over the base's; mean over seeds."""
+    """Training seconds of its whole runs divided by the base's; mean over seeds."""
     updates: dict[int, float]
-    """Seed -> updates within the base's time, interpolated between evaluations; at most those of the run."""
+    """Seed -> updates within the base's training time, interpolated between evaluations; at most those of the run."""
     success: float
     """Mean over seeds and prompts."""
     difference: MatchedDifference | None
-    """To the base at its end."""
+    """Difference from the base at its end."""
 
 
 class CellResult(Part):
-    """A cell and what became of its runs."""
+    """A cell and the outcomes of its runs."""
 
     label: str
-    """What people call it."""
+    """Display name."""
     values: dict[str, JsonValue]
     """Axis -> value."""
     is_base: bool
-    """Is it the one that the others are compared to?"""
+    """Whether it is the cell that the others are compared with."""
     runs: dict[int, str]
     """Seed -> name of the run."""
     errors: dict[int, str]
     """Seed -> why its run failed."""
     fell: dict[int, int | None] = Field(default_factory=dict)
-    """Seed -> iteration at which success in training had halved for good; None: it never did."""
+    """Seed -> iteration at which training success had halved for good; None if it never did."""
     at_equal_time: EqualTime | None = None
-    """Where it was when it had trained for as long as the base, if the grid's figure asks; None for the base."""
+    """Result after training for as long as the base, if the grid's figure needs it; None for the base."""
     series: dict[int, dict[str, Series]] = Field(default_factory=dict)
-    """Seed -> metric -> iteration -> value, of the metrics that the grid's figure draws."""
+    """Seed -> metric -> iteration -> value, for the metrics that the grid's figure draws."""
     transcripts: list[Transcript] = Field(default_factory=list)
-    """Of its first seed, where the grid's figure shows them."""
+    """Transcripts of its first seed, if the grid's figure shows them."""
     panels: dict[str, PanelResult]
-    """By the environment's name; empty: no run came to its end."""
+    """Results by the environment's name; empty if no run finished."""
 
 
 class AblationResult(StudyResult):
-    """An ablation. Made of stored runs alone: the same runs give the same bytes."""
+    """Result of an ablation. A function of stored runs alone: the same runs give the same bytes."""
 
     grid: Grid
-    """What was asked for."""
+    """The specification."""
     panel: str
-    """The panel of the training environment, evaluated throughout; the others are evaluated first and last."""
+    """The panel of the training environment, evaluated throughout; the others are evaluated only first and last."""
     confidence: float = CONFIDENCE
-    """Of the intervals."""
+    """Confidence level of the intervals."""
     num_resamples: int = NUM_RESAMPLES
-    """Of the bootstrap."""
+    """Number of bootstrap resamples."""
     bootstrap_seed: int = SEED
-    """Of the bootstrap."""
+    """Seed of the bootstrap."""
     cells: list[CellResult]
-    """The base first."""
+    """The cells, the base first."""
     order: RankCorrelation | None = None
-    """Of success at the end with the order that the finding expects; None: it expects none, or a cell is missing."""
+    """Rank correlation of success at the end with the order that the finding expects; None if it expects none, or if a
+    cell is missing."""
 
     @property
     def failures(self) -> dict[str, str]:
@@ -124,7 +126,7 @@ class AblationResult(StudyResult):
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """Cell -> in a sentence, whether what a paper found shows here."""
+        """Cell -> verdict, in a sentence, on whether the paper's finding shows here."""
         finding = self.grid.finding
         expected = finding.expected if finding else {}
         return {cell.label: self._verdict(cell, expected[cell.label]) for cell in self.cells if cell.label in expected}
@@ -140,7 +142,7 @@ class AblationResult(StudyResult):
 
     @property
     def warnings(self) -> list[str]:
-        """What to keep in mind when reading the numbers."""
+        """Caveats for reading the numbers."""
         seeds = len(self.grid.seeds)
         said = [
             "a peak is the luckiest of many measurements, so it is too high; the cross-fitted peak shows what choosing "
@@ -156,16 +158,16 @@ class AblationResult(StudyResult):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What became of one run.
+    """Outcome of one run.
 
     Attributes:
         run: Its name.
-        evaluations: Its success, if it came to its end.
+        evaluations: Its success, if it finished.
         training: Success in training, by iteration.
-        error: Why it did not.
-        seconds: Iteration -> seconds of training before it, where the grid's figure asks.
+        error: Why it failed, if it did.
+        seconds: Iteration -> seconds of training before it, if the grid's figure needs them.
         series: Metrics that the grid's figure draws.
-        transcripts: That it shows.
+        transcripts: Transcripts that the grid's figure shows.
     """
 
     run: str
@@ -181,9 +183,9 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
     """Summarise an ablation.
 
     Args:
-        grid: What was asked for.
+        grid: The specification.
         cells: Its cells, the base first.
-        outcomes: (label of the cell, seed) -> what became of its run.
+        outcomes: (label of the cell, seed) -> outcome of the run.
     """
     panel = cells[0].config.environment.type
     of_cell = {cell.label: {seed: outcomes[cell.label, seed] for seed in grid.seeds} for cell in cells}
@@ -216,11 +218,11 @@ def summarise(grid: Grid, cells: Sequence[Cell], outcomes: Mapping[tuple[str, in
 
 
 Runs = Mapping[int, Mapping[int, Rates]]
-"""Seed -> iteration -> success by prompt, on one panel; no iteration without a measured prompt."""
+"""Seed -> iteration -> success by prompt, on one panel; iterations without a measured prompt are absent."""
 
 
 def _by_panel(runs: Mapping[int, RunOutcome]) -> dict[str, dict[int, dict[int, Rates]]]:
-    """Panel -> `Runs` of the seeds that came to their end."""
+    """Return panel -> `Runs` of the seeds that finished."""
     panels: dict[str, dict[int, dict[int, Rates]]] = {}
     for seed, run in runs.items():
         for name, iterations in (run.evaluations or {}).items():
@@ -274,7 +276,7 @@ def _difference(rates: Mapping[int, Rates], base: Mapping[int, Rates]) -> Matche
 
 
 def _falls(runs: Mapping[int, RunOutcome]) -> dict[int, int | None]:
-    """Seed -> when success in training fell; None: it did not, in a run that came to its end and is long enough."""
+    """Return seed -> iteration at which training success fell; None if it did not, in a long enough finished run."""
     falls = {seed: fall(run.training) for seed, run in runs.items()}
     is_whole = {seed: run.error is None and len(run.training) >= MIN_POINTS for seed, run in runs.items()}
     return {seed: iteration for seed, iteration in falls.items() if iteration is not None or is_whole[seed]}
@@ -283,9 +285,10 @@ def _falls(runs: Mapping[int, RunOutcome]) -> dict[int, int | None]:
 def _at_equal_time(
     runs: Runs, base: Runs, seconds: Mapping[int, Series], base_seconds: Mapping[int, Series]
 ) -> EqualTime | None:
-    """Success of every run when it had trained for as long as the base's run of its seed.
+    """Success of every run after the training time of the base's run with the same seed.
 
-    None: times are not known, or no run had been evaluated by then.
+    Returns:
+        None if times are unknown, or if no run had been evaluated by then.
     """
     updates: dict[int, float] = {}
     rates: dict[int, Rates] = {}
@@ -320,13 +323,13 @@ def _at_time(iterations: Mapping[int, Rates], spent: Series, budget: float) -> t
 
 
 def _interval(ends: np.ndarray) -> tuple[float, float]:
-    """Of mean success at the end: that of its difference to nothing. [seeds, prompts]"""
+    """Interval of mean success at the end, as that of its difference from zero. [seeds, prompts]"""
     found = paired_difference(ends, np.zeros_like(ends), least=0.0)
     return max(0.0, found.low), min(1.0, found.high)
 
 
 def _order(cells: Sequence[Runs]) -> RankCorrelation | None:
-    """Does success at the end rise from cell to cell, over the seeds that all of them have?"""
+    """Correlate success at the end with the order of the cells, over the seeds that all of them have."""
     seeds = [seed for seed in cells[0] if all(seed in runs for runs in cells)]
     prompts = list(dict.fromkeys(p for runs in cells for seed in seeds for p in _end(runs[seed])))
     if not prompts:

@@ -1,4 +1,4 @@
-"""An ablation's result in words: a table a panel, what a paper found beside it, and whether that shows."""
+"""Tables of an ablation: one per panel, the paper's finding beside ours, and whether the finding is reproduced."""
 
 from starpo.ragen.studies.ablation.figures.catalogue import FIGURES
 from starpo.ragen.studies.ablation.finding import fallen, judge_order, sentence
@@ -11,13 +11,13 @@ _COLUMNS = ("first", "last", "peak", "cross-fitted", _DIFFERENCE)
 
 
 def ablation_tables(result: AblationResult) -> list[Table]:
-    """A row a cell: first that of the training environment, then those of the other panels; then a paper's finding."""
+    """Return tables with one row per cell: the training environment's panel, the other panels, then the finding."""
     panels = dict.fromkeys([result.panel, *(name for cell in result.cells for name in cell.panels)])
     return [*(_table(result, panel) for panel in panels), *_finding(result)]
 
 
 def ablation_verdicts(result: AblationResult) -> dict[str, str]:
-    """What a paper found -> whether it shows here: of cells, of their order, and of what its figure shows."""
+    """Return claim -> verdict on whether it shows here: for cells, for their order, and for the figure's claims."""
     if result.grid.finding is None:
         return {}
     order = {_ORDER: judge_order(result.order)} if result.grid.finding.order else {}
@@ -25,7 +25,7 @@ def ablation_verdicts(result: AblationResult) -> dict[str, str]:
 
 
 def ablation_conclusion(result: AblationResult) -> str:
-    """Whether the finding shows at this scale, in a sentence; empty where the grid names none to judge."""
+    """Summarise in a sentence whether the finding shows at this scale; empty if the grid specifies none."""
     return sentence(ablation_verdicts(result))
 
 
@@ -47,14 +47,14 @@ def _finding(result: AblationResult) -> list[Table]:
 
 
 def _end(panel: PanelResult | None) -> str:
-    """Success at the end with its interval."""
+    """Format success at the end with its interval."""
     if panel is None or panel.last_low is None or panel.last_high is None:
         return share(panel.last if panel else None)
     return f"{panel.last:.3f} [{panel.last_low:.3f}, {panel.last_high:.3f}]"
 
 
 def ablation_method(result: AblationResult) -> str:
-    """What the columns are, in a sentence."""
+    """Explain the columns in a sentence."""
     return (
         f"Difference: success at the last evaluation minus the base's, with a {result.confidence:.0%} paired bootstrap "
         f"interval over matched seeds and prompts (percentile, {result.num_resamples:,} resamples, seed "

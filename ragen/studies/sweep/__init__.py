@@ -1,1 +1,1 @@
-"""Evaluation sweeps: checkpoints x environments x temperatures x seeds, each cell an evaluation."""
+"""Evaluation sweeps: checkpoints x environments x temperatures x seeds, one evaluation per cell."""

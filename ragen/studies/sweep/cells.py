@@ -1,6 +1,6 @@
-"""A sweep's cells, for the runs as they are now: a live run has more of them each time.
+"""Cells of a sweep, for the current state of its runs: a run in progress has more of them each time.
 
-Sweep, store --expand--> Expansion(cells, what is waited for)
+Sweep, store --expand--> Expansion(cells, checkpoints still missing)
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _SIZES = {
     "samples_per_prompt": "give --samples N for both, or ",
     "panel_seed": "",
 }
-"""Settings that make a panel, and what may be done where they differ."""
+"""Settings that define a panel -> advice if they differ between runs."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class SweepCell:
     """One checkpoint on one panel at one temperature with one seed.
 
     Attributes:
-        run: Whose checkpoint.
-        trained_on: Name of the environment that it trains on.
-        iteration: Iterations before it.
-        checkpoint: Its key.
+        run: Run that the checkpoint belongs to.
+        trained_on: Name of the environment that the run trains on.
+        iteration: Number of iterations before the checkpoint.
+        checkpoint: Key of the checkpoint.
         environment: Name of the panel.
-        settings: The environment's.
-        agent: The run's; on another run's panel of a matrix, with as many turns and actions as that one has.
-        rollout: The run's.
-        evaluation: The run's, with the sweep's temperature and sizes.
-        seed: Which batch of members.
+        settings: Settings of the panel's environment.
+        agent: Agent settings of the run; on a panel that only another run has, with that run's turn and action limits.
+        rollout: Rollout settings of the run.
+        evaluation: Evaluation settings of the run, with the sweep's temperature and sizes.
+        seed: Index of the batch of members.
     """
 
     run: str
@@ -58,17 +58,17 @@ class SweepCell:
 
     @property
     def label(self) -> str:
-        """What people call it; unique in a sweep."""
+        """Display name; unique in a sweep."""
         return f"{self.run}@{self.iteration} {self.environment} T={self.evaluation.temperature:g} seed={self.seed}"
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """A sweep multiplied out.
+    """An expanded sweep.
 
     Attributes:
-        cells: By run, checkpoint, environment, temperature and seed, in the order asked for.
-        waiting: Run -> what of it was asked for and is not there yet.
+        cells: By run, checkpoint, environment, temperature and seed, in the requested order.
+        waiting: Run -> requested checkpoints that do not exist yet.
     """
 
     cells: list[SweepCell]
@@ -76,17 +76,17 @@ class Expansion:
 
 
 def expand(sweep: Sweep, store: Store, runs: Sequence[str]) -> Expansion:
-    """Multiply a sweep out.
+    """Expand a sweep into its cells.
 
     Args:
-        sweep: What is asked for.
-        store: Where the runs are; records are read, artifacts are not.
-        runs: The runs, where the sweep names none.
+        sweep: The specification.
+        store: The store that has the runs; records are read, artifacts are not.
+        runs: The runs to use if the sweep names none.
 
     Raises:
         StoreError: If there is no such run.
-        ConfigError: If a run's settings are another release's, an environment is unknown or means different things in
-            different runs, or a checkpoint is asked for that its run will never have.
+        ConfigError: If a run's settings are from another release, an environment is unknown or has different settings
+            in different runs, or a checkpoint is requested that its run will never have.
     """
     configs = {
         run: recorded_config(run, store.runs.get(run).config, "Sweep over runs of this release")
@@ -149,10 +149,9 @@ def _environments(sweep: Sweep, run: str, configs: Mapping[str, StarPOConfig]) -
 
 
 def _agent(run: str, panel: str, configs: Mapping[str, StarPOConfig]) -> AgentConfig:
-    """The run's agent; on a panel that is only another run's, with as many turns and actions as are usual there.
+    """Return the run's agent settings; on a panel that only another run has, with that run's turn and action limits.
 
-    A bandit's agent has one action, with which nobody solves a maze. Without a matrix all panels of other runs are
-    either the run's too or the catalogue's, which say nothing of turns.
+    A bandit agent has one action, too few to solve a maze. Environments of the catalogue set no such limits.
     """
     own = configs[run]
     owner = next((config for config in configs.values() if panel in config.panels), own)
@@ -170,7 +169,7 @@ def _evaluation(sweep: Sweep, config: StarPOConfig) -> EvaluationConfig:
 def _check_comparable(
     environments: Mapping[str, Mapping[str, EnvironmentSettings]], evaluations: Mapping[str, EvaluationConfig]
 ) -> None:
-    """One name, one panel: success on different initial states cannot stand in one table."""
+    """Check that each name means one panel: success on different initial states cannot be compared."""
     first = next(iter(environments), "")
     for run in environments:
         for name, settings in environments[run].items():

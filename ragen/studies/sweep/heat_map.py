@@ -1,8 +1,8 @@
-"""A sweep as one SVG: success as colour and number, a row a checkpoint, a column an environment and temperature.
+"""A sweep as one SVG: success as colour and number, one row per checkpoint, one column per environment and temperature.
 
 SweepResult -> draw_sweep -> SVG
 
-Where only one checkpoint was evaluated, a row is an environment and a column a temperature.
+If only one checkpoint was evaluated, rows are environments and columns temperatures.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,11 @@ from starpo.ragen.core.pictures import label, new_figure, style, svg
 from starpo.ragen.studies.sweep.result import Score, SweepResult
 
 DARK = 0.55
-"""Success from which the ink on a square is white."""
+"""Success above which the text on a square is white."""
 
 
 def draw_sweep(result: SweepResult) -> str:
-    """Draw a result: every score with its interval; grey where nothing was measured.
+    """Draw a result: every score with its interval; grey if not measured.
 
     Returns:
         An SVG document.
@@ -68,7 +68,7 @@ def draw_sweep(result: SweepResult) -> str:
 
 
 def column_width(labels: Iterable[str]) -> float:
-    """Inches of a column, so that no label runs into the next."""
+    """Compute the column width in inches at which labels do not overlap."""
     longest = max((len(line) for text in labels for line in text.split("\n")), default=0)
     return max(1.1, 0.2 + 0.085 * longest)
 

@@ -1,4 +1,4 @@
-"""Generalisation as a matrix: a row a run by what it trains on, a column a panel, success before and after training.
+"""Generalisation matrix: one row per run by training environment, one column per panel, success before and after.
 
 SweepResult of a matrix -> entries -> draw_matrix -> SVG, matrix_rows -> table
 """
@@ -19,11 +19,11 @@ class Entry:
     """A run on a panel.
 
     Attributes:
-        first: Score of its first checkpoint; None: not measured.
-        last: Of its last; None: not measured.
-        difference: Last minus first, prompt by prompt; None: one of them was not measured.
-        is_own: Does it train on this environment?
-        is_failed: Is there a cell that could not be evaluated?
+        first: Score of its first checkpoint; None if not measured.
+        last: Score of its last checkpoint; None if not measured.
+        difference: Last minus first, paired by prompt; None if one of them was not measured.
+        is_own: Whether the run trains on this environment.
+        is_failed: Whether a cell could not be evaluated.
     """
 
     first: Score | None
@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def words(self) -> str:
-        """Both successes in percent, and the interval of the last."""
+        """First and last success in percent, and the interval of the last."""
         if self.last is None:
             return "failed" if self.is_failed else "not measured"
         before = f"{100 * self.first.success:.0f} \u2192 " if self.first and self.first is not self.last else ""
@@ -42,7 +42,7 @@ class Entry:
 
 
 def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
-    """(run, panel) -> what was measured; of several temperatures the lowest."""
+    """Return (run, panel) -> entry; with several temperatures, that of the lowest."""
     found = {}
     for run in sorted(result.runs, key=_by_training(result)):
         for panel in result.environments:
@@ -52,7 +52,7 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
             cells = [cell for cell in result.cells if (cell.run, cell.environment) == (run, panel)]
             asked = sorted({cell.iteration for cell in cells})
             by_iteration = {score.iteration: score for score in scores}
-            ends = (asked[0], asked[-1]) if asked else None  # a difference of others is not that of first and last
+            ends = (asked[0], asked[-1]) if asked else None  # only differences between exactly these two
             transfer = next(
                 (
                     t
@@ -72,7 +72,7 @@ def entries(result: SweepResult) -> Mapping[tuple[str, str], Entry]:
 
 
 def matrix_rows(result: SweepResult) -> list[dict[str, str]]:
-    """A row a run and panel: success of the first and the last checkpoint, and their difference with its interval."""
+    """Return one row per run and panel: success of the first and last checkpoint, and their difference."""
     return [
         {
             "run": run,
@@ -87,7 +87,7 @@ def matrix_rows(result: SweepResult) -> list[dict[str, str]]:
 
 
 def matrix_conclusion(result: SweepResult) -> str:
-    """In a sentence, on how many panels of other environments than its own a run rises and falls."""
+    """Summarise in a sentence on how many panels that a run does not train on its success rises and falls."""
     away = [entry for entry in entries(result).values() if not entry.is_own and entry.difference]
     if not away:
         return ""
@@ -100,13 +100,13 @@ def matrix_conclusion(result: SweepResult) -> str:
 
 
 def draw_heat_maps(result: SweepResult) -> dict[str, str]:
-    """File -> drawing: all scores, and of a matrix the matrix."""
+    """Return file -> drawing: all scores and, for a matrix sweep, the matrix."""
     matrix = {"generalisation.svg": draw_matrix(result)} if result.sweep.is_matrix else {}
     return {"success.svg": draw_sweep(result), **matrix}
 
 
 def draw_matrix(result: SweepResult) -> str:
-    """Draw a matrix; a frame around the environment that a run trains on."""
+    """Draw a matrix, with a frame around the environment that a run trains on."""
     found = entries(result)
     runs, panels = (list(dict.fromkeys(place[axis] for place in found)) for axis in (0, 1))
     note = (
@@ -143,7 +143,7 @@ def draw_matrix(result: SweepResult) -> str:
 
 
 def _by_training(result: SweepResult) -> Callable[[str], int]:
-    """Runs that train on the same environment stand together, in the order in which they were asked for."""
+    """Return a sort key that puts runs of the same training environment together, in the requested order."""
     order = list(dict.fromkeys(result.trained_on.values()))
     return lambda run: order.index(result.trained_on[run]) if run in result.trained_on else len(order)
 

@@ -1,4 +1,4 @@
-"""The result of a sweep: every cell, its scores over seeds, and who leads.
+"""The result of a sweep: every cell, scores over seeds, and the leaderboard.
 
 (cells, their keys, outcomes, errors) --summarise--> SweepResult --> record, table, heat map, leaderboard
 """
@@ -24,74 +24,74 @@ class CellResult(Part):
     """One cell: a checkpoint on a panel at a temperature with a seed."""
 
     run: str
-    """Whose checkpoint."""
+    """Run that the checkpoint belongs to."""
     iteration: int
-    """Iterations before it."""
+    """Number of iterations before it."""
     environment: str
     """Name of the panel."""
     temperature: float
-    """Of sampling."""
+    """Sampling temperature."""
     seed: int
-    """Which batch of members."""
+    """Index of the batch of members."""
     checkpoint: str
     """Key of the checkpoint."""
     key: str
-    """Of `episodes` and `metrics`."""
+    """Key of its `episodes` and `metrics`."""
     error: str | None = None
     """Why it could not be evaluated."""
     metrics: dict[str, float] = Field(default_factory=dict)
-    """`success`, `success_low`, ... as the stage `evaluate` defines them; empty where it failed."""
+    """`success`, `success_low`, ... as the stage `evaluate` defines them; empty if it failed."""
 
 
 class Score(Part):
-    """A checkpoint on a panel at a temperature, its seeds taken together."""
+    """A checkpoint on a panel at a temperature, pooled over seeds."""
 
     run: str
-    """Whose checkpoint."""
+    """Run that the checkpoint belongs to."""
     iteration: int
-    """Iterations before it."""
+    """Number of iterations before it."""
     environment: str
     """Name of the panel."""
     temperature: float
-    """Of sampling."""
+    """Sampling temperature."""
     seeds: list[int]
-    """Those that were evaluated."""
+    """Seeds that were evaluated."""
     success: float
-    """Share of episodes that reach the goal, errors left out; prompts in which training of a compared checkpoint began
-    are left out too."""
+    """Share of episodes that reach the goal, without episodes that ended in an error and without prompts from which
+    training of a compared checkpoint started."""
     low: float
-    """Lower end of the 95% interval: Wilson's for one episode a prompt, else from resampling prompts."""
+    """Lower end of the 95% interval: Wilson's for one episode per prompt, otherwise from resampling prompts."""
     high: float
     """Upper end."""
     num_prompts: int
-    """Initial states with an episode."""
+    """Number of initial states with an episode."""
     num_episodes: int
-    """Over all of them."""
+    """Number of episodes over all of them."""
     num_seen_prompts: int = 0
-    """Prompts of the panel that are left out: training of this or another compared checkpoint began in them."""
+    """Number of excluded prompts of the panel: training of this or another compared checkpoint started from them."""
     seen_success: float | None = None
-    """Success on those in which its own training began. None: there are none."""
+    """Success on the prompts from which its own training started; None without such prompts."""
 
 
 class Standing(Part):
-    """A checkpoint at a temperature: a line of the leaderboard."""
+    """A checkpoint at a temperature: a row of the leaderboard."""
 
     rank: int | None
-    """From 1; equal successes share one. None: not all of its cells were evaluated."""
+    """From 1; ties share a rank. None if not all of its cells were evaluated."""
     run: str
-    """Whose checkpoint."""
+    """Run that the checkpoint belongs to."""
     iteration: int
-    """Iterations before it."""
+    """Number of iterations before it."""
     temperature: float
-    """Of sampling."""
+    """Sampling temperature."""
     success: float | None
-    """Mean over the environments. None: as for `rank`."""
+    """Mean over the environments; None as for `rank`."""
     low: float | None
     """Lower end of its 95% interval; see `ragen.agents.evaluation.intervals.mean_interval`."""
     high: float | None
     """Upper end."""
     difference: Difference | None
-    """To the first. None: this is the first, or it has no rank."""
+    """Difference from the first; None if this is the first, or if it has no rank."""
     by_environment: dict[str, float]
     """Panel -> success."""
     missing: list[str]
@@ -99,30 +99,30 @@ class Standing(Part):
 
 
 class SweepResult(StudyResult):
-    """A sweep. Made of stored cells alone: the same cells give the same bytes."""
+    """Result of a sweep. A function of stored cells alone: the same cells give the same bytes."""
 
     sweep: Sweep
-    """What was asked for."""
+    """The specification."""
     runs: list[str]
-    """Whose checkpoints were evaluated."""
+    """Runs whose checkpoints were evaluated."""
     environments: list[str]
     """Panels, in the order of the columns."""
     temperatures: list[float]
-    """Ascending."""
+    """Sampling temperatures, ascending."""
     confidence: float = CONFIDENCE
-    """Of the intervals."""
+    """Confidence level of the intervals."""
     waiting: dict[str, str]
-    """Run -> what was asked for and was not there yet."""
+    """Run -> requested checkpoints that did not exist yet."""
     cells: list[CellResult]
     """Every cell."""
     scores: list[Score]
-    """Cells taken together over seeds; those of which no seed was evaluated are not here."""
+    """Cells pooled over seeds; those without any evaluated seed are absent."""
     leaderboard: list[Standing]
-    """The best first; those without a rank last."""
+    """Best first; those without a rank last."""
     trained_on: dict[str, str] = Field(default_factory=dict)
     """Run -> name of the environment that it trains on."""
     transfers: list[Transfer] = Field(default_factory=list)
-    """Of a matrix: what training did to each run on each panel."""
+    """For a matrix sweep: the effect of training on each run and panel."""
 
     @property
     def failures(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ class SweepResult(StudyResult):
 
     @property
     def warnings(self) -> list[str]:
-        """What to keep in mind when reading the numbers."""
+        """Caveats for reading the numbers."""
         said = []
         if sum(standing.rank is not None for standing in self.leaderboard) > 1:
             said.append(
@@ -157,7 +157,7 @@ class SweepResult(StudyResult):
 
 
 def cell_label(cell: CellResult) -> str:
-    """What people call a cell; that of `SweepCell.label`."""
+    """Return the display name of a cell, the same as `SweepCell.label`."""
     return f"{cell.run}@{cell.iteration} {cell.environment} T={cell.temperature:g} seed={cell.seed}"
 
 
@@ -169,15 +169,15 @@ def summarise(
     errors: Mapping[str, str],
     waiting: Mapping[str, str],
 ) -> SweepResult:
-    """Summarise what the cells measured.
+    """Summarise the measurements of the cells.
 
     Args:
-        sweep: What was asked for.
-        cells: What it came to.
-        keys: Of their artifacts, aligned with `cells`.
-        outcomes: Label of a cell -> what it says.
+        sweep: The specification.
+        cells: The cells that it expanded to.
+        keys: Keys of their artifacts, aligned with `cells`.
+        outcomes: Label of a cell -> its outcome.
         errors: Label of a cell -> why it failed.
-        waiting: Run -> what was asked for and is not there yet.
+        waiting: Run -> requested checkpoints that do not exist yet.
     """
     environments = list(dict.fromkeys(cell.environment for cell in cells))
     found = [
@@ -205,15 +205,15 @@ def summarise(
 
 
 class _Seen(NamedTuple):
-    """Prompts of a panel that no score counts, and how a checkpoint does on those in which its own training began."""
+    """Prompts of a panel that no score counts, and a checkpoint's counts on those seen in its own training."""
 
     prompts: frozenset[Prompt]
     own: Counts
 
 
 def _seen_by_any(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome]) -> dict[str, frozenset[Prompt]]:
-    """Panel -> prompts in which training of a compared checkpoint began: left out for all, so that all are compared on
-    the same prompts."""
+    """Return panel -> prompts from which training of a compared checkpoint started; excluded for all checkpoints, so
+    that all are compared on the same prompts."""
     seen: dict[str, frozenset[Prompt]] = {}
     for cell in cells:
         outcome = outcomes.get(cell_label(cell))
@@ -241,7 +241,7 @@ def _pooled_counts(cells: Sequence[CellResult], outcomes: Mapping[str, Outcome])
 
 
 def _seen_warning(environment: str, scores: Sequence[Score]) -> str:
-    """How many prompts of a panel are left out, and what success is there; empty where there are none."""
+    """Format how many prompts of a panel are excluded, and the success on them; empty if there are none."""
     own = [score for score in scores if score.environment == environment and score.num_seen_prompts]
     if not own:
         return ""
@@ -281,7 +281,7 @@ def _score(
 
 
 def _share(counts: Counts) -> float | None:
-    """Successes of episodes; None: there is no episode."""
+    """Return successes divided by episodes; None without an episode."""
     trials = sum(number for _, number in counts.values())
     return sum(number for number, _ in counts.values()) / trials if trials else None
 
@@ -300,7 +300,7 @@ def _leaderboard(
             scores.append(_score(*place, seeds, count, seen[place]))
     complete = {who: scores for who, scores in entrants.items() if len(scores) == len(environments)}
     means = {who: math.fsum(score.success for score in scores) / len(scores) for who, scores in complete.items()}
-    order = sorted(means, key=lambda who: -means[who])  # stable: of equals, the first asked for
+    order = sorted(means, key=lambda who: -means[who])  # stable: ties stay in the requested order
     standings = []
     for who in [*order, *(who for who in entrants if who not in complete)]:
         scores = entrants[who]

@@ -1,9 +1,9 @@
-"""`Sweep`: what an evaluation sweep asks for, as a TOML file.
+"""`Sweep`: specification of an evaluation sweep, as a TOML file.
 
-runs = ["sokoban-s0-1a2b3c4d"]     # none: the running ones, or the newest
+runs = ["sokoban-s0-1a2b3c4d"]     # default: the active ones, or the newest
 iterations = "every:10"            # or "last", "all", "ends", [10, 20]
-environments = ["sokoban"]         # none: the runs' own panels
-temperatures = [0.0, 0.5, 1.0]     # none: the runs' own
+environments = ["sokoban"]         # default: the runs' own panels
+temperatures = [0.0, 0.5, 1.0]     # default: the runs' own
 seeds = [0, 1, 2]
 """
 
@@ -24,27 +24,28 @@ class Sweep(StudySpec):
     word = "a sweep"
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-    """What its result is called; the file's name where the file gives none."""
+    """Name of its result; default: the name of the file."""
     runs: list[str] = Field(default_factory=list)
-    """Runs whose checkpoints are evaluated. None: those at work, or, where none is, the newest."""
+    """Runs whose checkpoints are evaluated. Empty: the active runs or, if there are none, the newest run."""
     iterations: str | list[Annotated[int, Field(ge=0)]] = "last"
     """Which checkpoints; checkpoint n is the one after n iterations. 'last': the newest; 'all'; 'every:10': every
     tenth, and the run's last; 'ends': the first and the newest; or their numbers. Those that a run has not reached yet
     are left to a later sweep."""
     is_matrix: bool = False
-    """Generalisation: without `environments`, every run plays the panels of all runs, each with as many turns and
-    actions as the run has that it is a panel of."""
+    """Generalisation matrix: without `environments`, every run plays the panels of all runs, each with the turn and
+    action limits of the run that the panel belongs to."""
     environments: list[str] = Field(default_factory=list)
     """Panels of the runs (the training environment by its type, and the variants) or environments of `ragen envs`.
-    None: all panels that the runs have in common."""
+    Empty: all panels that the runs have in common."""
     temperatures: list[Annotated[float, Field(ge=0.0, le=10.0)]] = Field(default_factory=list)
-    """Sampling temperatures. None: each run's own."""
+    """Sampling temperatures. Empty: each run's own."""
     seeds: list[Annotated[int, Field(ge=0, le=1_000_000)]] = Field(default_factory=lambda: [0], min_length=1)
-    """Seed n plays every prompt with the n-th batch of members, so with other chance; 0 is what training plays."""
+    """Seed n plays every prompt with the n-th batch of members, that is, with different randomness; training's own
+    evaluations use 0."""
     num_prompts: int | None = Field(None, ge=1, le=100_000)
-    """Initial states of a panel. None: each run's own number."""
+    """Number of initial states of a panel. None: each run's own."""
     samples_per_prompt: int | None = Field(None, ge=1, le=1000)
-    """Trajectories from each, with each seed. None: each run's own number."""
+    """Trajectories per initial state and seed. None: each run's own."""
 
     @field_validator("iterations")
     @classmethod
@@ -66,14 +67,14 @@ class Sweep(StudySpec):
         return values
 
     def chosen(self, numbers: Iterable[int], last: int) -> list[int]:
-        """Which of the checkpoints that a run has now.
+        """Select among the checkpoints that a run has now.
 
         Args:
-            numbers: Those it has.
-            last: That of its last iteration, whether or not it is there yet.
+            numbers: Numbers of the checkpoints that it has.
+            last: Number of the checkpoint after its last iteration, whether or not it exists yet.
 
         Returns:
-            Ascending; none where none of those asked for is there yet.
+            Numbers in ascending order; empty if none of the requested checkpoints exists yet.
         """
         present = sorted(numbers)
         if self.iterations == "all":

@@ -1,4 +1,4 @@
-"""A sweep's result in words: the leaderboard, and success by panel."""
+"""Tables of a sweep: the leaderboard, and success by panel."""
 
 from starpo.ragen.studies.result import Table, share
 from starpo.ragen.studies.sweep.matrix import matrix_conclusion, matrix_rows
@@ -8,8 +8,8 @@ _TEXTS = ("run",)
 
 
 def sweep_tables(result: SweepResult) -> list[Table]:
-    """The leaderboard, a row a checkpoint and temperature, the best first; where there are several panels, the same
-    with a column a panel; of a matrix, a row a run and panel."""
+    """Return the leaderboard, one row per checkpoint and temperature, best first. With several panels, add a table with
+    one column per panel; for a matrix sweep, instead a table with one row per run and panel."""
     leaderboard = Table(f"leaderboard; {_heading(result)}", _leaderboard(result), _TEXTS)
     if result.sweep.is_matrix:
         title = "generalisation: success on every panel, first checkpoint and last"
@@ -20,7 +20,7 @@ def sweep_tables(result: SweepResult) -> list[Table]:
 
 
 def sweep_method(result: SweepResult) -> str:
-    """What the columns are, in a sentence."""
+    """Explain the columns in a sentence."""
     mean = "success: mean over the environments, " if len(result.environments) > 1 else "success: "
     return (
         f"{mean}{result.confidence:.0%} interval (Wilson's where a prompt has one episode, else from resampling "
@@ -29,7 +29,7 @@ def sweep_method(result: SweepResult) -> str:
 
 
 def sweep_conclusion(result: SweepResult) -> str:
-    """Of a matrix, whether training on one environment helps on others; else empty."""
+    """Summarise, for a matrix sweep, whether training on one environment helps on others; otherwise empty."""
     return matrix_conclusion(result) if result.sweep.is_matrix else ""
 
 

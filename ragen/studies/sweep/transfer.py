@@ -1,6 +1,6 @@
-"""What training did to a checkpoint's success, on its own environment and on others, prompt by prompt.
+"""Effect of training on a run's success, on its own environment and on others, paired by prompt.
 
-success by prompt of the first and the last checkpoint of a run -> Transfer, one a panel
+success by prompt of the first and the last checkpoint of a run -> Transfer, one per panel
 """
 
 import math
@@ -16,28 +16,28 @@ from starpo.ragen.studies.result import Difference, Part
 Place = tuple[str, int, float, str]
 """Run, iteration, temperature, environment."""
 Measured = dict[Place, tuple[list[int], Counts]]
-"""Place -> seeds that were evaluated, and successes by prompt, over them."""
+"""Place -> seeds that were evaluated, and counts by prompt, summed over them."""
 
 
 class Transfer(Part):
-    """A run on a panel: its last checkpoint beside its first."""
+    """A run on a panel: its last checkpoint compared with its first."""
 
     run: str
-    """Whose checkpoints."""
+    """Run that the checkpoints belong to."""
     environment: str
     """Name of the panel."""
     temperature: float
-    """Of sampling."""
+    """Sampling temperature."""
     first: int
-    """Iterations before the first checkpoint."""
+    """Number of iterations before the first checkpoint."""
     last: int
-    """Iterations before the last."""
+    """Number of iterations before the last."""
     difference: Difference | None
-    """Success of the last minus that of the first. None: they have no prompt in common."""
+    """Success of the last minus that of the first; None if they have no prompt in common."""
 
 
 def transfers(measured: Measured) -> list[Transfer]:
-    """Every run on every panel on which two of its checkpoints were measured."""
+    """Compare first and last checkpoint of every run on every panel on which two of its checkpoints were measured."""
     checkpoints: dict[tuple[str, float, str], list[int]] = {}
     for (run, iteration, temperature, environment), (_, counts) in measured.items():
         if counts:
@@ -64,16 +64,16 @@ def difference(
     other: tuple[str, int, float],
     environments: Sequence[str],
 ) -> Difference | None:
-    """Success of one checkpoint minus that of another: the mean over these panels, whatever their numbers of prompts.
+    """Compute the success of one checkpoint minus that of another, as the unweighted mean over panels.
 
     Args:
-        measured: Both of them on all of these panels.
+        measured: Counts of both checkpoints on all of these panels.
         who: Run, iteration, temperature.
-        other: The same of the other.
+        other: Run, iteration, temperature of the other checkpoint.
         environments: Names of the panels.
 
     Returns:
-        None: on one of them they have no prompt in common.
+        None if there is a panel on which they have no prompt in common.
     """
     found = []
     for environment in environments:

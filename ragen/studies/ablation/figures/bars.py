@@ -1,4 +1,4 @@
-"""The papers' tables as bars: success at the end, the paper's number beside ours.
+"""The papers' tables as bar charts: success at the end, the paper's number beside ours.
 
 AblationResult -> draw_bars -> SVG
 """
@@ -11,10 +11,10 @@ _PAPER = "#b6bfcc"
 
 
 def draw_bars(result: AblationResult) -> str:
-    """Draw a result: a pair of bars a cell; dots are the seeds. Cells without a finished run have no bar of ours."""
+    """Draw a result: one pair of bars per cell, a dot per seed. Cells without a finished run lack our bar."""
     finding = result.grid.finding
     numbers = finding.numbers if finding else {}
-    order = list(numbers)  # as the paper has them; cells that it has not stand at the end
+    order = list(numbers)  # the paper's order; cells that are not in the paper come last
     cells = sorted(result.cells, key=lambda cell: order.index(cell.label) if cell.label in order else len(order))
     places = range(len(cells))
     paper = f"grey: {finding.source}, another model; " if finding and numbers else ""

@@ -1,4 +1,4 @@
-"""The figures by the names that a grid gives them."""
+"""The figures by the names that grids use."""
 
 from starpo.ragen.studies.ablation.figures.bars import BARS
 from starpo.ragen.studies.ablation.figures.dependence import DEPENDENCE
@@ -22,10 +22,10 @@ FIGURES: dict[FigureName, Figure] = {
     "gradients": GRADIENTS,
     "league": LEAGUE,
 }
-"""Of an ablation that asks for another than 'success', both are drawn."""
+"""If a grid selects a figure other than 'success', both are drawn."""
 
 
 def draw_figures(result: AblationResult) -> dict[str, str]:
-    """File -> drawing: the curves of success, and the figure that the grid asks for."""
+    """Return file -> drawing: the success curves, and the figure that the grid selects."""
     figures = (FIGURES["success"], FIGURES[result.grid.figure])
     return {figure.file: figure.draw(result) for figure in figures}

@@ -1,6 +1,7 @@
-"""Does success go with what the reasoning says of its prompt, I(X; Z), or with its variety, H(Z|X) (RAGEN-2)?
+"""Correlation of success with how much the reasoning depends on its prompt, I(X; Z), and with its diversity, H(Z|X)
+(RAGEN-2).
 
-AblationResult -> points, one a probe -> rank correlations -> table, verdict          -> draw_dependence -> SVG
+AblationResult -> points, one per probe -> rank correlations -> table, verdict          -> draw_dependence -> SVG
 """
 
 import numpy as np
@@ -21,9 +22,9 @@ _AXES = {
 
 
 def points(cell: CellResult, metric: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of every run of a cell: a probe's value, and success in training at its iteration. [probes] each
+    """Return, for every run of a cell, the probes' values and the training success at their iterations. [probes] each
 
-    The probe before the first update is left out: it is of the warm start, and the same in all cells of a seed.
+    The probe before the first update is omitted: it measures the warm start, which all cells of a seed share.
     """
     found = []
     for series in cell.series.values():
@@ -34,7 +35,7 @@ def points(cell: CellResult, metric: str) -> list[tuple[np.ndarray, np.ndarray]]
 
 
 def correlations(result: AblationResult) -> dict[str, RankCorrelation | None]:
-    """Metric -> its rank correlation with success over all probes of all runs."""
+    """Return metric -> its rank correlation with success over all probes of all runs."""
     return {
         metric: correlation_over_runs([run for cell in result.cells for run in points(cell, metric)])
         for metric in _AXES
@@ -42,7 +43,7 @@ def correlations(result: AblationResult) -> dict[str, RankCorrelation | None]:
 
 
 def draw_dependence(result: AblationResult) -> str:
-    """Draw a result: a dot a probe, a colour a cell; I(X; Z) on the left, H(Z|X) on the right."""
+    """Draw a result: one dot per probe, one colour per cell; I(X; Z) on the left, H(Z|X) on the right."""
     found = correlations(result)
     note = (
         "each dot: a probe of a run after its first update; nats per token, first turns. Spearman's rank correlation, "
@@ -72,7 +73,7 @@ def draw_dependence(result: AblationResult) -> str:
 
 
 def dependence_tables(result: AblationResult) -> list[Table]:
-    """A row an axis of RAGEN-2's plane: its rank correlation with success."""
+    """Return one row per axis of RAGEN-2's plane: its rank correlation with success."""
     rows = [
         {"of first turns": _AXES[metric], "probes": str(of.num if of else 0), "with success": str(of or "not measured")}
         for metric, of in correlations(result).items()
@@ -81,7 +82,7 @@ def dependence_tables(result: AblationResult) -> list[Table]:
 
 
 def dependence_verdicts(result: AblationResult) -> Verdicts:
-    """Does success rise with I(X; Z)?"""
+    """Judge whether success rises with I(X; Z)."""
     metric = next(iter(_AXES))
     return {"success rising with I(X; Z)": judge_order(correlations(result)[metric])}
 

@@ -1,4 +1,4 @@
-"""`Figure`: how a paper draws an ablation, and what it reads off the drawing."""
+"""`Figure`: how a paper draws an ablation, and what it concludes from the drawing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from starpo.ragen.studies.ablation.result import AblationResult
 from starpo.ragen.studies.result import Table
 
 Verdicts = dict[str, str]
-"""What is judged -> a verdict as `finding.sentence` takes it."""
+"""Claim -> verdict, in the form that `finding.sentence` expects."""
 
 
 def _no_tables(_: AblationResult) -> list[Table]:
@@ -23,14 +23,14 @@ class Figure:
     """A figure.
 
     Attributes:
-        file: Name of its file in the result's folder.
-        draw: The result -> an SVG document or a page.
-        stages: Whose metrics it needs.
-        metrics: Their names, or beginnings that end in '/'.
-        has_transcripts: Does it show responses?
-        needs_times: Does it compare at equal time?
-        tables: What it measures in words.
-        verdicts: Whether it shows what the paper reads off it.
+        file: File name in the result's folder.
+        draw: Result -> an SVG document or an HTML page.
+        stages: Stages whose metrics it needs.
+        metrics: Names of these metrics, or prefixes that end in '/'.
+        has_transcripts: Whether it shows responses.
+        needs_times: Whether it compares cells at equal time.
+        tables: Result -> tables of what it shows.
+        verdicts: Result -> whether it reproduces what the paper concludes from the figure.
     """
 
     file: str

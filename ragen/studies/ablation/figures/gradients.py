@@ -1,4 +1,4 @@
-"""Which groups carry a gradient: norms by the standard deviation of a group's returns, in sixths (RAGEN-2).
+"""Which groups contribute gradient: norms by the standard deviation of a group's returns, in sixths (RAGEN-2).
 
 AblationResult -> buckets of every run -> table, verdict          AblationResult -> draw_group_gradients -> SVG
 """
@@ -22,7 +22,7 @@ Bucket = Mapping[str, float]
 
 
 def draw_group_gradients(result: AblationResult) -> str:
-    """Draw a result: a panel a cell, a line a term of the loss; its mean over iterations and seeds, dots the seeds."""
+    """Draw a result: one panel per cell, one line per loss term (mean over iterations and seeds), dots for seeds."""
     note = (
         "norm of the mean gradient of a sixth of the groups, as weighted in the loss; from the sixth whose "
         "returns vary least to the one whose returns vary most; mean over iterations (dots: seeds)"
@@ -51,7 +51,7 @@ def draw_group_gradients(result: AblationResult) -> str:
 
 
 def gradient_tables(result: AblationResult) -> list[Table]:
-    """A row a cell and sixth: mean reward std, norms of the terms, and the signal-to-noise ratio of the task's."""
+    """Return one row per cell and sixth: mean reward std, norms of the terms, and the task's signal-to-noise ratio."""
     rows = []
     for cell in result.cells:
         for number in _BUCKETS:
@@ -64,7 +64,7 @@ def gradient_tables(result: AblationResult) -> list[Table]:
 
 
 def gradient_verdicts(result: AblationResult) -> Verdicts:
-    """Does the task's gradient grow with the reward std of its groups?"""
+    """Judge whether the task gradient grows with the reward std of its groups."""
     runs = []
     for cell in result.cells:
         for buckets in _runs(cell):
@@ -74,7 +74,7 @@ def gradient_verdicts(result: AblationResult) -> Verdicts:
 
 
 def _runs(cell: CellResult) -> Iterator[list[Bucket]]:
-    """The buckets of all iterations, run by run."""
+    """Yield, for each run, the buckets of all iterations."""
     for series in cell.series.values():
         yield [bucket for of in measured(series).values() for bucket in of.values()]
 
@@ -84,7 +84,7 @@ def _values(buckets: Sequence[Bucket], name: str) -> np.ndarray:
 
 
 def _means(cell: CellResult, number: int, name: str) -> list[float]:
-    """The mean over iterations in each seed; of those that have it."""
+    """Return the mean over iterations for each seed that has a value."""
     found = []
     for series in cell.series.values():
         buckets = [of[number] for of in measured(series).values() if number in of]

@@ -1,6 +1,6 @@
-"""A league of methods: every cell's difference to the base, at equal trajectories and at equal time.
+"""A league of methods: every cell's difference from the base, at equal trajectories and at equal time.
 
-AblationResult -> standings, the best first -> table, draw_league -> SVG
+AblationResult -> standings, best first -> table, draw_league -> SVG
 """
 
 from starpo.ragen.core.pictures import COLOURS, label, new_figure, style, svg
@@ -10,12 +10,12 @@ from starpo.ragen.studies.result import Difference, Table, share
 
 
 def standings(result: AblationResult) -> list[CellResult]:
-    """The cells by success at the end, the best first; those that did not come to it last."""
+    """Sort the cells by success at the end, best first; unfinished cells come last."""
     return sorted(result.cells, key=lambda cell: -cell.panels[result.panel].last if result.panel in cell.panels else 1)
 
 
 def league_table(result: AblationResult) -> Table:
-    """A row a cell, the best first; its title says which are better than the base both ways, beyond chance."""
+    """Return one row per cell, best first; the title names the cells significantly better than the base both ways."""
     cells = standings(result)
     better = [
         cell.label
@@ -27,7 +27,7 @@ def league_table(result: AblationResult) -> Table:
 
 
 def draw_league(result: AblationResult) -> str:
-    """Draw a result: a line a cell, the best on top; filled at equal trajectories, hollow at equal time."""
+    """Draw a result: one line per cell, best on top; filled at equal trajectories, hollow at equal time."""
     cells = [cell for cell in standings(result) if not cell.is_base]
     base = next(cell for cell in result.cells if cell.is_base).panels.get(result.panel)
     end = f", which ends at {100 * base.last:.1f}%" if base else ""

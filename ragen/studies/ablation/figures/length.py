@@ -16,7 +16,7 @@ _LENGTH = "rollout/reasoning_characters_mean"
 
 
 def draw_length(result: AblationResult) -> str:
-    """Draw a result: a colour a cell, the mean over seeds smoothed, thin lines the runs."""
+    """Draw a result: one colour per cell; the thick line is the smoothed mean over seeds, thin lines are runs."""
     note = "characters of reasoning per response in training; thick: mean over seeds, EMA of 0.9; thin: runs"
     with style():
         figure = new_figure(7.6, 4.2, result.name, note)
@@ -40,13 +40,14 @@ def draw_length(result: AblationResult) -> str:
 
 
 def length_tables(result: AblationResult) -> list[Table]:
-    """Length at first and in the end, and its change in every seed; until when, if no response had reasoning later."""
+    """Return the length at the beginning and at the end, and its change per seed, with the last iteration that had any
+    reasoning if later ones had none."""
     title = "characters of reasoning per response that has any, in training"
     return [trend_table(result, _LENGTH, title, 1, "change by seed", lambda trend: f"{trend.change:+.0%}")]
 
 
 def length_verdicts(result: AblationResult) -> Verdicts:
-    """Does reasoning become shorter, cell by cell?"""
+    """Judge for each cell whether reasoning becomes shorter."""
     return shrinking_verdicts(result, _LENGTH, "shorter reasoning")
 
 

@@ -2,8 +2,9 @@
 
 AblationResult -> events of every run -> table, verdicts          AblationResult -> draw_signals -> SVG
 
-What falls first is told in hindsight, of both metrics alike: halfway from the peak to the end. Signals, which must not
-know the end, have bounds of their own, and which of them rings first is a matter of these (`ragen backtest`).
+Which metric falls first is determined in hindsight, by the same criterion for both: halfway from the peak to the end.
+Signals may not look ahead and have thresholds of their own, which decide which of them is raised first
+(`ragen backtest`).
 """
 
 from dataclasses import dataclass
@@ -34,14 +35,14 @@ _WINDOW = 5
 
 @dataclass(frozen=True)
 class Events:
-    """What happened in a run, and when; None: it did not.
+    """Events of a run and their iterations; None if an event did not occur.
 
     Attributes:
         cell: Label of its cell.
         seed: Its seed.
         raised: Metric -> iteration at which its signal was first raised.
-        halfway: Metric -> iteration from which on it was below the middle of its peak and its end, in hindsight.
-        fell: When success in training had halved for good, in hindsight.
+        halfway: Metric -> iteration from which it stayed below the midpoint of its peak and its end, in hindsight.
+        fell: Iteration at which training success had halved for good, in hindsight.
     """
 
     cell: str
@@ -52,7 +53,7 @@ class Events:
 
 
 def events(result: AblationResult) -> list[Events]:
-    """Of every run of which something is known."""
+    """Return the events of every run that has metrics."""
     found = []
     for cell in result.cells:
         for seed, series in cell.series.items():
@@ -64,12 +65,13 @@ def events(result: AblationResult) -> list[Events]:
 
 
 def halfway(points: Series) -> int | None:
-    """The iteration from which on a metric stays below the middle of its peak and its end.
+    """Find the iteration from which a metric stays below the midpoint of its peak and its end.
 
-    Both in the centred mean of five points, which does not lag; the end is the mean of the last five.
+    The curve and its peak are smoothed by a centred mean of five points, which does not lag; the end is the mean of the
+    last five points.
 
     Returns:
-        None: it ends at its peak, or there are fewer than ten points.
+        None if it ends at its peak, or if there are fewer than ten points.
     """
     if len(points) < MIN_POINTS:
         return None
@@ -82,9 +84,9 @@ def halfway(points: Series) -> int | None:
 
 
 def draw_signals(result: AblationResult) -> str:
-    """Draw a result: a row a metric, a column a cell (of more than four, the first), a colour a seed.
+    """Draw a result: one row per metric, one column per cell (at most the first four), one colour per seed.
 
-    A dashed line stands where the metric's signal was first raised.
+    A dashed line marks where the metric's signal was first raised.
     """
     cells = result.cells[:_MAX_CELLS]
     note = (
@@ -103,7 +105,7 @@ def draw_signals(result: AblationResult) -> str:
                 axes.set_xlabel("updates" if row == len(_DRAWN) - 1 else "")
                 if column == 0:
                     axes.set_ylabel(words)
-                if metric == GRADIENT:  # spikes are thousands of times the rest, and it is 0 where nothing is left
+                if metric == GRADIENT:  # spikes are thousands of times the rest, and the norm can be 0
                     axes.set_yscale("symlog", linthresh=0.1)
                     axes.yaxis.set_major_formatter("{x:g}")
                 for number, seed in enumerate(cell.series):
@@ -117,7 +119,8 @@ def draw_signals(result: AblationResult) -> str:
 
 
 def signal_tables(result: AblationResult) -> list[Table]:
-    """A row a run: when signals were first raised; in hindsight, when metrics were halfway down, and success halved."""
+    """Return one row per run: when signals were first raised and, in hindsight, when metrics were halfway down and
+    success had halved."""
     rows = [
         {
             "cell": of.cell,
@@ -132,7 +135,8 @@ def signal_tables(result: AblationResult) -> list[Table]:
 
 
 def signal_verdicts(result: AblationResult) -> Verdicts:
-    """Of the runs that fell: does the reward std fall before the return, and does the gradient norm spike by then?"""
+    """Judge, over the runs that fell, whether the reward std falls before the return, and whether the gradient norm
+    spikes by the time of the fall."""
     fallen = [of for of in events(result) if of.fell is not None]
     leads = [_lead(of) for of in fallen]
     early = [lead for lead in leads if lead is not None and lead > 0]
@@ -145,7 +149,7 @@ def signal_verdicts(result: AblationResult) -> Verdicts:
 
 
 def _lead(of: Events) -> int | None:
-    """Iterations from the reward std's being halfway down to the return's."""
+    """Return the number of iterations by which the reward std is halfway down before the return."""
     std, end = of.halfway[REWARD_STD], of.halfway[RETURN]
     return None if std is None or end is None else end - std
 

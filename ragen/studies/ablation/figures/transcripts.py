@@ -1,4 +1,4 @@
-"""Responses at the first and the last evaluation, side by side: what training made of them (RAGEN, Table 1).
+"""Responses at the first and the last evaluation, side by side, to show the effect of training (RAGEN, Table 1).
 
 AblationResult -> draw_transcripts -> HTML page
 """
@@ -13,7 +13,7 @@ _DISTINCT = "rollout/distinct_response_share"
 
 
 def draw_transcripts(result: AblationResult) -> str:
-    """One page without scripts or connections. What models wrote is escaped by the template."""
+    """Render one HTML page without scripts or external requests. The template escapes model output."""
     finding = result.grid.finding
     return template("starpo.ragen.studies.ablation.figures", "transcripts.html.j2").render(
         title=result.name,
@@ -26,13 +26,13 @@ def draw_transcripts(result: AblationResult) -> str:
 
 
 def transcript_tables(result: AblationResult) -> list[Table]:
-    """The share of different responses, early and late in training."""
+    """Return the share of distinct responses, early and late in training."""
     title = "share of different responses, in training"
     return [trend_table(result, _DISTINCT, title, 3, "by seed", lambda trend: f"{trend.first:.3f}->{trend.last:.3f}")]
 
 
 def transcript_verdicts(result: AblationResult) -> Verdicts:
-    """Do responses become alike, cell by cell?"""
+    """Judge for each cell whether responses become more alike."""
     return shrinking_verdicts(result, _DISTINCT, "responses growing alike")
 
 

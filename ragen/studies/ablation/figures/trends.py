@@ -1,4 +1,4 @@
-"""Does a metric end higher or lower than it began, seed by seed?"""
+"""Trends: whether a metric ends higher or lower than it began, by seed."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,12 +11,13 @@ from starpo.ragen.studies.result import Table
 
 
 class Trend(NamedTuple):
-    """Means over the first and the last tenth of a run's points, at least one of each.
+    """Means over the first and the last tenth of a run's points, at least one point each.
 
     Attributes:
-        first: Of the first.
-        last: Of the last.
-        until: The last iteration with a point, if the run went on without any, as one does that has lost its reasoning.
+        first: Mean of the first tenth.
+        last: Mean of the last tenth.
+        until: The last iteration with a point, if the run continued without any, as when it has lost its reasoning;
+            otherwise None.
     """
 
     first: float
@@ -25,12 +26,12 @@ class Trend(NamedTuple):
 
     @property
     def change(self) -> float:
-        """As a share of the first; 0 where that is 0."""
+        """Relative change from first to last; 0 if first is 0."""
         return self.last / self.first - 1 if self.first else 0.0
 
 
 def trends(cell: CellResult, metric: str) -> dict[int, Trend]:
-    """Seed -> how a metric went; of runs with two points at least."""
+    """Return seed -> trend of a metric, for runs with at least two points."""
     found = {}
     for seed, of_run in cell.series.items():
         points = of_run.get(metric, {})
@@ -43,15 +44,15 @@ def trends(cell: CellResult, metric: str) -> dict[int, Trend]:
 def trend_table(
     result: AblationResult, metric: str, title: str, digits: int, by_seed: str, told: Callable[[Trend], str]
 ) -> Table:
-    """A row a cell: a metric in the first and the last tenth of its points, as a mean over seeds, and in every seed.
+    """Return one row per cell: a metric in the first and the last tenth of its points, averaged over seeds and by seed.
 
     Args:
-        result: What was measured.
-        metric: Its name.
-        title: Of the table.
-        digits: Behind the point.
-        by_seed: Name of the column that has every seed.
-        told: A seed's trend in that column.
+        result: The result.
+        metric: Name of the metric.
+        title: Title of the table.
+        digits: Decimal places.
+        by_seed: Name of the column that lists every seed.
+        told: Formats a seed's trend for that column.
     """
     rows = []
     for cell in result.cells:
@@ -66,12 +67,12 @@ def trend_table(
 
 
 def shrinking_verdicts(result: AblationResult, metric: str, what: str) -> Verdicts:
-    """Does a metric become smaller, cell by cell?"""
+    """Judge for each cell whether a metric decreases."""
     return {f"{what} in {cell.label}": judge_shrinking(list(trends(cell, metric).values())) for cell in result.cells}
 
 
 def judge_shrinking(found: Sequence[Trend]) -> str:
-    """Is it smaller at the end, in every seed?"""
+    """Judge whether a metric is smaller at the end in every seed."""
     if not found:
         return "not measured"
     num = sum(trend.last < trend.first for trend in found)
@@ -83,7 +84,7 @@ def judge_shrinking(found: Sequence[Trend]) -> str:
 
 
 def mean_trend(found: Sequence[Trend]) -> Trend:
-    """The mean over seeds; at least one."""
+    """Average trends over seeds; needs at least one."""
     first, last = (math.fsum(side) / len(found) for side in zip(*(trend[:2] for trend in found), strict=True))
     return Trend(first, last)
 
