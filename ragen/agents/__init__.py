@@ -1,7 +1,7 @@
-"""A policy that plays: checkpoint -> stored turns. Begin with `rollout.loop`.
+"""Policies acting in environments: checkpoint -> stored turns. Start with `rollout.loop`.
 
 prompting   observations -> prompts -> responses -> actions
 policy      weights and tokenizers, embedded or from Hugging Face; adapters
-rollout     engines, and groups of episodes over many turns
-evaluation  panels of unseen initial states, and what success on them says
+rollout     engines, and groups of multi-turn episodes
+evaluation  panels of unseen initial states, and success on them
 """

@@ -1,8 +1,8 @@
-"""Evaluation: fixed panels of initial states, and what a policy's episodes on them say.
+"""Evaluation: fixed panels of initial states, and statistics of a policy's episodes on them.
 
-panel            the initial states, known by hash and kept apart from training
-training_states  what a checkpoint's training began in, from its lineage
-episodes         stored turns -> dataset `episodes`, a row an episode; seen prompts apart
+panel            the initial states, identified by hash and excluded from training
+training_states  the initial states of a checkpoint's training, from its lineage
+episodes         stored turns -> dataset `episodes`, one row per episode; seen prompts separate
 intervals        confidence intervals of a success rate, and unbiased pass@k
 summary          a cell's episodes -> its metrics
 """

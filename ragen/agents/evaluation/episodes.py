@@ -1,4 +1,4 @@
-"""Evaluated turns folded to the dataset `episodes`: a row an episode, its text kept, its tokens left behind.
+"""Evaluated turns folded into the dataset `episodes`: one row per episode, with its text but without its tokens.
 
 turns of one cell, states seen in training -> episodes of the cell `<name>`, and those of `<name>/seen`
 """
@@ -11,7 +11,7 @@ import pyarrow as pa
 from starpo.schemas.datasets import EPISODES, STATUSES
 
 SEEN = "/seen"
-"""Ends the cell of the episodes that began where training began: no success of a panel counts them."""
+"""Suffix of the cell of episodes from initial states seen in training; they do not count towards a panel's success."""
 
 
 def fold_episodes(turns: pa.Table, cell: str, temperature: float, seen: AbstractSet[str] = frozenset()) -> pa.Table:
@@ -21,12 +21,12 @@ def fold_episodes(turns: pa.Table, cell: str, temperature: float, seen: Abstract
         turns: Dataset `turns`, rows in any order; each trajectory is an episode.
         cell: The name of the environment under evaluation.
         temperature: The sampling temperature.
-        seen: Digests of initial states; episodes that began in one of them are those of the cell `<cell>/seen`.
+        seen: Digests of initial states; episodes that start from one of them go to the cell `<cell>/seen`.
 
     Returns:
         Dataset `episodes`, in order of first appearance of a trajectory in `turns`; empty for empty turns. An episode's
-        status is the worst of its turns, in the order of `schemas.datasets.STATUSES`; it has succeeded if the goal was
-        reached after any turn; its return is the environment's alone.
+        status is the worst of its turns, in the order of `schemas.datasets.STATUSES`; it succeeds if the goal was
+        reached after any turn; its return contains environment rewards only.
     """
     columns = ["trajectory_id", "env", "env_seed", "member", "turn", "initial_state_digest", "observation", "response"]
     columns += ["executed_actions", "action_rewards", "response_ids", "status", "success"]

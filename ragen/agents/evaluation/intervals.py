@@ -1,8 +1,8 @@
 """Confidence intervals of a success rate, and unbiased pass@k: pure functions of counts.
 
-Which interval is right depends on what was sampled. One episode a prompt: episodes are independent, and Wilson's
-interval holds. Several episodes a prompt: episodes of one prompt succeed and fail together, and an interval that takes
-them for independent is too narrow; whole prompts are resampled instead.
+Which interval is right depends on what was sampled. With one episode per prompt, episodes are independent, and Wilson's
+interval is valid. With several episodes per prompt, outcomes of the same prompt are correlated, and an interval that
+treats them as independent is too narrow; whole prompts are resampled instead.
 """
 
 import math
@@ -18,16 +18,16 @@ _RESAMPLES_AT_ONCE = 256
 
 
 def wilson_interval(num_successes: int, num_trials: int, confidence: float = 0.95) -> Interval:
-    """Wilson's score interval of a share (Wilson 1927).
+    """Wilson score interval of a share (Wilson 1927).
 
         centre = (p + z^2/2n) / (1 + z^2/n)
         half   = z / (1 + z^2/n) * sqrt(p (1 - p) / n + z^2 / 4n^2)
 
-    Unlike p +- z * sqrt(p (1 - p) / n) it stays in [0, 1] and has a width at p = 0 and p = 1.
+    Unlike p +- z * sqrt(p (1 - p) / n), it stays in [0, 1] and has a positive width at p = 0 and p = 1.
 
     Args:
         num_successes: At most `num_trials`.
-        num_trials: Independent trials. 0: nothing is known, the interval is (0, 1).
+        num_trials: Number of independent trials; with 0, the interval is (0, 1).
         confidence: Between 0 and 1.
 
     Raises:
@@ -49,16 +49,16 @@ def cluster_bootstrap_interval(
 ) -> Interval:
     """Percentile interval of a success rate from resampling whole prompts with replacement (Efron 1979).
 
-    The rate of a resample is its successes over its trials, so prompts weigh as much as they have episodes. Where all
-    prompts have the same rate the bootstrap has no width and would claim certainty; then the interval is Wilson's with
-    one trial a prompt, as if a prompt's episodes were copies of each other.
+    The rate of a resample is its successes divided by its trials, so prompts are weighted by their episodes. If all
+    prompts have the same rate, the bootstrap interval has zero width, which would claim certainty; then the interval is
+    Wilson's with one trial per prompt, as if a prompt's episodes were copies of each other.
 
     Args:
-        num_successes: Of each prompt. [prompts]
-        num_trials: Episodes of each prompt, at least 1. [prompts] No prompt: the interval is (0, 1).
-        seed: Of the resampling; the same seed gives the same interval.
+        num_successes: Successes of each prompt. [prompts]
+        num_trials: Episodes of each prompt, at least 1. Without prompts, the interval is (0, 1). [prompts]
+        seed: Seed of the resampling; the same seed gives the same interval.
         confidence: Between 0 and 1.
-        num_resamples: How many resamples.
+        num_resamples: Number of resamples.
 
     Raises:
         ValueError: If a prompt has no trial, or more successes than trials.
@@ -88,16 +88,16 @@ def success_interval(
     seed: int,
     confidence: float = 0.95,
 ) -> Interval:
-    """Interval of a success rate over prompts: Wilson's where every prompt has one episode, else from resampling them.
+    """Interval of a success rate over prompts: Wilson's if every prompt has one episode, otherwise from resampling.
 
     Args:
-        num_successes: Of each prompt. [prompts]
-        num_trials: Episodes of each prompt, at least 1. [prompts] No prompt: the interval is (0, 1).
-        seed: Of the resampling.
+        num_successes: Successes of each prompt. [prompts]
+        num_trials: Episodes of each prompt, at least 1. Without prompts, the interval is (0, 1). [prompts]
+        seed: Seed of the resampling.
         confidence: Between 0 and 1.
 
     Raises:
-        ValueError: As `cluster_bootstrap_interval`.
+        ValueError: As for `cluster_bootstrap_interval`.
     """
     trials = np.asarray(num_trials)
     if trials.size and trials.max() == 1:
@@ -111,12 +111,13 @@ def mean_interval(shares: Sequence[float], intervals: Sequence[Interval], least:
         low  = mean - sqrt(sum_e (p_e - low_e)^2) / E
         high = mean + sqrt(sum_e (high_e - p_e)^2) / E
 
-    with E shares p_e. Unlike a normal interval it is as lopsided as they are, and it has a width at shares of 0 and 1.
+    with E shares p_e. Unlike a normal interval, it is as asymmetric as its parts, and it has a positive width at shares
+    of 0 and 1.
 
     Args:
-        shares: At least one. [E]
-        intervals: Of each share, of one confidence, which is that of the result. [E]
-        least: What a share can be at the least; -1 for differences of shares.
+        shares: At least one share. [E]
+        intervals: Interval of each share, all with the same confidence level, which is that of the result. [E]
+        least: Smallest possible share; -1 for differences of shares.
     """
     mean = math.fsum(shares) / len(shares)
     below = math.hypot(*(share - low for share, (low, _) in zip(shares, intervals, strict=True)))
@@ -125,7 +126,7 @@ def mean_interval(shares: Sequence[float], intervals: Sequence[Interval], least:
 
 
 def pass_at_k(num_trials: Sequence[int] | np.ndarray, num_successes: Sequence[int] | np.ndarray, k: int) -> float:
-    """The probability that at least one of k episodes of a prompt succeeds, unbiased (Chen et al. 2021, Eq. 1).
+    """Unbiased estimate of the probability that at least one of k episodes succeeds (Chen et al. 2021, Eq. 1).
 
         pass@k = mean over prompts of 1 - C(n - c, k) / C(n, k)
 
@@ -134,7 +135,7 @@ def pass_at_k(num_trials: Sequence[int] | np.ndarray, num_successes: Sequence[in
     Args:
         num_trials: n of each prompt. [prompts]
         num_successes: c of each prompt. [prompts]
-        k: At least 1 and at most the smallest n.
+        k: Between 1 and the smallest n.
 
     Raises:
         ValueError: If there is no prompt, or one has fewer than k episodes.
@@ -150,5 +151,5 @@ def _wilson(share: float, num_trials: int, confidence: float) -> Interval:
     spread = 1 + z**2 / num_trials
     centre = (share + z**2 / (2 * num_trials)) / spread
     half = z / spread * math.sqrt(share * (1 - share) / num_trials + z**2 / (4 * num_trials**2))
-    # At share 0 the lower bound is 0, and at 1 the upper is 1: rounding must not put the share outside.
+    # At share 0 the lower bound is 0, and at share 1 the upper bound is 1: rounding must not put the share outside.
     return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))

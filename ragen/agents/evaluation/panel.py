@@ -1,10 +1,10 @@
-"""The evaluation panel: a fixed list of initial states, each known by its digest.
+"""The evaluation panel: a fixed list of initial states, each identified by its digest.
 
     (settings, num_prompts, panel_seed) -> Panel -> excluded_digests -> seeds of training groups
 
-A panel depends on nothing else, least of all on a run's seed: runs are compared on the same prompts, and training can
-be shown by hash never to have begun in a state of its run's panels. A panel of another size or seed shares states with
-training; those prompts are found by the same hashes and measured apart (`training_states`).
+A panel depends on nothing else, in particular not on a run's seed: runs are compared on the same prompts, and hashes
+prove that training never started from a state of its run's panels. A panel of another size or seed may share states
+with training; those prompts are found by the same hashes and measured separately (`training_states`).
 """
 
 import hashlib
@@ -24,10 +24,10 @@ class Panel:
     Attributes:
         env_seeds: Seeds of the initial states. [num_prompts]
         state_digests: The states' digests, aligned with `env_seeds`. [num_prompts]
-        digest: 32 hexadecimal digits over the environment's type, the seeds and the states; equal digests are equal
-            prompts, and a change of the environment's generator shows in it.
-        is_exhaustive: Has the environment so few initial states that training and evaluation must share them?
-        shared: Of a mixture, the states of parts of which that holds.
+        digest: 32 hexadecimal digits over the environment's type, the seeds and the states; equal digests mean equal
+            prompts, and a change of the environment's generator changes it.
+        is_exhaustive: Whether the environment has so few initial states that training and evaluation must share them.
+        shared: For a mixture, the states of those parts for which that is the case.
     """
 
     env_seeds: tuple[int, ...]
@@ -38,7 +38,7 @@ class Panel:
 
     @property
     def excluded_digests(self) -> frozenset[str]:
-        """The initial states that training must not begin in."""
+        """The initial states from which training must not start."""
         return frozenset(self.state_digests) - self.shared
 
 
@@ -46,18 +46,18 @@ class Panel:
 def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int) -> Panel:
     """Draw a panel.
 
-    Prompt i has the seed `derive_seed(panel_seed, "panel", i)`; where that gives a state that an earlier prompt has, it
-    is drawn again, so that all states differ. Environments with few initial states (`num_initial_states`) are not drawn
-    again: their panels repeat states as the environment does. Prompts of a mixture are dealt to its parts by their
-    shares. A smaller panel is the beginning of a larger one.
+    Prompt i has the seed `derive_seed(panel_seed, "panel", i)`; if its state duplicates that of an earlier prompt, the
+    seed is redrawn, so that all states differ. Environments with few initial states (`num_initial_states`) are not
+    redrawn: their panels repeat states as the environment does. Prompts of a mixture are distributed over its parts by
+    their shares. A smaller panel is a prefix of a larger one.
 
     Args:
         settings: The environment's settings.
-        num_prompts: How many initial states.
-        panel_seed: Which ones.
+        num_prompts: Number of initial states.
+        panel_seed: Seed that selects them.
 
     Raises:
-        EnvironmentFault: If the environment runs out of different initial states.
+        EnvironmentFault: If the environment runs out of distinct initial states.
     """
     worlds = {tag: make(part) for tag, part in settings.tagged().items()}
     seeds: list[int] = []
@@ -84,5 +84,5 @@ def make_panel(settings: EnvironmentSettings, num_prompts: int, panel_seed: int)
 
 
 def excluded_states(panels: Iterable[Panel]) -> frozenset[str]:
-    """The initial states of any of these panels."""
+    """Return the initial states of all of these panels from which training must not start."""
     return frozenset().union(*(panel.excluded_digests for panel in panels))

@@ -11,21 +11,21 @@ from starpo.schemas.datasets import ERROR_STATUSES
 def summarise(episodes: pa.Table) -> dict[str, float]:
     """Summarise every cell of a table of episodes.
 
-    Of a cell in which several environments are played (a mixture), those of each are summarised by themselves too, as
-    `evaluation/<cell>/<tag>/...`. Episodes that ended in an environment's or a deadline's error are counted
-    (`num_errors`) and are in no other number.
+    For a cell with several environments (a mixture), each environment is also summarised separately, as
+    `evaluation/<cell>/<tag>/...`. Episodes that ended in an environment error or at a deadline are counted in
+    `num_errors` and in no metric but `num_episodes`.
 
     Over the others: `success`, the share that succeeds, with its 95% interval `success_low`, `success_high` (Wilson's
-    where every prompt has one episode, else from resampling prompts, with a fixed seed); `pass_at_<k>` for k = 1, 2, 4,
-    ... up to the fewest episodes of a prompt; `return_mean`; `turns_mean`, `actions_mean` (an episode);
+    if every prompt has one episode, otherwise from resampling prompts, with a fixed seed); `pass_at_<k>` for k = 1, 2,
+    4, ... up to the smallest number of episodes of a prompt; `return_mean`; `turns_mean`, `actions_mean` (per episode);
     `response_length_mean` (tokens; denominator: turns); `format_ok` (share of turns without a malformed response).
 
     Args:
         episodes: Dataset `episodes`.
 
     Returns:
-        Name -> value; finite. A cell of which every episode failed with an error has its counts `num_episodes`,
-        `num_errors` alone; no episodes give nothing.
+        Name -> finite value. A cell in which every episode ended in an error has only `num_episodes` and `num_errors`;
+        empty without episodes.
     """
     values: dict[str, float] = {}
     columns = ["cell", "env", "env_seed", "status", "success", "num_turns", "num_actions", "num_response_tokens"]

@@ -1,9 +1,9 @@
-"""What a checkpoint's training began in, from the artifacts that it was made from.
+"""The initial states of a checkpoint's training, from the artifacts of its lineage.
 
     checkpoint -> update -> turns: initial_state_digest -> ... -> warm start: initial_states.json -> TrainingStates
 
-A checkpoint's key stands for all of its lineage, so the same checkpoint has the same states in every store that still
-has its rollouts, whichever run asks.
+A checkpoint's key identifies its whole lineage, so a checkpoint has the same states in every store that still has its
+rollouts, whichever run it belongs to.
 """
 
 import json
@@ -23,8 +23,8 @@ from starpo.ragen.store.keeping.recipe import how_made
 from starpo.schemas.manifest import Manifest
 
 FILE = "initial_states.json"
-"""In the folder of a first checkpoint: the digests of the demonstrated states, sorted, or of those of the training that
-the policy comes from; in an exported folder: of all of its training."""
+"""Digests of initial states, sorted. In the folder of a first checkpoint: those of the demonstrations, or of the
+policy's earlier training; in an exported folder: those of all of its training."""
 
 _STATES = TypeAdapter(list[str])
 
@@ -34,12 +34,12 @@ class TrainingStates:
     """The initial states of a checkpoint's training.
 
     Attributes:
-        digests: Of the states.
-        num_unknown: Stages of the training (rollouts, a warm start) whose states are not in the store any more; 0: all
-            states are in `digests`. What a pretrained policy had learned before it came here is known if its folder
-            says so, as one that `ragen checkpoint --output` wrote does.
-        demonstrated: Those of `digests` that the first checkpoint notes: of its demonstrations, or of the training that
-            it comes from.
+        digests: Digests of the states.
+        num_unknown: Number of training stages (rollouts, a warm start) whose states are no longer in the store; 0 if
+            `digests` is complete. The earlier training of a pretrained policy is known only if its folder records it,
+            as folders written by `ragen checkpoint --output` do.
+        demonstrated: Those of `digests` that the first checkpoint records: from its demonstrations, or from the
+            policy's earlier training.
     """
 
     digests: frozenset[str]
@@ -47,13 +47,13 @@ class TrainingStates:
     demonstrated: frozenset[str] = field(default=frozenset(), compare=False)
 
     def seen(self, panel: Panel) -> frozenset[str]:
-        """States of a panel in which training began; none where a panel covers all there is to train on."""
+        """Return the states of a panel from which training started; empty if the panel is exhaustive."""
         return frozenset() if panel.is_exhaustive else panel.excluded_digests & self.digests
 
     def facts(self, panel: Panel) -> dict[str, float]:
-        """What is to be known beside success: `num_seen_prompts`, and `num_unknown_origins` where it is not 0.
+        """Return metrics to report with success: `num_seen_prompts`, and `num_unknown_origins` if it is not 0.
 
-        Nothing of a panel that covers all there is to train on.
+        Empty for an exhaustive panel.
         """
         if panel.is_exhaustive:
             return {}
@@ -63,7 +63,7 @@ class TrainingStates:
 
 @dataclass(frozen=True)
 class _Step:
-    """How a checkpoint was made: from which one, on which rollouts; a first one: in which states (None: unknown)."""
+    """How a checkpoint was made: its parent and its rollouts; for a first one, its initial states (None if unknown)."""
 
     parent: str | None
     turns: tuple[str, ...]
@@ -71,13 +71,13 @@ class _Step:
 
 
 def training_states(store: Store, checkpoint: str) -> TrainingStates:
-    """Collect the states in which training of a checkpoint began.
+    """Collect the states from which training of a checkpoint started.
 
-    A rollout counts whole, also where the filter dropped a group of it. What was read once is remembered, so a run that
-    is evaluated on its way reads only what is new.
+    A rollout counts as a whole, even if the filter dropped some of its groups. Results are cached, so a run that is
+    evaluated during training reads only new artifacts.
 
     Raises:
-        ArtifactDamagedError: If something of the lineage is not what was written.
+        ArtifactDamagedError: If an artifact of the lineage is not what was written.
     """
     demonstrated: frozenset[str] = frozenset()
     known: set[str] = set()
@@ -105,15 +105,15 @@ def training_states(store: Store, checkpoint: str) -> TrainingStates:
 
 
 def write_states(folder: str | Path, digests: Iterable[str]) -> None:
-    """Note in a policy's folder in which states its training began."""
+    """Record in a policy's folder the initial states of its training."""
     (Path(folder) / FILE).write_text(json.dumps(sorted(set(digests))), encoding="utf-8")
 
 
 def read_states(folder: str | Path) -> list[str]:
-    """The digests that a policy's folder notes; none where it notes nothing.
+    """Return the digests recorded in a policy's folder; empty without a record.
 
     Raises:
-        PolicyError: If what it notes cannot be read.
+        PolicyError: If the record cannot be read.
     """
     path = Path(folder) / FILE
     if not path.is_file():

@@ -1,11 +1,13 @@
-"""Policies: where the first checkpoint of a run comes from.
+"""Policies: the source of a run's first checkpoint.
 
-    tokenizer       `make_tokenizer`: the small byte-level BPE of the embedded policy, made locally
+    tokenizer       `make_tokenizer`: the small byte-level BPE of the embedded policy, built locally
     tiny            `make_model`: the embedded policy's architecture with seeded random weights
-    adapter         LoRA adapters beside a policy's weights, and weights with them merged in
-    complete        a checkpoint's folder with all that it needs: adapters, and their base's weights
-    stored_tokenizer  a run's tokenizer, from whichever of its checkpoints is there
+    adapter         LoRA adapters beside a policy's weights, and merging them
+    complete        a checkpoint folder that is complete: adapters together with their base's weights
+    stored_tokenizer  a run's tokenizer, from any of its checkpoints that is stored
+    token_texts     the part of a recorded text that each token spells
+    place           the folder that a policy's name or path refers to
     load            `load_policy`, `load_tokenizer`, `resolve_policy`: any Hugging Face causal LM, by folder or by name
 
-Nothing here is imported before it is used: every module needs torch or transformers.
+Import these modules only where they are used: most of them need torch or transformers.
 """

@@ -1,9 +1,9 @@
-"""LoRA adapters beside a policy's weights, in PEFT's layout: what they are, and weights with them merged in.
+"""LoRA adapters beside a policy's weights, in PEFT's layout: reading them, and merging them into the weights.
 
     adapter_config.json, adapter_model.safetensors    as PEFT writes them
     base.json                                         the checkpoint whose weights they were trained on
 
-Only plain LoRA on linear layers is read: `W + alpha / rank * B A`. PEFT itself is not needed for that, so rollouts do
+Only plain LoRA on linear layers is supported: `W + alpha / rank * B A`. This does not need PEFT, so rollouts run
 without it.
 """
 
@@ -24,7 +24,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 BASE = "base.json"
 PREFIX = "base_model.model."
-"""What PEFT puts before the names of a model's parameters."""
+"""Prefix that PEFT adds to the names of a model's parameters."""
 
 _REFUSED = (
     "use_dora",
@@ -39,17 +39,17 @@ _REFUSED = (
     "fan_in_fan_out",
 )
 _INITS = (True, False, "gaussian", "eva", "orthogonal")
-"""Ways to begin that leave the weights as they are; PiSSA, OLoRA and others change them, and not in the folder."""
+"""Initialisations that leave the base weights unchanged; PiSSA, OLoRA and others change them, but not in the folder."""
 
 
 @dataclass(frozen=True)
 class AdapterShape:
-    """What an adapter's matrices are and where they sit.
+    """Dimensions and positions of an adapter's matrices.
 
     Attributes:
         rank: Inner dimension.
         alpha: The product is multiplied by alpha / rank.
-        targets: Last names of the linear layers that have one, sorted.
+        targets: Last name components of the adapted linear layers, sorted.
     """
 
     rank: int
@@ -58,10 +58,10 @@ class AdapterShape:
 
 
 def read_shape(folder: str | Path) -> AdapterShape | None:
-    """The shape of the adapter in a policy's folder; None: there is none.
+    """Read the shape of the adapter in a policy's folder; None without an adapter.
 
     Raises:
-        PolicyError: If its configuration is damaged, or it is of a kind that is not read here.
+        PolicyError: If its configuration is damaged, or if it is of an unsupported kind.
     """
     path = Path(folder) / ADAPTER_CONFIG
     if not path.is_file():
@@ -86,12 +86,12 @@ def read_shape(folder: str | Path) -> AdapterShape | None:
 
 @dataclass(frozen=True)
 class Adapter:
-    """An adapter as it was read.
+    """A loaded adapter.
 
     Attributes:
-        folder: Where from.
-        shape: What it is.
-        tensors: Its matrices, as PEFT names them.
+        folder: Folder that it was read from.
+        shape: Its shape.
+        tensors: Its matrices, under PEFT's names.
     """
 
     folder: str
@@ -99,7 +99,7 @@ class Adapter:
     tensors: Mapping[str, Tensor]
 
     def merged(self, name: str, weight: Tensor) -> Tensor:
-        """A weight of the model with the adapter merged in, computed in float32; weights without one are as they were.
+        """Merge the adapter into a weight of the model, in float32; a weight without an adapter is returned unchanged.
 
         Raises:
             PolicyError: If the adapter's matrices do not fit the weight.
@@ -118,10 +118,10 @@ class Adapter:
 
 
 def read_adapter(folder: str | Path) -> Adapter | None:
-    """The adapter in a policy's folder; None: there is none.
+    """Read the adapter in a policy's folder; None without an adapter.
 
     Raises:
-        PolicyError: If it is damaged, or of a kind that is not read here.
+        PolicyError: If it is damaged, or if it is of an unsupported kind.
     """
     shape = read_shape(folder)
     if shape is None:
@@ -134,10 +134,10 @@ def read_adapter(folder: str | Path) -> Adapter | None:
 
 
 def merge(weights: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor]:
-    """All weights of a model with the adapter in its folder merged in; the same weights where there is none.
+    """Merge the adapter in a policy's folder into all weights of the model; without an adapter they are unchanged.
 
     Raises:
-        PolicyError: If the adapter is damaged, or speaks of other layers than the weights have.
+        PolicyError: If the adapter is damaged, or if it is for layers that the weights do not have.
     """
     adapter = read_adapter(folder)
     if adapter is None:
@@ -156,10 +156,10 @@ def merge(weights: Mapping[str, Tensor], folder: str | Path) -> dict[str, Tensor
 
 
 def base_of(folder: str | Path) -> str | None:
-    """Key of the checkpoint that the adapter in a folder was trained on; None: the folder has weights of its own.
+    """Return the key of the checkpoint that a folder's adapter was trained on; None if the folder has its own weights.
 
     Raises:
-        PolicyError: If the folder's note of it is damaged.
+        PolicyError: If `base.json` is damaged.
     """
     path = Path(folder) / BASE
     if not path.is_file():

@@ -1,8 +1,8 @@
-"""A checkpoint's folder with all that a policy needs: one with LoRA adapters has its weights in another checkpoint.
+"""Complete checkpoint folders: a checkpoint with LoRA adapters has its base weights in another checkpoint.
 
     checkpoint/<key>/ adapter_*, base.json -> links to its files and to the base's model*.safetensors -> folder
 
-transformers, PEFT, rollout engines and learners load that folder as it is. Nothing is copied.
+transformers, PEFT, rollout engines and learners can load the resulting folder directly. Nothing is copied.
 """
 
 import contextlib
@@ -18,17 +18,17 @@ from starpo.schemas.manifest import MANIFEST_NAME
 
 
 def complete_folder(store: Store, key: str, folder_of: Callable[[str], str] | None = None) -> str:
-    """A local folder with a checkpoint's files and, where they are adapters, their base's weights beside them.
+    """Return a local folder with a checkpoint's files and, if they are adapters, the weights of their base.
 
     Args:
-        store: Where both are.
-        key: Of the checkpoint.
-        folder_of: Gives the folder of the base's key. None: it is taken from the store, where it must not be dropped.
+        store: The store that has both.
+        key: Key of the checkpoint.
+        folder_of: Returns the folder for the base's key. None: from the store, which must still have it.
 
     Raises:
         ArtifactMissingError: If the checkpoint or its base is not stored.
         ArtifactDamagedError: If the files of one are not what was written.
-        PolicyError: If the checkpoint does not say which its base is.
+        PolicyError: If the checkpoint's record of its base is damaged.
     """
     return complete(
         store.local_folder("checkpoint", key), folder_of or (lambda base: store.local_folder("checkpoint", base))
@@ -36,11 +36,11 @@ def complete_folder(store: Store, key: str, folder_of: Callable[[str], str] | No
 
 
 def complete(folder: str, folder_of: Callable[[str], str]) -> str:
-    """The same of a checkpoint that lies in a folder already.
+    """Do the same for a checkpoint that is already in a local folder.
 
     Args:
-        folder: Of the checkpoint.
-        folder_of: Gives the folder of the base's key.
+        folder: Folder of the checkpoint.
+        folder_of: Returns the folder for the base's key.
     """
     base_key = base_of(folder)
     if base_key is None:
@@ -51,7 +51,7 @@ def complete(folder: str, folder_of: Callable[[str], str]) -> str:
 
 
 def _linked(targets: dict[str, Path]) -> Path:
-    """A folder of links, made once for the same targets; it may be deleted at any time."""
+    """Return a folder of symbolic links, created once per set of targets; it may be deleted at any time."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "starpo" / "complete"
     name = hashlib.sha256("\0".join(f"{name}\0{target}" for name, target in targets.items()).encode()).hexdigest()
     folder = cache / name

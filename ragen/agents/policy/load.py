@@ -1,8 +1,8 @@
 """Loading policies: any Hugging Face causal language model, from a local folder or by its name on the hub.
 
-A folder is checked before transformers sees it, because what transformers does with an incomplete one (new random
-weights for those that are missing, a traceback of forty lines) is worse than an error. Only safetensors are read and
-code that comes with a model is never run.
+A folder is checked before it is passed to transformers, whose reaction to an incomplete one (random initialisation of
+missing weights, a traceback of forty lines) is worse than an error. Only safetensors are read, and code that comes with
+a model is never run.
 
     PretrainedPolicy -> resolve_policy -> local folder -> load_policy, load_tokenizer, copy_policy
 """
@@ -49,14 +49,14 @@ _TWICE = ("consolidated*", "original/*")  # the same weights once more, in anoth
 
 
 def resolve_policy(policy: PretrainedPolicy) -> str:
-    """Find the folder that a policy's name or path stands for, downloading it where it is a name on the hub.
+    """Find the folder that a policy's name or path refers to, downloading it if it is a name on the hub.
 
     Returns:
         A local folder with a config, weights in safetensors and a tokenizer.
 
     Raises:
-        PolicyError: If there is no such folder and no such model, the hub does not answer, the folder lacks a part, or
-            its files are not those that the settings are of.
+        PolicyError: If there is no such folder or model, the hub does not respond, the folder is incomplete, or the
+            digest of its files differs from `policy.digest`.
     """
     folder = named_folder(policy) or Path(_download(policy.name_or_path, policy.revision))
     check_folder(folder)
@@ -92,14 +92,14 @@ def check_folder(folder: str | Path) -> None:
             hint = "pickled weights (.bin, .pt) are not read; save them again with model.save_pretrained(folder)"
         raise PolicyError(f"'{folder}' has no weights {', '.join(missing[:3])}: {hint}")
     if not any((path / name).is_file() for name in _TOKENIZERS):
-        load_tokenizer(path)  # raises, with the message for it
+        load_tokenizer(path)  # raises with the appropriate message
 
 
 def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a policy's folder.
 
     Raises:
-        PolicyError: If there is no such folder, or no tokenizer that can be read in it.
+        PolicyError: If there is no such folder, or no readable tokenizer in it.
     """
     path = _existing_folder(folder)
     if not any((path / name).is_file() for name in _TOKENIZERS):
@@ -119,16 +119,16 @@ def load_policy(
     """Load a policy from a local folder in Hugging Face's layout.
 
     Args:
-        folder: Holds `config.json`, `model.safetensors` (or its shards and their index) and tokenizer files.
-        dtype: Of the weights in memory: 'float32', 'bfloat16' or the torch type.
-        should_merge: Merge the LoRA adapter that lies in the folder, if any, into the weights; otherwise leave it out.
+        folder: Contains `config.json`, `model.safetensors` (or its shards and their index) and tokenizer files.
+        dtype: Type of the weights in memory: 'float32', 'bfloat16' or a torch dtype.
+        should_merge: Merge the LoRA adapter in the folder, if any, into the weights; otherwise ignore it.
 
     Returns:
-        The model on the CPU in evaluation mode, and its tokenizer. The global random state is as it was before.
+        The model on the CPU in evaluation mode, and its tokenizer. The global random state is unchanged.
 
     Raises:
-        PolicyError: If a part is missing or damaged, if weights are missing or have the wrong shape, or if the
-            architecture is not a causal language model that transformers knows.
+        PolicyError: If a file is missing or damaged, if weights are missing or have the wrong shape, or if the
+            architecture is not a causal language model supported by transformers.
     """
     check_folder(folder)
     tokenizer = load_tokenizer(folder)
@@ -142,7 +142,7 @@ def load_policy(
                 use_safetensors=True,
                 local_files_only=True,
                 trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # so that they are reported below, with the others, in one line
+                ignore_mismatched_sizes=True,  # they are reported below, together with missing weights, in one line
                 output_loading_info=True,
             )  # type: ignore[misc]  # annotated as if output_loading_info did not exist
     except (ValueError, OSError, KeyError, RuntimeError, TypeError, SafetensorError) as error:
@@ -159,7 +159,7 @@ def load_policy(
 
 
 def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-    """Write config, weights (safetensors) and tokenizer into a local folder, such that `load_policy` reads it."""
+    """Write config, weights (safetensors) and tokenizer into a local folder that `load_policy` can read."""
     with without_progress_bars():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -167,10 +167,10 @@ def save_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fold
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing progress bars, of files and of weights, into logs and terminals of others.
+    """Suppress transformers' progress bars, for files and for weights, in logs and terminals.
 
-    And DeepSpeed, where it is installed, which accelerate imports when a model is saved: without a GPU it writes a
-    warning on standard output, among what a command prints, unless it is told that there is none.
+    Also silence DeepSpeed, if installed, which accelerate imports when a model is saved: without a GPU it prints a
+    warning to standard output, mixed into a command's output, unless DS_ACCELERATOR is set to 'cpu'.
     """
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -187,14 +187,14 @@ def copy_policy(policy: PretrainedPolicy, folder: str | Path) -> dict[str, float
     """Load a pretrained policy and save it as the first checkpoint of a run: config, safetensors, tokenizer.
 
     Args:
-        policy: Where it is, and in which type its weights are kept.
-        folder: Local, empty.
+        policy: Its location, and the dtype in which its weights are kept.
+        folder: Local and empty.
 
     Returns:
         Headline numbers: `num_parameters`, `vocabulary_size`.
 
     Raises:
-        PolicyError: As `resolve_policy` and `load_policy`.
+        PolicyError: As for `resolve_policy` and `load_policy`.
     """
     model, tokenizer = load_policy(resolve_policy(policy), policy.dtype)
     save_policy(model, tokenizer, folder)
@@ -230,11 +230,11 @@ def _existing_folder(folder: str | Path) -> Path:
 
 
 def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokenizerFast]:
-    """`AutoTokenizer`, or the generic class where that is what the folder declares.
+    """Return `AutoTokenizer`, or the generic class if the folder declares it.
 
-    For some architectures, Qwen2 among them, AutoTokenizer overrides the declared class, and then splits text by that
-    architecture's own rule in place of the one in tokenizer.json: a different tokenizer, without a warning. (The
-    embedded policy's folder keeps it from that; folders of others, and those made before 2026-11-23, do not.)
+    For some architectures, Qwen2 among them, AutoTokenizer overrides the declared class and then splits text by that
+    architecture's own rule instead of the one in tokenizer.json: a different tokenizer, without a warning. (The
+    embedded policy's folder prevents this; other folders, and those made before 2026-11-23, do not.)
     """
     declared = path / "tokenizer_config.json"
     name = json.loads(declared.read_text()).get("tokenizer_class") if declared.is_file() else None
@@ -243,10 +243,10 @@ def _tokenizer_class(path: Path) -> type[AutoTokenizer] | type[PreTrainedTokeniz
 
 @contextmanager
 def _without_adapter(folder: str | Path) -> Iterator[str | Path]:
-    """The folder, or one of links to its files but for the adapter's.
+    """Provide the folder, or if it has an adapter a folder of links to all its other files.
 
-    transformers puts an adapter that it finds into the model itself, if PEFT is installed, and has no way to leave it
-    out that all its releases share.
+    If PEFT is installed, transformers loads an adapter that it finds into the model, and its releases share no option
+    to prevent that.
     """
     if not (Path(folder) / ADAPTER_CONFIG).exists():
         yield folder

@@ -1,4 +1,4 @@
-"""Which folder a policy's name or path stands for, without reading it: nothing heavy is imported or downloaded."""
+"""The folder that a policy's name or path refers to, found without heavy imports or downloads."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ from starpo.ragen.core.errors import PolicyError
 
 
 def named_folder(policy: PretrainedPolicy) -> Path | None:
-    """The folder that a policy's settings name. None: they name a model of the hub.
+    """Return the folder that a policy's settings name; None if they name a model on the hub.
 
     Raises:
-        PolicyError: If it is a path, and there is nothing.
+        PolicyError: If it is a path that does not exist.
     """
     name = policy.name_or_path
     folder = Path(name).expanduser()

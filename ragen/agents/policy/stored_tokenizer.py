@@ -1,6 +1,6 @@
-"""The tokenizer of a run, from whichever of its checkpoints is there.
+"""The tokenizer of a run, from any of its checkpoints that is stored.
 
-A checkpoint holds its policy's tokenizer; all checkpoints of a run have the same one. Weights are not read.
+A checkpoint contains its policy's tokenizer; all checkpoints of a run have the same one. Weights are not read.
 """
 
 import tempfile
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
 
 _TOKENIZER = "tokenizer.json"
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
-"""Which of its tokens are special, and the template."""
+"""Files with the special tokens and the chat template."""
 
 
 def checkpoints_of(store: Store, iterations: Mapping[int, StageKeys]) -> Iterator[str]:
-    """Keys of checkpoints with a run's tokenizer: its own, the first ones first, then those that played for it.
+    """Yield keys of checkpoints with a run's tokenizer: its own, earliest first, then those that generated its turns.
 
     Args:
-        store: Where the run is.
-        iterations: What it recorded.
+        store: The store that has the run.
+        iterations: The run's records.
     """
     recorded = [keys for stages in iterations.values() for keys in stages.values()]
     yield from dict.fromkeys(keys["checkpoint"] for keys in recorded if "checkpoint" in keys)
     for key in dict.fromkeys(keys["turns"] for keys in recorded if "turns" in keys):
         try:
             inputs = store.manifest("turns", key).inputs
-        except StarPOError:  # missing or damaged: another rollout says the same
+        except StarPOError:  # missing or damaged: other rollouts have the same tokenizer
             continue
         if "checkpoint" in inputs:
             yield inputs["checkpoint"]
 
 
 def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedTokenizerFast | None":
-    """The tokenizer of the first of these checkpoints that can be read, as its file says it, whatever the architecture.
+    """Load the tokenizer of the first readable checkpoint, exactly as its file defines it, whatever the architecture.
 
     Args:
-        store: Where they are.
+        store: The store that has the checkpoints.
         checkpoints: Their keys.
 
     Returns:
-        None: none of them can be read, or it has no `tokenizer.json` that is known here.
+        None if none has a readable `tokenizer.json`, or if the first that does is not supported here.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -56,10 +56,10 @@ def find_tokenizer(store: Store, checkpoints: Iterable[str]) -> "PreTrainedToken
                 present = {entry.name for entry in store.manifest("checkpoint", key).files}
                 for name in (_TOKENIZER, *(name for name in _BESIDE if name in present)):
                     Path(folder, name).write_bytes(store.read_file("checkpoint", key, name))
-            except StarPOError:  # dropped, or damaged: the next one serves as well
+            except StarPOError:  # dropped or damaged: try the next one
                 continue
             try:
                 return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-            except Exception:  # the tokenizers library raises bare `Exception` for a tokenizer it does not know
+            except Exception:  # the tokenizers library raises bare `Exception` for an unsupported tokenizer
                 return None
     return None

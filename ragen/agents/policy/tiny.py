@@ -1,6 +1,6 @@
 """The embedded policy: a Qwen2 architecture of about half a million parameters with seeded random weights.
 
-It is an ordinary Hugging Face model, so everything that takes it takes `Qwen/Qwen2.5-0.5B-Instruct` as well.
+It is an ordinary Hugging Face model, so everything that accepts it also accepts `Qwen/Qwen2.5-0.5B-Instruct`.
 """
 
 import torch
@@ -16,14 +16,14 @@ _ROPE_THETA = 10_000.0
 
 
 def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
-    """Build the model: fp32, tied embeddings, weights a function of `config` and the vocabulary's size alone.
+    """Build the model: float32, tied embeddings, weights a function of `config` and the vocabulary size alone.
 
     Args:
         config: Sizes and seed.
-        tokenizer: Gives the vocabulary's size, the end token and the padding token.
+        tokenizer: Provides the vocabulary size, the end token and the padding token.
 
     Returns:
-        The model in evaluation mode. The global random state is as it was before.
+        The model in evaluation mode. The global random state is unchanged.
     """
     architecture = Qwen2Config(
         vocab_size=len(tokenizer),
@@ -40,7 +40,7 @@ def make_model(config: TinyPolicy, tokenizer: PreTrainedTokenizerFast) -> Qwen2F
         pad_token_id=tokenizer.pad_token_id,
         dtype="float32",
     )
-    # transformers draws weights from torch's global generator and offers no other; fork_rng puts its state back.
+    # transformers draws weights from torch's global generator and accepts no other; fork_rng restores its state.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(config.seed, "weights"))
         return Qwen2ForCausalLM(architecture).eval()

@@ -1,7 +1,7 @@
-"""Which part of a recorded text each token is.
+"""The part of a recorded text that each token spells.
 
-Texts are stored as they were recorded and tokens as they were sampled; nothing is tokenised again. The parts are found
-by decoding: they add up to the text, or nothing is known.
+Texts are stored as recorded and tokens as sampled; nothing is tokenised again. The parts are found by decoding; if they
+do not concatenate to the text, the result is None.
 
     tokenizer -> TokenTexts;   response_ids, response -> parts
 """
@@ -11,33 +11,33 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 
 _LONGEST_CHARACTER = 8
-"""Tokens that may share a character, or be decoded only together; where it takes more, the boundaries are unknown."""
+"""Maximum number of tokens that share a character or decode only together; beyond it, the boundaries are unknown."""
 
 
 class TokenTexts:
     """Cuts texts into tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Cut nothing yet.
+        """Store the tokenizer.
 
         Args:
-            tokenizer: That of the policy that made the texts.
+            tokenizer: Tokenizer of the policy that generated the texts.
         """
         self._tokenizer = tokenizer
         self._pieces: dict[int, str] = {}
 
     def cut(self, ids: Sequence[int], text: str) -> list[str] | None:
-        """The part of the text that each token is.
+        """Return the part of the text that each token spells.
 
-        A token of which no character can be shown has the part '': the end token, which is not part of a recorded text,
-        and all but the last of several tokens that share a character.
+        A token without a character of its own has the part '': the end token, which is not part of a recorded text, and
+        all but the last of several tokens that share a character.
 
         Args:
             ids: Sampled tokens. [num_tokens]
-            text: What they were recorded as, without the end token.
+            text: Their recorded text, without the end token.
 
         Returns:
-            Parts that put together are the text. [num_tokens] None: the tokens do not spell it, so nothing is known.
+            Parts that concatenate to the text. [num_tokens] None if the tokens do not spell it.
         """
         pieces = [self._piece(token) for token in ids]
         spelt = "".join(pieces)
@@ -48,10 +48,10 @@ class TokenTexts:
         return self._cut_together(ids, text)
 
     def _cut_together(self, ids: Sequence[int], text: str) -> list[str] | None:
-        """The same for texts that are more than the sum of their tokens, from left to right."""
+        """Do the same, from left to right, for texts that differ from the concatenation of their decoded tokens."""
         parts: list[str] = []
         place = 0
-        before: list[int] = []  # some decoders treat the first token in another way, so one is put before
+        before: list[int] = []  # some decoders treat the first token differently, so one is prepended
         waiting: list[int] = []
         for token in ids:
             waiting.append(token)

@@ -1,9 +1,9 @@
-"""`make_tokenizer`: a small byte-level BPE that speaks what the environments and their demonstrators say.
+"""`make_tokenizer`: a small byte-level BPE for the language of the environments and their demonstrators.
 
-Few tokens a turn is what makes the embedded policy fast: a row of a map, a word, ` ||` and a digit with its leading
+A small number of tokens per turn makes the embedded policy fast: a map row, a word, ` ||` and a digit with its leading
 space are one token each, so a turn of the 'state' prompt is about 24 tokens and a response about 17. Every byte is in
-the vocabulary, so any text can be encoded and is decoded back exactly; text that no environment speaks takes a token a
-byte.
+the vocabulary, so any text can be encoded and decodes back exactly; text outside the environments' language takes one
+token per byte.
 
     observations, thoughts, actions --cut into pieces--> vocabulary = bytes + pieces + format tags + turn tokens
 """
@@ -37,28 +37,28 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-"""ChatML as Qwen uses it, without the default system prompt: it would cost every context twenty tokens."""
+"""ChatML as used by Qwen, without the default system prompt, which would add twenty tokens to every context."""
 
 END_OF_TEXT, TURN_START, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 FORMAT_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
-"""One token each, yet not special: they are part of the response's text and must survive decoding."""
+"""One token each, but not special: they are part of the response's text and must survive decoding."""
 
 _NO_CLASS = "none.Tokenizer"
-"""A class that is not there. Beside a Qwen2 model AutoTokenizer ignores the declared class and puts Qwen2's own in its
-place, which cuts text by another rule. But where a folder names code of its own, and nobody said to trust that, it
-takes the declared class after all: the generic one, which does what tokenizer.json says."""
+"""A class that does not exist. For a Qwen2 model, AutoTokenizer replaces the declared class with Qwen2's own, which
+splits text by another rule. But if the folder refers to custom code and `trust_remote_code` is off, it uses the
+declared class after all: the generic one, which follows tokenizer.json."""
 
 _PIECE = r"[#_O]{2,}\n?| ?\|\|| ?\p{L}+| ?\d|\n| ?[^\s\p{L}\d]|\s"
-"""Text is cut into these: a map row with its line end, the separator, a word, a digit, a line end, a mark, a blank."""
+"""Pre-tokenisation pieces: a map row with its newline, the separator, a word, a digit, a newline, a symbol, a blank."""
 
 
 class Speech(NamedTuple):
-    """What is said beside the words that every policy has.
+    """Source of the vocabulary that is specific to a policy.
 
     Attributes:
-        environment: The settings of what is played, as JSON.
-        demonstrator: `module:attribute` of who demonstrates it.
-        form: Of the reasoning (`AgentConfig.form`).
+        environment: Settings of the environment, as JSON.
+        demonstrator: `module:attribute` of its demonstrator.
+        form: Form of the reasoning (`AgentConfig.form`).
     """
 
     environment: str
@@ -67,14 +67,15 @@ class Speech(NamedTuple):
 
 
 _EPISODES_EACH, _DECISIONS = 200, 4
-"""Enough for every word of theirs to be said; map rows are listed instead, as some are rare."""
+"""Episodes per environment and decisions per episode: enough for every word of theirs to occur. Map rows are listed
+instead, as some are rare."""
 
 
 def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettings) -> str:
-    """`module:attribute` of who is imitated before this policy learns to play this environment.
+    """Return `module:attribute` of the demonstrator that this policy imitates before training on this environment.
 
     Raises:
-        ConfigError: If there is nobody.
+        ConfigError: If there is none.
     """
     if policy.demonstrator is not None:
         return DEMONSTRATORS[policy.demonstrator]
@@ -91,7 +92,7 @@ def demonstrator(policy: TinyPolicy | FineTuning, environment: EnvironmentSettin
 
 
 def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings, form: str = "free") -> Speech | None:
-    """Words that not every policy has, an environment's or a form's: they are tokens of this one alone."""
+    """Return the source of policy-specific vocabulary, of an environment or a form; None if all policies have it."""
     is_known = all(_is_spoken_by_all(part) for part in environment.tagged().values())
     if is_known and form == "free":
         return None
@@ -99,10 +100,10 @@ def unknown_speech(policy: TinyPolicy, environment: EnvironmentSettings, form: s
 
 
 def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
-    """Make the tokenizer; the same bytes in every process.
+    """Build the tokenizer; the same bytes in every process.
 
     Args:
-        speech: Whose words are tokens beside those of the built-in environments, from `unknown_speech`.
+        speech: Source of words in addition to those of the built-in environments, from `unknown_speech`.
 
     Returns:
         A tokenizer with ChatML as its chat template, `<|im_end|>` as end token and `<|endoftext|>` as padding.
@@ -123,10 +124,10 @@ def make_tokenizer(speech: Speech | None = None) -> "PreTrainedTokenizerFast":
 
 @cache
 def vocabulary_digest(speech: Speech | None = None) -> str:
-    """All that decides which ids a text becomes, and which text a conversation: 16 hexadecimal digits.
+    """Digest of everything that determines the ids of a text and the text of a conversation: 16 hexadecimal digits.
 
-    Of the tokens in the order of their ids, the rule that cuts text, and the chat template; not of the libraries that
-    carry them out.
+    Covers the tokens in the order of their ids, the pre-tokenisation rule and the chat template, but not the libraries
+    that implement them.
     """
     vocabulary = _make_bpe(speech).get_vocab()
     meaning = [sorted(vocabulary, key=vocabulary.__getitem__), _PIECE, CHAT_TEMPLATE]
@@ -134,7 +135,7 @@ def vocabulary_digest(speech: Speech | None = None) -> str:
 
 
 def _make_bpe(speech: Speech | None) -> Tokenizer:
-    """A BPE without merges whose vocabulary holds whole pieces (`ignore_merges`).
+    """Build a BPE without merges whose vocabulary consists of whole pieces (`ignore_merges`).
 
     Learned merges would add a hundred fragments of words that never occur by themselves, and every token costs a row of
     the output layer.
@@ -163,7 +164,7 @@ def _is_spoken_by_all(environment: EnvironmentSettings) -> bool:
 
 
 def _spoken(speech: Speech | None) -> Iterator[str]:
-    """What stands between special tokens and tags in the contexts of the embedded policy."""
+    """Yield texts that occur between special tokens and tags in the contexts of the embedded policy."""
     yield "user\nassistant\nsystem\n"
     yield "".join(f" {digit}" for digit in range(10))
     built_in = [environment_type(name) for name in ENVIRONMENTS if name not in ENVIRONMENTS.packages]
@@ -188,14 +189,14 @@ def _spoken(speech: Speech | None) -> Iterator[str]:
 
 
 def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_later: bool) -> Iterator[str]:
-    """What is said in some episodes of an environment.
+    """Yield texts from demonstrated episodes of an environment.
 
     Args:
-        settings: What is played.
-        player: Who plays.
-        number: Of the environment among those that are played; gives the episodes' seeds.
-        is_told_later: Are later observations and the demonstrated actions said too, beside names of actions? Of the
-            environments that every policy speaks, first observations and names are all there is.
+        settings: Settings of the environment.
+        player: `module:attribute` of the demonstrator.
+        number: Index of the environment among those played; determines the episodes' seeds.
+        is_told_later: Whether to include later observations and the demonstrated actions, in addition to action names.
+            For environments that are in every policy's vocabulary, first observations and names are sufficient.
     """
     environment, demonstrate = make(settings), resolve(player)
     for episode in range(_EPISODES_EACH):
@@ -206,7 +207,7 @@ def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_la
             for action in environment.actions:
                 yield f"{action} {ACTION_SEPARATOR} {action}"
         is_over = False
-        for _ in range(_DECISIONS):  # a later position may call for words that the first one never does
+        for _ in range(_DECISIONS):  # later positions may need words that the first one never does
             if not is_over:
                 decision = demonstrate(environment, 0.0, rng)
                 yield decision.think
@@ -217,7 +218,7 @@ def _said(settings: EnvironmentSettings, player: str, number: int, *, is_told_la
 
 
 def _carry_out(environment: Environment, actions: tuple[str, ...]) -> tuple[str, bool]:
-    """Take the actions until the episode ends: what is seen then, and does it end?"""
+    """Take the actions until the episode ends; return the last observation, and whether the episode has ended."""
     observation = ""
     for action in actions:
         observation, _, terminated, truncated, _ = environment.step(action)

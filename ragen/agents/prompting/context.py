@@ -3,8 +3,8 @@
     observation -> Context.observe -> prompt ids -> (engine) -> response ids -> Context.respond
 
 Invariant: the ids added by `observe` and the ids handed to `respond`, concatenated since the last context start, are
-exactly the ids of the context. What was sampled goes in verbatim; nothing is dropped or tokenised a second time. A
-context that grows too long is the loop's to end, never this module's to shorten.
+exactly the ids of the context. Sampled tokens are inserted verbatim; nothing is dropped or tokenised a second time. The
+rollout loop ends an episode whose context grows too long; this module never shortens a context.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.envs.base import Environment
 from starpo.ragen.envs.grammar import Grammar, Tool, ToolCalls
 
-_CACHED_TEXTS = 8192  # members of a group are shown the same texts, and so are later turns that change nothing
+_CACHED_TEXTS = 8192  # members of a group see the same texts, and so do later turns in which nothing changed
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TurnPrompt:
 
     Attributes:
         prompt_ids: The added ids; the whole prompt when `is_context_start`. [num_added_tokens]
-        is_context_start: Does the model's context begin anew with them?
+        is_context_start: Whether they start a new context.
     """
 
     prompt_ids: list[int]
@@ -43,7 +43,7 @@ class TurnPrompt:
 
 @dataclass
 class _Turn:
-    """A turn in sight: its user message, where it is the context's first and where it is not, and the response."""
+    """A turn in the window: its user message, as the first of a context and as a later one, and the response."""
 
     first_text: str
     later_text: str
@@ -51,11 +51,11 @@ class _Turn:
 
 
 class ContextBuilder:
-    """Begins contexts for one tokenizer and one way of prompting. May be shared between threads.
+    """Starts contexts for one tokenizer and one prompt configuration. May be shared between threads.
 
     Attributes:
         stop_token_ids: The tokens that end an assistant message; the template's own first.
-        earlier: What is left of earlier responses.
+        earlier: Repeats earlier responses in later prompts.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, max_response_tokens: int) -> None:
@@ -71,37 +71,37 @@ class ContextBuilder:
         self._pieces: dict[tuple[Tool, ...], ChatPieces] = {}
         self.pieces = self.pieces_with(())
         self.stop_token_ids = self.pieces.stop_token_ids
-        # Whether special tokens are split is state of a tokenizer: a copy of our own keeps threads from changing it.
+        # Splitting of special tokens is tokenizer state: a private copy keeps other threads from changing it.
         self._splitting_tokenizer = _splitting(tokenizer, self.pieces)
         self.earlier = EarlierResponses(self._splitting_tokenizer, self.pieces, agent)
         self._text_ids = lru_cache(_CACHED_TEXTS)(self._encode)
 
     def start(self, environment: Environment) -> "Context":
-        """Begin the context of an episode; call after the environment's reset."""
+        """Start the context of an episode; call after the environment's reset."""
         grammar = environment.grammar
         return Context(self, self.prompt.introduction(environment.rules(), grammar, self.agent), grammar)
 
     def pieces_with(self, tools: tuple[Tool, ...]) -> ChatPieces:
-        """The template's pieces where these tools are declared.
+        """Return the template's pieces with these tools declared.
 
         Raises:
-            TemplateError: As above.
+            TemplateError: If turns cannot be appended to the tokenizer's chat template.
         """
         if tools not in self._pieces:
             self._pieces[tools] = derive_pieces(self._tokenizer, self.agent, tools)
         return self._pieces[tools]
 
     def text_ids(self, text: str) -> tuple[int, ...]:
-        """Token ids of what a user message says."""
+        """Return the token ids of a user message's text."""
         return self._text_ids(text)
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        # An observation may quote special tokens; split, they stay text and cannot end a message or forge a turn.
+        # An observation may contain special tokens; split, they stay text and cannot end a message or forge a turn.
         return tuple(self._splitting_tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
 
 
 def _splitting(tokenizer: PreTrainedTokenizerBase, pieces: ChatPieces) -> PreTrainedTokenizerBase:
-    """A copy of a tokenizer that splits all that makes a message: some models' role markers are no special tokens."""
+    """Copy a tokenizer so that it splits every marker of the template: some models' role markers are not special."""
     copied = deepcopy(tokenizer)
     told = {*pieces.opening_ids, *pieces.generation_ids, *pieces.earlier_ids, *pieces.continuation_ids}
     markers = [tokenizer.added_tokens_decoder[number] for number in told & tokenizer.added_tokens_decoder.keys()]
@@ -120,13 +120,13 @@ class Context:
         self._pieces = builder.pieces_with(grammar.tools if isinstance(grammar, ToolCalls) else ())
         agent = builder.agent
         num_in_sight = None if agent.context == "full" and agent.begins_anew else agent.window_turns
-        self._turns: deque[_Turn] = deque(maxlen=num_in_sight)  # where a context grows, the last is enough
+        self._turns: deque[_Turn] = deque(maxlen=num_in_sight)  # if the context grows, the last turn is enough
         self._num_turns = 0
         self._token_ids: list[int] = []
         self._user_texts: list[str] = []
 
     def copy(self) -> "Context":
-        """The same context, to go on in another way; neither changes the other."""
+        """Return an independent copy, to be continued differently."""
         twin = Context(self._builder, self._introduction, self._grammar)
         twin._turns.extend(replace(turn) for turn in self._turns)
         twin._num_turns = self._num_turns
@@ -135,29 +135,29 @@ class Context:
 
     @property
     def token_ids(self) -> list[int]:
-        """A copy of the context since its last start: what the model sees. [num_tokens]"""
+        """Copy of the context since its last start, as the model sees it. [num_tokens]"""
         return list(self._token_ids)
 
     @property
     def user_texts(self) -> list[str]:
-        """The user messages of the context since its last start, for those that render messages themselves."""
+        """User messages of the context since its last start, for servers that apply the chat template themselves."""
         return list(self._user_texts)
 
     def observe(
         self, observation: str, *, actions_left: int, reward: float | None, had_invalid_action: bool
     ) -> TurnPrompt:
-        """Append what comes before the next response.
+        """Append the tokens before the next response.
 
-        A context begins anew in its first turn and, with context = 'window', in every turn: with the introduction, then
-        the last `window_turns` - 1 turns, their responses verbatim, then this one. The first turn in sight tells no
-        reward: the turn that earned it is out of sight. With earlier_thoughts = 'dropped' it begins anew in every turn
-        too, with all turns in sight that `context` leaves, and of their responses what the template shows.
+        A new context starts in the first turn and, with context = 'window', in every turn: the introduction, then the
+        last `window_turns` - 1 turns with their responses verbatim, then this turn. The first turn in the window shows
+        no reward, since the turn that earned it is outside the window. With earlier_thoughts = 'dropped' a new context
+        also starts in every turn, with all turns that `context` allows, and their responses as the template shows them.
 
         Args:
-            observation: What the environment shows.
-            actions_left: Actions that may still be taken.
-            reward: The environment's reward of the turn before; None in the first turn.
-            had_invalid_action: Was the response before this one malformed?
+            observation: Observation from the environment.
+            actions_left: Number of actions that may still be taken.
+            reward: The environment's reward of the previous turn; None in the first turn.
+            had_invalid_action: Whether the previous response was malformed.
         """
         builder, pieces = self._builder, self._pieces
         assert not self._turns or self._turns[-1].response_ids is not None, "observe was called twice without respond"
@@ -183,7 +183,7 @@ class Context:
         return TurnPrompt(added, is_context_start=True)
 
     def respond(self, response_ids: Sequence[int]) -> None:
-        """Append the sampled tokens verbatim, the end token included where there is one. [num_response_tokens]"""
+        """Append the sampled tokens verbatim, including the end token if there is one. [num_response_tokens]"""
         assert self._turns, "respond was called before observe"
         assert self._turns[-1].response_ids is None, "respond was called twice without observe"
         self._turns[-1].response_ids = list(response_ids)

@@ -1,4 +1,4 @@
-"""What a context holds of a response whose turn is over: it verbatim, or what is left of it without its reasoning."""
+"""Earlier responses as a context repeats them: verbatim, or without their reasoning."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ class EarlierResponse:
     """A response as later prompts repeat it.
 
     Attributes:
-        before_ids: Between its user message and it.
-        said_ids: What it says.
-        after_ids: Between it and the next user message.
+        before_ids: Ids between its user message and the response.
+        said_ids: Ids of the response's content.
+        after_ids: Ids between the response and the next user message.
     """
 
     before_ids: list[int]
@@ -25,15 +25,15 @@ class EarlierResponse:
 
     @property
     def token_ids(self) -> list[int]:
-        """All three."""
+        """All three parts, concatenated."""
         return [*self.before_ids, *self.said_ids, *self.after_ids]
 
 
 class EarlierResponses:
-    """Repeats the responses of one tokenizer, one template and one way of prompting.
+    """Repeats responses for one tokenizer, one template and one prompt configuration.
 
     Attributes:
-        generation_ids: Between the last user message and the response to come.
+        generation_ids: Ids between the last user message and the response to be generated.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, pieces: ChatPieces, agent: AgentConfig) -> None:
@@ -45,10 +45,10 @@ class EarlierResponses:
         self.generation_ids = [*pieces.generation_ids, *tokenizer.encode(tag, add_special_tokens=False)]
 
     def repeat(self, response_ids: list[int]) -> EarlierResponse:
-        """What stands for a response.
+        """Return a response as later prompts repeat it.
 
         Args:
-            response_ids: As sampled, the end token included where there is one.
+            response_ids: As sampled, including the end token if there is one.
         """
         if not self._drops_thoughts:
             return EarlierResponse(self.generation_ids, response_ids, self._pieces.after_response(response_ids))

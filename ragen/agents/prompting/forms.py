@@ -1,14 +1,14 @@
-"""The forms of reasoning: what has to stand inside `<think>`, told in the prompt and held to in what is read (VAGEN).
+"""The forms of reasoning: required structure inside `<think>`, described in the prompt and enforced in parsing (VAGEN).
 
     free                     anything
     grounding                <observation>..</observation><reasoning>..</reasoning>
     worldmodeling            <reasoning>..</reasoning><prediction>..</prediction>
     grounding_worldmodeling  all three, in this order
 
-The stored reasoning keeps the inner tags: whoever rewards a part reads it from there (`parts`).
+The stored reasoning keeps the inner tags: rewards for a part read it from there (`parts`).
 
-    prompt -> `in_form` -> prompt that tells the form        response -> `read_response` -> ParsedResponse
-    what a demonstrator thinks and where things are -> `write_reasoning` -> reasoning of the form
+    prompt -> `in_form` -> prompt that describes the form        response -> `read_response` -> ParsedResponse
+    a demonstrator's reasoning and the positions of objects -> `write_reasoning` -> reasoning in the form
 """
 
 import re
@@ -31,16 +31,16 @@ _HOW_TO_SAY = (
     "Say where a thing is as seen from the player, by row and by column, as in: the THING is above and to the left of "
     "the player; the THING is directly below the player."
 )
-"""A form, not a statement: nothing is called THING, so that repeating it says nothing."""
+"""A pattern, not a statement: no object is called THING, so repeating the sentence states nothing."""
 
 
 def read_response(text: str, *, grammar: Grammar, agent: AgentConfig) -> ParsedResponse:
-    """As `parser.parse`; and reasoning that is not of the agent's form is malformed, as is any other wrong tag.
+    """Parse a response as `parser.parse` does, treating reasoning that violates the agent's form as malformed.
 
     Args:
-        text: The response without its end token; without the opening tag when the prompt holds it already.
-        grammar: Of the environment's actions.
-        agent: Which form is asked for.
+        text: The response without its end token, and without the opening tag if the prompt already contains it.
+        grammar: Grammar of the environment's actions.
+        agent: Determines the required form.
     """
     parsed = parse(text, grammar=grammar, agent=agent)
     if agent.form == "free" or parsed.think is None or _parts(parsed.think, FORMS[agent.form]) is not None:
@@ -49,10 +49,10 @@ def read_response(text: str, *, grammar: Grammar, agent: AgentConfig) -> ParsedR
 
 
 def parts(think: str | None) -> dict[str, str]:
-    """The parts of a stored reasoning by tag, character for character, whichever form it has.
+    """Split stored reasoning into its parts by tag, verbatim, whichever form it has.
 
     Returns:
-        Such as `{"observation": ..., "reasoning": ...}`; empty where it is of no form, or there is none.
+        For example `{"observation": ..., "reasoning": ...}`; empty without reasoning, or if it matches no form.
     """
     if think is None:
         return {}
@@ -61,13 +61,13 @@ def parts(think: str | None) -> dict[str, str]:
 
 
 def write_reasoning(form: str, reasoning: str, before: Scene | None, after: Scene | None) -> str:
-    """The reasoning that `parts` reads back: what a player thinks, in a form, with true statements in its other parts.
+    """Write reasoning in a form, with true statements in its other parts; the inverse of `parts`.
 
     Args:
-        form: Of `FORMS`.
-        reasoning: What the player thinks, without tags.
-        before: What <observation> says: where things are before the turn. Read where the form has that part.
-        after: What <prediction> says: where they are after its actions.
+        form: One of `FORMS`.
+        reasoning: The player's reasoning, without tags.
+        before: Object positions before the turn, for <observation>; needed if the form has that part.
+        after: Object positions after its actions, for <prediction>; needed if the form has that part.
     """
     if form == "free":
         return reasoning
@@ -77,12 +77,12 @@ def write_reasoning(form: str, reasoning: str, before: Scene | None, after: Scen
 
 
 def in_form(prompt: Prompt, agent: AgentConfig) -> Prompt:
-    """The prompt, which also tells the form of the reasoning; itself where that is free, or known from imitation."""
+    """Wrap a prompt so that it also describes the form of reasoning; unchanged for form 'free' or prompt 'state'."""
     return prompt if agent.form == "free" or agent.prompt == "state" else _FormedPrompt(prompt)
 
 
 def _parts(think: str, tags: Sequence[str]) -> dict[str, str] | None:
-    """White space may stand around the tags, and nothing else; no tag may be missing, repeated or out of order."""
+    """Split reasoning by tag; None if a tag is missing, repeated or out of order, or if there is text outside them."""
     pieces = _TAG.split(think)
     texts = pieces[0::2]
     expected = [tag for name in tags for tag in (f"<{name}>", f"</{name}>")]
@@ -92,17 +92,17 @@ def _parts(think: str, tags: Sequence[str]) -> dict[str, str] | None:
 
 
 class _FormedPrompt:
-    """A prompt and, at the end of every turn, the form."""
+    """A prompt that describes the form at the end of every turn."""
 
     def __init__(self, prompt: Prompt) -> None:
         self._prompt = prompt
 
     def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
-        """That of the prompt."""
+        """Return the wrapped prompt's introduction."""
         return self._prompt.introduction(rules, grammar, agent)
 
     def turn_message(self, observation: str, *, agent: AgentConfig, **told: Any) -> str:
-        """That of the prompt, and the form."""
+        """Return the wrapped prompt's message, followed by the form."""
         tags = "".join(f"<{name}>{_MEANINGS[name]}</{name}>" for name in FORMS[agent.form])
         message = self._prompt.turn_message(observation, agent=agent, **told)
         return f"{message}\nInside <think> always write: {tags} with nothing outside these tags.\n{_HOW_TO_SAY}"

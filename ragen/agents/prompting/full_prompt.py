@@ -35,12 +35,12 @@ with nothing outside the tags.
 Max response length: {{ max_response_tokens }} tokens.
 {% endblock %}
 """
-"""A constant, so that it is part of every key, as the code that a setting names is; `ragen new prompt` writes it."""
+"""A constant, so that it is part of every cache key, as code selected by a setting is; `ragen new prompt` writes it."""
 
 
 class FullPrompt(TemplatePrompt):
-    """Everything that the paper's prompt tells."""
+    """Prompt with everything that the paper's prompt contains."""
 
     def template(self, agent: AgentConfig) -> str:
-        """The built-in text."""
+        """Return the built-in template."""
         return FULL_TEMPLATE

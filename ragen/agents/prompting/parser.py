@@ -1,10 +1,10 @@
-"""From a response's text to its reasoning and actions, and back.
+"""Parsing a response's text into reasoning and actions, and the inverse.
 
     response text, Grammar -> `parse` -> ParsedResponse -> (loop) environment steps
     demonstration -> `format_response` -> text to imitate
 
-A response is untrusted text of any shape. Parsing never raises, never rewrites what is stored, and takes time linear
-in the text's length.
+A response is untrusted text of any shape. Parsing never raises, never rewrites what is stored, and takes time linear in
+the length of the text.
 """
 
 import re
@@ -21,15 +21,15 @@ _THINK_TAGS = ["<think>", "</think>"]
 
 @dataclass(frozen=True)
 class ParsedResponse:
-    """What a response says.
+    """A parsed response.
 
     Attributes:
-        think: The reasoning, character for character. None: the tags are not well formed, or there is no reasoning.
-        answer: The text of the answer, character for character. None: the tags are not well formed.
-        actions: Actions named in the answer, in order: the environment's spelling of those it knows, the response's
-            of the others.
+        think: The reasoning, verbatim; None if the tags are malformed or there is no reasoning.
+        answer: The text of the answer, verbatim; None if the tags are malformed.
+        actions: Actions named in the answer, in order: known ones in the environment's spelling, others in the
+            response's.
         known_prefix: `actions` before the first unknown one.
-        format_ok: Are the tags well formed, and is at least one known action named, and no unknown one?
+        format_ok: Whether the tags are well formed, and at least one known and no unknown action is named.
     """
 
     think: str | None = None
@@ -40,17 +40,16 @@ class ParsedResponse:
 
 
 def parse(text: str, *, grammar: Grammar, agent: AgentConfig) -> ParsedResponse:
-    """Read a response of the form `<think>...</think><answer>a || b</answer>` (without thinking, the answer alone).
+    """Parse a response of the form `<think>...</think><answer>a || b</answer>` (without thinking, the answer alone).
 
-    White space may stand around the tags, and nothing else; no tag may be missing, repeated, nested or out of order.
-    Tool calls stand in tags of their own, one or more, in place of the answer: `<tool_call>...</tool_call>`. An action
-    is known if the grammar reads it. A blank answer names no action; a blank piece between separators is an unknown
-    action.
+    Only white space is allowed outside the tags; no tag may be missing, repeated, nested or out of order. Tool calls
+    replace the answer, each in tags of its own, at least one: `<tool_call>...</tool_call>`. An action is known if the
+    grammar accepts it. A blank answer names no action; a blank piece between separators is an unknown action.
 
     Args:
-        text: The response without its end token; without the opening tag when the prompt holds it already.
-        grammar: Of the environment's actions.
-        agent: Which form is asked for.
+        text: The response without its end token, and without the opening tag if the prompt already contains it.
+        grammar: Grammar of the environment's actions.
+        agent: Determines the required form.
     """
     pattern = _TAG_WITH_CALLS if isinstance(grammar, ToolCalls) else _TAG
     pieces = pattern.split(prefilled_tag(agent) + text)
@@ -79,13 +78,13 @@ def format_response(think: str, actions: Sequence[str], agent: AgentConfig, gram
     """Write the response that `parse` reads as this reasoning and these actions.
 
     Args:
-        think: The reasoning, without tags. Left out where the agent does not think.
+        think: The reasoning, without tags; omitted if the agent does not think.
         actions: At least one action of the environment.
-        agent: Which form is asked for.
-        grammar: Of the environment's actions.
+        agent: Determines the required form.
+        grammar: Grammar of the environment's actions.
 
     Returns:
-        The text of a response, without the end token, and without the opening tag when the prompt holds it already.
+        The text of a response, without the end token, and without the opening tag if the prompt already contains it.
     """
     assert not _TAG_WITH_CALLS.search(think), f"the reasoning contains a tag: {think!r}"
     opening, closing = _answer_tags(grammar)
@@ -106,7 +105,7 @@ def _pieces(answer: str, grammar: Grammar) -> list[str]:
 
 
 def prefilled_tag(agent: AgentConfig) -> str:
-    """The tag with which the prompt ends, and that is therefore no part of the response; '' if there is none."""
+    """Return the opening tag that the prompt ends with and the response therefore omits; '' if there is none."""
     if not agent.should_prefill_think:
         return ""
     return "<think>" if agent.should_think else "<answer>"

@@ -1,6 +1,6 @@
-"""The text of user messages: what the agent is told (RAGEN, environments).
+"""The text of user messages (RAGEN, environments).
 
-Owns wording only: knows no tokens and no chat template. Whatever a trajectory was told is stored as token ids, so
+Responsible for wording only, not for tokens or chat templates. The prompts of a trajectory are stored as token ids, so
 sampling and training cannot see different prompts.
 
     environment's rules and observation -> text of a user message -> `context`
@@ -16,10 +16,10 @@ from starpo.ragen.envs.grammar import Grammar
 
 
 class Prompt(Protocol):
-    """What a name in `ragen.core.registry.PROMPTS` stands for: a class of this form, without state."""
+    """Interface of the classes in `ragen.core.registry.PROMPTS`; stateless."""
 
     def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
-        """What opens every context; "": nothing does."""
+        """Return the text that opens every context; may be empty."""
 
     def turn_message(
         self,
@@ -33,14 +33,14 @@ class Prompt(Protocol):
         grammar: Grammar,
         max_response_tokens: int,
     ) -> str:
-        """What a turn tells."""
+        """Return the text of a turn's message."""
 
 
 def prompt_of(agent: AgentConfig) -> Prompt:
-    """The prompt that the settings name.
+    """Return the prompt that the settings name.
 
     Raises:
-        RegistryError: If it cannot be loaded, or is no prompt.
+        RegistryError: If it cannot be loaded, or is not a prompt.
     """
     made = load(PROMPTS, agent.prompt)
     if isinstance(made, type) and all(callable(getattr(made, name, None)) for name in ("introduction", "turn_message")):
@@ -53,12 +53,12 @@ def prompt_of(agent: AgentConfig) -> Prompt:
 
 
 class StatePrompt:
-    """The observation alone, for a policy whose warm start has taught it everything else."""
+    """Prompt of the observation alone, for a policy whose warm start has taught it everything else."""
 
     def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
-        """Nothing."""
+        """Return the empty string."""
         return ""
 
     def turn_message(self, observation: str, **_: Any) -> str:
-        """The observation."""
+        """Return the observation."""
         return observation

@@ -2,17 +2,17 @@
 
     opening  | user text | generation | response | continuation | user text | generation | response | ...
 
-`opening` is what the template writes before the first user message (a default system prompt included, and the tools
-that may be called, where the template knows tools), `generation`
-closes a user message and opens the assistant's, `continuation` closes the assistant's and opens the next user message.
-They are found once, by rendering probe conversations, and tokenised once. From then on a context grows by appending
-ids, and no text that was sampled is tokenised again.
+`opening` is what the template writes before the first user message (including a default system prompt and, if the
+template supports tools, their declarations), `generation` closes a user message and opens the assistant's,
+`continuation` closes the assistant's and opens the next user message. They are found once, by rendering probe
+conversations, and tokenised once. From then on a context grows by appending ids, and sampled text is never tokenised
+again.
 
-Templates that show earlier responses without their reasoning have the same pieces, but no context grows: it begins anew
-in every turn, with the earlier responses as the template leaves them, tokenised again.
+Templates that show earlier responses without their reasoning have the same pieces, but their contexts do not grow: a
+new one starts in every turn, with the earlier responses as the template shows them, tokenised again.
 
-A system message is sent only where `agent.system_prompt` has one: instructions open the first user message, so
-templates without a system role work alike.
+A system message is sent only if `agent.system_prompt` is set: instructions open the first user message, so that
+templates without a system role work the same way.
 """
 
 import re
@@ -29,9 +29,9 @@ from starpo.ragen.core.errors import TemplateError
 from starpo.ragen.envs.grammar import Tool
 
 _NUM_PROBE_TURNS = 4
-_FIXED_DATE = date(2024, 7, 26)  # templates print today's date if not given one: prompts would change overnight
+_FIXED_DATE = date(2024, 7, 26)  # without a given date, templates print today's: prompts would change from day to day
 _TODAY = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<form>[^"']*)(?P=quote)\s*\)""")
-"""A date as templates ask for it whatever they are given; transformers lets nobody put a function in its place."""
+"""Templates' call for the current date, made even if a date is given; transformers does not allow replacing it."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class ChatPieces:
 
     Attributes:
         opening_ids: Before the first user message.
-        generation_ids: After every user message, before the response.
-        earlier_ids: After a user message, before a response that is not the last; that of a template which opens the
-            reasoning of the last one differs from `generation_ids`.
+        generation_ids: After a user message, before the response to be generated.
+        earlier_ids: After a user message, before an earlier response; differs from `generation_ids` if the template
+            opens the reasoning of the last response only.
         continuation_ids: After a response, before the next user message. Begins with the token that ends an
             assistant message.
         stop_token_ids: Tokens that end a response: the first of `continuation_ids`, then the tokenizer's
-            end-of-sequence token where that is another.
-        opens_thought: Does the template itself write `<think>` before the response?
-        strips_lines: Does it take line ends from the beginning of a response whose reasoning it drops?
+            end-of-sequence token if that is a different one.
+        opens_thought: Whether the template itself writes `<think>` before the response.
+        strips_lines: Whether it strips leading newlines from a response whose reasoning it drops.
     """
 
     opening_ids: tuple[int, ...]
@@ -60,12 +60,12 @@ class ChatPieces:
     strips_lines: bool = False
 
     def without_thought(self, text: str) -> str:
-        """What a template that drops earlier reasoning leaves of a response: what stands after the last `</think>`."""
+        """Return a response as a template that drops earlier reasoning shows it: the text after the last `</think>`."""
         left = text.rpartition("</think>")[2]
         return left.lstrip("\n") if self.strips_lines else left
 
     def after_response(self, response_ids: list[int]) -> list[int]:
-        """The ids that must follow a response: `continuation_ids`, without the end token if it was sampled."""
+        """Return the ids that must follow a response: `continuation_ids`, without the end token if it was sampled."""
         was_ended = bool(response_ids) and response_ids[-1] == self.continuation_ids[0]
         return list(self.continuation_ids[1:] if was_ended else self.continuation_ids)
 
@@ -73,17 +73,18 @@ class ChatPieces:
 def derive_pieces(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools: Sequence[Tool] = ()) -> ChatPieces:
     """Find the pieces, and check over several turns that renderings consist of nothing else.
 
-    White space that a template puts before the assistant's text is the model's to sample, and belongs to no piece.
+    White space that a template puts before the assistant's text is left for the model to sample and belongs to no
+    piece.
 
     Args:
-        tokenizer: Whose template it is, unless the agent has another.
-        agent: Says which template, and whether it drops the reasoning of earlier turns.
-        tools: What the agent may call; a template that knows tools declares them in its own form, in the opening.
+        tokenizer: Provides the template, unless the agent settings override it.
+        agent: Determines which template, and whether it drops the reasoning of earlier turns.
+        tools: Tools that the agent may call; a template that supports tools declares them in the opening.
 
     Raises:
-        TemplateError: If the tokenizer has no chat template, or one that does not take plain user and assistant
-            messages, changes earlier turns when one is added otherwise than the agent says, or ends the assistant's
-            message without an end token.
+        TemplateError: If the tokenizer has no chat template, or one that does not accept plain user and assistant
+            messages, changes earlier turns in other ways than the agent settings state, ends the assistant's message
+            without an end token, or opens the reasoning although the agent does not expect it.
     """
     users = [f"state probe {n}" for n in range(_NUM_PROBE_TURNS)]
     drops = agent.earlier_thoughts == "dropped"
@@ -114,7 +115,7 @@ def derive_pieces(tokenizer: PreTrainedTokenizerBase, agent: AgentConfig, tools:
         _expect_start(tokenizer, expected, renderings[turn])
         _expect_start(tokenizer, renderings[turn], expected)
 
-    # A response ends with the end token itself, also where the template would put a space before it.
+    # A response ends with the end token itself, even if the template would put a space before it.
     continuation_ids = _tokenise(tokenizer, continuation.lstrip())
     stop = continuation_ids[0] if continuation_ids else None
     if stop is None or stop not in {*tokenizer.added_tokens_decoder, *tokenizer.all_special_ids}:

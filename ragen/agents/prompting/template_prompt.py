@@ -1,6 +1,6 @@
-"""A prompt by a Jinja template: block `introduction` opens every context, block `turn` tells a turn.
+"""A prompt from a Jinja template: block `introduction` opens every context, block `turn` is the message of a turn.
 
-template, what a turn knows -> text of a user message
+template, variables of a turn -> text of a user message
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ _BLOCKS = ("introduction", "turn")
 
 
 class TemplatePrompt:
-    """Renders the blocks of `agent.prompt_template`; names that it does not know are refused."""
+    """Renders the blocks of `agent.prompt_template`; undefined names are rejected."""
 
     def template(self, agent: AgentConfig) -> str:
-        """The text whose blocks are rendered."""
+        """Return the template whose blocks are rendered."""
         return agent.prompt_template
 
     def introduction(self, rules: str, grammar: Grammar, agent: AgentConfig) -> str:
-        """The block `introduction`, which knows `rules`, `actions` (told by the grammar), `has_tools` (are they calls
-        of tools?), `separator` (none: one action a turn) and `agent`.
+        """Render the block `introduction`, with the variables `rules`, `actions` (described by the grammar),
+        `has_tools` (whether actions are tool calls), `separator` (none if a turn takes one action) and `agent`.
 
         Raises:
             ConfigError: If the template cannot be read or rendered.
@@ -52,8 +52,9 @@ class TemplatePrompt:
         grammar: Grammar,
         max_response_tokens: int,
     ) -> str:
-        """The block `turn`, which knows `observation`, `turn` (from 1), `actions_left`, `reward` (none: not to be
-        shown), `had_invalid_action`, `max_response_tokens`, `tag`, `example` and `separator` (of the answer), `agent`.
+        """Render the block `turn`, with the variables `observation`, `turn` (from 1), `actions_left`, `reward` (none if
+        it is not to be shown), `had_invalid_action`, `max_response_tokens`, `tag`, `example` and `separator` (of the
+        answer) and `agent`.
 
         Raises:
             ConfigError: If the template cannot be read or rendered.
@@ -86,7 +87,7 @@ class TemplatePrompt:
 
 @lru_cache(maxsize=8)
 def _compile(text: str) -> tuple[Template, Mapping[str, set[str]]]:
-    """A template, and by block the names that it asks for, also where it is seldom rendered."""
+    """Compile a template, and find the variables that each block uses, including branches that are rarely rendered."""
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     try:
         template = environment.from_string(text)

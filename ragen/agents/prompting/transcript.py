@@ -1,10 +1,10 @@
-"""What the model was told, in words: stored prompt tokens decoded, and cut into messages by role.
+"""Transcripts of prompts: stored prompt tokens decoded, and cut into messages by role.
 
     prompt_ids, response_ids, is_context_start of a trajectory -> Transcriber -> messages before each response
 
-Text is what the tokens say, special tokens included: put together, the messages of a prompt are the prompt. Where one
-begins follows from the template's pieces and from the responses that stand in it verbatim, never from looking for
-markers in text that a model or an environment wrote.
+Text is the decoded tokens, including special tokens: concatenated, the messages of a prompt are the prompt. Message
+boundaries follow from the template's pieces and from the responses that a prompt repeats verbatim, never from searching
+for markers in text written by a model or an environment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,12 @@ from starpo.ragen.config.agent import AgentConfig
 from starpo.ragen.core.errors import TemplateError
 
 Role = Literal["system", "user", "assistant", "prompt"]
-"""Who speaks: `system` is what the template puts before the first user message, `user` holds the words that open and
-close its message, the opening of the response included. `prompt`: a prompt that is not of this template's form."""
+"""Role of a message. `system` is what the template puts before the first user message; `user` includes the tokens that
+open and close its message and those that open the response. `prompt` is a whole prompt that does not match the
+template."""
 
 Content = tuple[Role, str, bool]
-"""Role and text of a message, and is it new: no response that the prompt repeats."""
+"""Role and text of a message, and whether it is new, that is, not a response that the prompt repeats."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Message:
     """A part of a prompt.
 
     Attributes:
-        role: Who speaks.
+        role: Role of the speaker.
         text: Its tokens, decoded.
-        num_tokens: How many these are.
+        num_tokens: Number of these tokens.
     """
 
     role: Role
@@ -44,14 +45,14 @@ class Message:
 
 
 class Transcriber:
-    """Reads prompts of one tokenizer and one way of prompting."""
+    """Reads prompts of one tokenizer and one prompt configuration."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, agent: Mapping[str, Any]) -> None:
-        """Derive the template's pieces; without them a prompt is one message.
+        """Derive the template's pieces; if that fails, every prompt is a single message.
 
         Args:
-            tokenizer: That of the policy.
-            agent: Settings of the agent, as the run recorded them.
+            tokenizer: Tokenizer of the policy.
+            agent: Settings of the agent, as recorded by the run.
         """
         self._tokenizer = tokenizer
         self._pieces: ChatPieces | None = None
@@ -63,7 +64,7 @@ class Transcriber:
         try:
             config = AgentConfig.model_validate(dict(agent))
             pieces = derive_pieces(tokenizer, config)
-        except (TemplateError, ValidationError):  # of another release
+        except (TemplateError, ValidationError):  # recorded by another release
             return
         self._pieces, self._earlier = pieces, EarlierResponses(tokenizer, pieces, config)
         is_whole = config.context == "full" and config.begins_anew
@@ -75,38 +76,38 @@ class Transcriber:
         self._system_prompt = config.system_prompt
 
     def decode(self, ids: Sequence[int]) -> str:
-        """What tokens say, special tokens too."""
+        """Decode tokens, including special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def read(self, turns: Sequence[Mapping[str, Any]]) -> list[list[Message]]:
-        """The messages that each turn's prompt added to the context.
+        """Return the messages that each turn's prompt added to the context.
 
         Args:
             turns: Rows of dataset `turns` of one trajectory, in order.
 
         Returns:
-            For each turn its messages; those of a turn that is no context start come after all messages and responses
-            since the last one.
+            The messages of each turn; those of a turn that is not a context start follow all messages and responses
+            since the last context start.
         """
         return [self._messages(turns, turn) for turn in range(len(turns))]
 
     @property
     def opening_tag(self) -> str:
-        """The tag that every prompt ends with, and that is no part of a response; '' if there is none."""
+        """Opening tag that every prompt ends with and responses omit; '' if there is none."""
         return self._opening_tag
 
     def contents(self, turns: Sequence[Mapping[str, Any]]) -> list[list[Content]] | None:
-        """The same messages without what the template puts around them: rendered by it, they are the prompt again.
+        """Return the same messages without the template's markup: rendered by the template, they give the prompt again.
 
-        A system message is what the settings say; the template's own is left out, since it writes that itself, given
-        the tools that it declares there.
+        A system message is that of the settings; the template's default is left out, since the template writes it
+        itself, together with the tools that it declares there.
 
         Args:
             turns: Rows of dataset `turns` of one trajectory, in order.
 
         Returns:
-            For each turn its messages; responses that a prompt repeats are `assistant` and not new, and have the tag
-            that the prompt puts before them. None: a prompt is not of this template's form.
+            The messages of each turn; responses that a prompt repeats are `assistant` and not new, and include the tag
+            that the prompt puts before them. None if a prompt does not match the template.
         """
         found: list[list[Content]] = []
         for turn, row in enumerate(turns):
@@ -138,7 +139,7 @@ class Transcriber:
         return found
 
     def _user_text(self, ids: list[int], before: list[int], *, is_last: bool) -> str | None:
-        """What stands between the template's pieces; None: they are not there."""
+        """Return the text between the template's pieces; None if the pieces are missing."""
         assert self._earlier is not None
         closing = self._earlier.generation_ids if is_last else self._earlier.repeat([]).before_ids
         end = len(ids) - len(closing)
@@ -157,7 +158,7 @@ class Transcriber:
         return [self._message(role, part) for role, part in parts if part]
 
     def _parts(self, ids: list[int], responses: list[list[int]]) -> list[tuple[Role, list[int]]] | None:
-        """Cut the prompt of a context start at the responses that it repeats; None: it is of another form."""
+        """Split the prompt of a context start at the responses that it repeats; None if it does not match."""
         start = self._start(ids)
         if start is None or self._earlier is None:
             return None
@@ -176,9 +177,9 @@ class Transcriber:
         return [*parts, ("user", ids[start:])]
 
     def _start(self, ids: list[int]) -> int | None:
-        """Where the first user's words begin; None: not as the template has it.
+        """Find where the text of the first user message begins; None if the prompt does not match the template.
 
-        What it writes before is longer where it declares tools.
+        The opening is longer than `opening_ids` if the template declares tools there.
         """
         opening, opens_user = list(self._pieces.opening_ids) if self._pieces else [], self._user_opening
         if opening and ids[: len(opening)] == opening:
@@ -191,13 +192,13 @@ class Transcriber:
 
 
 def _common_end(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both end with: what opens a user message, wherever it stands."""
+    """Return the length of the common suffix, the tokens that open a user message in any position."""
     pairs = zip(reversed(one), reversed(other), strict=False)
     return next((length for length, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
 def _find(ids: list[int], wanted: list[int], start: int) -> int | None:
-    """Where the first of these runs of tokens begins, at or after `start`."""
+    """Find the first occurrence of a token sequence at or after `start`; None if there is none."""
     for place in range(start, len(ids) - len(wanted) + 1):
         if ids[place : place + len(wanted)] == wanted:
             return place
